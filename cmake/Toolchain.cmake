@@ -1,0 +1,25 @@
+# Compiler flags of our own code (yoke::build_flags), ccache, and a faster linker where there is one.
+add_library(yoke_build_flags INTERFACE)
+add_library(yoke::build_flags ALIAS yoke_build_flags)
+target_compile_options(yoke_build_flags INTERFACE
+  -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual -Werror
+  # LibTorch's headers are not ours to mend, and g++ 12 sees ghosts in fmt's and the standard library's inlined code.
+  -Wno-unknown-pragmas $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized -Wno-stringop-overflow -Wno-array-bounds -Wno-restrict -Wno-dangling-reference>)
+if(YOKE_SANITIZE)
+  add_compile_options(-fsanitize=${YOKE_SANITIZE} -fno-omit-frame-pointer)
+  add_link_options(-fsanitize=${YOKE_SANITIZE})
+endif()
+
+find_program(CCACHE_PROGRAM ccache)
+if(CCACHE_PROGRAM AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  # Precompiled headers need these; the sloppiness concerns time stamps and macros only.
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime
+      CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=1 ${CCACHE_PROGRAM})
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    add_compile_options(-fpch-preprocess)
+  endif()
+endif()
+find_program(MOLD_PROGRAM NAMES mold)
+if(MOLD_PROGRAM AND NOT YOKE_SANITIZE)
+  add_link_options(-fuse-ld=mold)
+endif()

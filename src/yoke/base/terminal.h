@@ -1,0 +1,14 @@
+// What the terminal behind a file descriptor can show.
+#pragma once
+
+namespace yoke::terminal {
+
+bool is_terminal(int fd);
+
+// True on a terminal unless NO_COLOR is set or TERM is "dumb".
+bool use_colour(int fd);
+
+// Columns of the terminal, 80 where there is none.
+int width(int fd);
+
+}  // namespace yoke::terminal

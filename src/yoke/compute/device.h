@@ -1,0 +1,25 @@
+// The device a run computes on, and its memory.
+#pragma once
+
+#include <torch/types.h>
+
+#include <cstdint>
+#include <string>
+
+namespace yoke::compute {
+
+// "cpu", "cuda", "cuda:1". Throws ConfigError naming what is missing (built without CUDA, no driver, no such
+// device) and how to get it.
+torch::Device resolve_device(const std::string& name);
+
+// Threads for operators; 0 takes every core this process may use.
+void set_threads(int64_t threads);
+
+// Highest memory use so far: resident set of this process on the CPU, the caching allocator's peak on CUDA.
+int64_t peak_memory_bytes(const torch::Device& device);
+void reset_peak_memory(const torch::Device& device);
+
+// Waits until the device has done what it was told. Nothing to wait for on the CPU.
+void synchronize(const torch::Device& device);
+
+}  // namespace yoke::compute

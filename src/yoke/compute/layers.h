@@ -1,0 +1,48 @@
+// The layer operations that models call: LibTorch's results, by whatever path is fastest on this device.
+//
+// Same numbers as torch::nn::functional within rounding; differentiable; autocast applies. Models use
+// torch::nn modules to own parameters and these functions to compute with them.
+#pragma once
+
+#include <torch/nn/modules/batchnorm.h>
+#include <torch/types.h>
+
+#include <cstdint>
+
+namespace yoke::compute {
+
+struct ConvShape {
+  std::array<int64_t, 2> stride = {1, 1};
+  std::array<int64_t, 2> padding = {0, 0};
+};
+
+// x [N, C, H, W], weight [O, C, h, w], bias [O] or undefined.
+torch::Tensor conv2d(const torch::Tensor& x, const torch::Tensor& weight, const torch::Tensor& bias, const ConvShape& shape = {});
+
+// x [.., in], weight [out, in] (torch::nn::Linear), bias [out] or undefined.
+torch::Tensor linear(const torch::Tensor& x, const torch::Tensor& weight, const torch::Tensor& bias);
+
+// x [.., in], weight [in, out] as GPT-2's Conv1D stores it, bias [out].
+torch::Tensor linear_transposed(const torch::Tensor& x, const torch::Tensor& weight, const torch::Tensor& bias);
+
+torch::Tensor relu(const torch::Tensor& x);
+
+// GELU with the tanh approximation, as GPT-2 uses it.
+torch::Tensor gelu_tanh(const torch::Tensor& x);
+
+// Normalises over the last dim.
+torch::Tensor layer_norm(const torch::Tensor& x, const torch::Tensor& weight, const torch::Tensor& bias, double eps);
+
+// torch::nn::BatchNorm2d's forward, which leaves the running statistics alone while yoke::recompute runs a
+// function for the second time.
+torch::Tensor batch_norm(torch::nn::BatchNorm2dImpl& norm, const torch::Tensor& x);
+
+torch::Tensor max_pool2d(const torch::Tensor& x, int64_t kernel, int64_t stride, int64_t padding = 0, bool ceil_mode = false);
+
+// Causal attention of q, k, v [B, heads, T, d]; returns the same shape.
+torch::Tensor causal_attention(const torch::Tensor& q, const torch::Tensor& k, const torch::Tensor& v, double dropout);
+
+// Mean cross entropy of logits [.., classes] against int64 targets [..].
+torch::Tensor cross_entropy(const torch::Tensor& logits, const torch::Tensor& target);
+
+}  // namespace yoke::compute

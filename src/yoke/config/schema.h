@@ -1,0 +1,64 @@
+// All sections of a configuration, and reading them from a file, the environment and the command line.
+//
+// Later sources win: built-in < file < YOKE_SECTION__KEY < --section.key=value < --set section.key=value.
+// An unknown key or a value of the wrong type is a ConfigError with the place and the nearest name.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "yoke/config/fields.h"
+
+namespace yoke::config {
+
+struct Entry {
+  std::string section;
+  Field field;
+  Value initial;                     // the built-in value
+  std::string origin = "built-in";   // "built-in", "configs/lenet.toml:12", "YOKE_TRAIN__LR", "--train.lr"
+  std::string key() const { return section + "." + field.name; }
+};
+
+// "train.lr" and its value as typed.
+struct Override {
+  std::string key;
+  std::string value;
+  std::string origin;  // "--train.lr"
+};
+
+class Schema {
+ public:
+  // Adds the fields that `describe(fields, options)` lists. `options` must outlive the schema.
+  template <class Options>
+  void section(std::string name, Options& options) {
+    Fields fields;
+    describe(fields, options);
+    add_section(std::move(name), fields);
+  }
+
+  // Reads a TOML file. Throws ConfigError naming file and line.
+  void read_file(const std::filesystem::path& path);
+  void read_text(std::string_view text, const std::string& file_name);
+
+  // Sets one key from text. Throws ConfigError naming the origin.
+  void set(const Override& change);
+
+  const std::vector<Entry>& entries() const { return entries_; }
+  bool has(std::string_view key) const;
+  const Entry& at(std::string_view key) const;
+
+  // The effective configuration as TOML; with `origins`, each line says where its value came from.
+  std::string to_toml(bool origins = false) const;
+
+ private:
+  void add_section(std::string name, const Fields& fields);
+  void assign(std::string_view key, const Value& value, const std::string& origin);
+  Entry* find(std::string_view key);
+
+  std::vector<Entry> entries_;
+};
+
+}  // namespace yoke::config

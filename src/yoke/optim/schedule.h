@@ -1,0 +1,21 @@
+// The learning rate of every step, as a plain function of the step number. No state, nothing to save.
+#pragma once
+
+#include <cstdint>
+
+#include "yoke/optim/options.h"
+
+namespace yoke::optim {
+
+struct ScheduleContext {
+  int64_t total_steps = 0;      // of the whole run; cosine and linear end there
+  int64_t steps_per_epoch = 1;  // optimizer steps
+  int64_t replicas = 1;         // for the linear scaling rule
+};
+
+// Learning rate of step `step` (0 is the first). With scale_lr the rate rises from `base_lr` to
+// base_lr * replicas over the warm-up (Goyal et al. 2017); without, warm-up rises from 0: step s of w has
+// (s + 1) / w of the full rate.
+double learning_rate(const ScheduleOptions& options, double base_lr, const ScheduleContext& context, int64_t step);
+
+}  // namespace yoke::optim

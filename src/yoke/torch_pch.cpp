@@ -1,0 +1,1 @@
+// Compiled once; every target that links LibTorch reuses its precompiled header.
