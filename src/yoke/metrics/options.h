@@ -1,4 +1,4 @@
-// [out]: where a run writes, and what.
+// [out]: what a run leaves behind, and where.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 namespace yoke::metrics {
 
 struct OutOptions {
-  std::string dir;  // empty: runs/<model>_<data>
+  std::string dir{};  // empty: runs/<model>_<data>
   int64_t log_every = 10;
   bool tensorboard = true;
   bool trace = false;
@@ -17,11 +17,11 @@ struct OutOptions {
 };
 
 inline void describe(config::Fields& f, OutOptions& o) {
-  f.text("dir", o.dir, "folder of the run; empty is runs/<model>_<data>");
-  f.integer("log_every", o.log_every, "steps between two records", 1);
+  f.text("dir", o.dir, "the run's folder; empty is runs/<model>_<data>");
+  f.integer("log_every", o.log_every, "write a metrics record every N steps", 1);
   f.boolean("tensorboard", o.tensorboard, "write TensorBoard event files");
-  f.boolean("trace", o.trace, "write a Chrome trace of every step to DIR/trace/");
-  f.boolean("report", o.report, "write DIR/report.html at the end");
+  f.boolean("trace", o.trace, "write a Chrome trace of every step to trace/");
+  f.boolean("report", o.report, "write report.html at the end");
 }
 
 }  // namespace yoke::metrics
