@@ -26,8 +26,8 @@ int main(int argc, char** argv) {
   int64_t step = 0;
   if (auto loaded = yoke::checkpoint::load_newest(argc > 1 ? argv[1] : "own_loop_run")) {
     torch::NoGradGuard no_grad;
-    yoke::checkpoint::restore_into(*loaded, loaded->state.model, parameters);
-    yoke::checkpoint::restore_into(*loaded, loaded->state.optimizer, optimizer->state());
+    yoke::checkpoint::restore_into(loaded->state.model, parameters, "model");
+    yoke::checkpoint::restore_into(loaded->state.optimizer, optimizer->state(), "optimizer");
     step = loaded->step;
   }
   for (const int64_t end = step + 100; step < end; ++step) {

@@ -1,5 +1,6 @@
 #include <fmt/core.h>
 
+#include <filesystem>
 #include <map>
 
 #include "cli/output.h"
@@ -9,6 +10,8 @@
 #include "yoke/checkpoint/checkpoint.h"
 #include "yoke/checkpoint/format/folder.h"
 #include "yoke/checkpoint/tensors.h"
+#include "yoke/checkpoint/weights.h"
+#include "yoke/optim/optimizer.h"
 
 namespace yoke::cli {
 namespace {
@@ -80,9 +83,9 @@ int run_checkpoint_export(const CommandLine& line) {
 
 int run_checkpoint_import(const CommandLine& line) {
   checkpoint::State state;
-  state.model = checkpoint::load_tensors(line.checkpoint.path);
+  state.model = checkpoint::load_weights(line.checkpoint.path);
   state.rest = {{"weights_only", true}};
-  checkpoint::Writer writer(line.checkpoint.output, {});
+  checkpoint::Writer writer(std::filesystem::path(line.checkpoint.output) / "checkpoints", {});
   writer.save(0, state);
   writer.wait();
   if (line.json) {

@@ -29,7 +29,7 @@ std::vector<std::string> input_names(const models::Model& model) {
 models::Tensors read_inputs(const engine::Worker& worker, const std::string& path) {
   const models::Model& model = worker.model;
   models::Tensors inputs;
-  auto tensors = checkpoint::load_tensors(path);
+  auto tensors = checkpoint::load_tensors(path).tensors;
   for (const std::string& name : input_names(model)) {
     auto found = std::find_if(tensors.begin(), tensors.end(), [&](const auto& item) { return item.first == name; });
     if (found == tensors.end()) {

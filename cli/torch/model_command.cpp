@@ -38,8 +38,8 @@ int run_model_info(const CommandLine& line) {
   for (const models::Block& block : model.blocks) blocks.push_back({{"name", block.name}, {"parameters", count(block)}});
   nlohmann::json tensors = nlohmann::json::array();
   auto add = [&](const std::string& name, const torch::Tensor& tensor) {
-    std::string type = checkpoint::dtype_name(tensor.scalar_type());
-    tensors.push_back({{"name", name}, {"shape", tensor.sizes().vec()}, {"dtype", type}});
+    auto type = checkpoint::to_dtype(tensor.scalar_type());
+    tensors.push_back({{"name", name}, {"shape", tensor.sizes().vec()}, {"dtype", type ? checkpoint::format::to_string(*type) : "?"}});
   };
   for (const auto& item : model.module->named_parameters()) add(item.key(), item.value());
   for (const auto& item : model.module->named_buffers()) add(item.key(), item.value());

@@ -65,9 +65,7 @@ std::optional<checkpoint::Loaded> find_resume(const TrainArguments& arguments, c
   std::optional<checkpoint::Loaded> loaded =
       arguments.resume == "auto" ? checkpoint::load_newest(out) : checkpoint::load(arguments.resume);
   if (!loaded) return std::nullopt;
-  for (const checkpoint::PassedOver& other : loaded->passed_over) {
-    log::warn("passed over checkpoint {}: {}", other.path.string(), other.reason);
-  }
+  for (const auto& other : loaded->passed_over) log::warn("passed over checkpoint {}: {}", other.path.string(), other.problem);
   return loaded;
 }
 
@@ -102,7 +100,7 @@ int run_train(const CommandLine& line) {
     test_set = data::open(config.data, data::Split::kTest, worker->model.sample, seed);
     engine.attach_evaluation([&] { return engine::evaluate(*worker, *test_set, config.data.batch_size); });
   }
-  checkpoint::Writer writer(out, config.checkpoint);
+  checkpoint::Writer writer(out / "checkpoints", config.checkpoint);
   if (config.checkpoint.every_steps > 0) {
     engine.attach_checkpoints([&](int64_t step) { return step % config.checkpoint.every_steps == 0; },
                               [&](const engine::SaveRequest& request) {

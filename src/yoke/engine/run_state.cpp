@@ -25,7 +25,7 @@ checkpoint::State collect_state(Worker& worker, const data::Loader& loader, Prog
       {"position", {{"epoch", position.epoch}, {"batch", position.batch}}},
       {"scaler", {{"scale", worker.scaler.current_scale()}, {"growth_tracker", worker.scaler.growth_tracker()}}},
       {"random", checkpoint::random_state(worker.device)},
-      {"tuning", compute::export_tuning()},
+      {"tuning", compute::ConvChoices::global().to_json()},
       {"configuration", configuration},
   };
   return state;
@@ -34,16 +34,16 @@ checkpoint::State collect_state(Worker& worker, const data::Loader& loader, Prog
 Progress restore_state(const checkpoint::Loaded& loaded, Worker& worker, data::Loader& loader) {
   torch::NoGradGuard no_grad;
   if (loaded.state.rest.contains("weights_only")) {  // made by `yoke ckpt import`
-    checkpoint::assign_weights(loaded.path.string(), loaded.state.model, named_tensors(*worker.model.module));
+    checkpoint::copy_weights(loaded.state.model, named_tensors(*worker.model.module), loaded.path.string());
     return {};
   }
-  checkpoint::restore_into(loaded, loaded.state.model, named_tensors(*worker.model.module));
-  checkpoint::restore_into(loaded, loaded.state.optimizer, worker.optimizer->state());
+  checkpoint::restore_into(loaded.state.model, named_tensors(*worker.model.module), loaded.path.string() + ", model");
+  checkpoint::restore_into(loaded.state.optimizer, worker.optimizer->state(), loaded.path.string() + ", optimizer");
   const nlohmann::json& rest = loaded.state.rest;
   try {
     worker.scaler.restore(rest.at("scaler").at("scale"), rest.at("scaler").at("growth_tracker"));
     checkpoint::set_random_state(rest.at("random"), worker.device);
-    compute::import_tuning(rest.at("tuning"));
+    compute::ConvChoices::global().import_json(rest.at("tuning"));
     loader.seek({rest.at("position").at("epoch"), rest.at("position").at("batch")});
     return {rest.at("step"), rest.at("samples")};
   } catch (const nlohmann::json::exception& error) {

@@ -1,14 +1,13 @@
 #include "yoke/engine/worker.h"
 
-#include <filesystem>
+#include <numeric>
 
-#include "yoke/base/log.h"
 #include "yoke/checkpoint/weights.h"
 #include "yoke/compute/allocator.h"
 #include "yoke/compute/conv_path.h"
 #include "yoke/compute/device.h"
-#include "yoke/compute/recompute_policy.h"
-#include "yoke/engine/activation_bytes.h"
+#include "yoke/compute/recompute.h"
+#include "yoke/data/dataset.h"
 #include "yoke/engine/run_state.h"
 #include "yoke/parallel/one_device/graphed_device.h"
 #include "yoke/parallel/one_device/one_device.h"
@@ -61,7 +60,23 @@ void fill_masters(optim::Optimizer& optimizer, const std::vector<optim::NamedTen
 
 void load_weights(Worker& worker, const WorkerOptions& options) {
   torch::NoGradGuard no_grad;
-  if (!options.init.empty()) checkpoint::load_weights(options.init, named_tensors(*worker.model.module));
+  if (options.init.empty()) return;
+  checkpoint::copy_weights(checkpoint::load_weights(options.init), named_tensors(*worker.model.module), options.init);
+}
+
+// Only budgets need to know how much each block keeps: for them one synthetic batch runs forward.
+std::vector<compute::BlockCost> block_costs(const Worker& worker, const WorkerOptions& options) {
+  if (options.compute.recompute.rfind("budget:", 0) != 0) return std::vector<compute::BlockCost>(worker.model.blocks.size());
+  data::DataOptions data;
+  data.samples = options.batch_size;
+  std::vector<int64_t> indices(static_cast<size_t>(options.batch_size));
+  std::iota(indices.begin(), indices.end(), 0);
+  models::Tensors inputs = data::open(data, data::Split::kTrain, worker.model.sample, /*seed=*/1)->gather(indices).inputs;
+  for (torch::Tensor& input : inputs) input = worker.place(input);
+  std::vector<RecomputeFunction> blocks;
+  for (const models::Block& block : worker.model.blocks) blocks.push_back(block.forward);
+  AutocastGuard autocast(worker.device.type(), worker.autocast);
+  return measure_blocks(blocks, inputs);
 }
 
 std::unique_ptr<parallel::Strategy> make_strategy(Worker& worker, const WorkerOptions& options) {
@@ -71,7 +86,7 @@ std::unique_ptr<parallel::Strategy> make_strategy(Worker& worker, const WorkerOp
   strategy.clip_norm = options.optimizer.clip_norm;
   strategy.keep_batches = options.optimizer.optimizer == "lbfgs";
   strategy.place = worker.place;
-  strategy.segments = compute::recompute_segments(options.compute.recompute, activation_bytes(worker, options));
+  strategy.segments = compute::recompute_segments(options.compute.recompute, block_costs(worker, options));
   bool graph = worker.device.is_cuda() && options.compute.cuda_graph && options.accumulate == 1 && !strategy.keep_batches &&
                worker.precision != Precision::kFp16 && worker.model.sample.kind != SampleKind::kSparse;
   if (graph) return std::make_unique<parallel::GraphedDevice>(worker.model, *worker.optimizer, worker.scaler, std::move(strategy));
@@ -86,7 +101,8 @@ std::unique_ptr<Worker> make_worker(const WorkerOptions& options) {
   worker->precision = parse_precision(options.compute.precision);
   compute::set_threads(options.compute.threads);
   compute::keep_freed_memory();
-  compute::use_conv_path(options.compute.conv, options.tuning_file);
+  compute::ConvChoices::global().set_mode(options.compute.conv);
+  if (!options.tuning_file.empty()) compute::ConvChoices::global().use_file(options.tuning_file);
   if (worker->device.is_cuda()) set_tf32(worker->precision == Precision::kTf32);
 
   torch::manual_seed(static_cast<uint64_t>(options.seed));

@@ -25,7 +25,7 @@ void OneDevice::acquire() {
 
 torch::Tensor OneDevice::forward_loss(const MicroBatch& batch) {
   AutocastGuard autocast(options_.device.type(), options_.precision);
-  return model_.loss(compute::run_blocks(blocks_, batch.inputs, options_.segments), batch.target) * batch.weight;
+  return model_.loss(run_blocks(blocks_, batch.inputs, options_.segments), batch.target) * batch.weight;
 }
 
 ComputeResult OneDevice::compute(const std::vector<torch::Tensor>& inputs, const torch::Tensor& target, double weight) {

@@ -4,7 +4,7 @@
 #include <functional>
 
 #include "yoke/compute/precision.h"
-#include "yoke/compute/recompute_policy.h"
+#include "yoke/compute/recompute.h"
 #include "yoke/models/model.h"
 #include "yoke/optim/grad_scaler.h"
 #include "yoke/optim/optimizer.h"
