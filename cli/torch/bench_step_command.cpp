@@ -1,10 +1,14 @@
 #include <fmt/core.h>
+#include <unistd.h>
+
+#include <algorithm>
 
 #include "cli/output.h"
 #include "cli/run_config.h"
 #include "cli/torch/commands.h"
 #include "yoke/base/error.h"
 #include "yoke/base/log.h"
+#include "yoke/base/terminal.h"
 #include "yoke/base/units.h"
 #include "yoke/cluster/launch_env.h"
 #include "yoke/engine/bench_step.h"
@@ -51,16 +55,33 @@ engine::WorkerOptions cell_options(const CommandLine& line, const std::string& m
   return options;
 }
 
+// Columns that say the same in every row are left out, so that the table fits a terminal.
 void print_table(const std::vector<engine::BenchStepResult>& results) {
-  report::Table table({"model", "batch", "precision", "device", "recompute", "samples/s", "tokens/s", "step", "p95", "TFLOP/s", "of peak", "memory"});
-  for (const engine::BenchStepResult& result : results) {
-    table.add({result.model, fmt::format("{}", result.batch), result.precision, result.device, result.recompute,
-               format_short(result.samples_per_s), result.tokens_per_s ? format_short(*result.tokens_per_s) : "",
-               format_duration(result.step_seconds_median), format_duration(result.step_seconds_p95),
-               fmt::format("{:.3g}", result.tflops), fmt::format("{:.0f} %", 100 * result.peak_fraction),
-               format_bytes(static_cast<double>(result.peak_memory_bytes))});
+  auto any = [&](auto predicate) { return std::any_of(results.begin(), results.end(), predicate); };
+  bool devices = any([&](const auto& r) { return r.device != results[0].device; });
+  bool recomputes = any([](const auto& r) { return r.recompute != "none"; });
+  bool tokens = any([](const auto& r) { return r.tokens_per_s.has_value(); });
+  std::vector<std::string> header = {"model", "batch", "precision"};
+  if (devices) header.push_back("device");
+  if (recomputes) header.push_back("recompute");
+  header.push_back("samples/s");
+  if (tokens) header.push_back("tokens/s");
+  for (const char* name : {"step", "p95", "TFLOP/s", "of peak", "memory"}) header.push_back(name);
+  report::Table table(header);
+  for (const engine::BenchStepResult& r : results) {
+    std::vector<std::string> row = {r.model, fmt::format("{}", r.batch), r.precision};
+    if (devices) row.push_back(r.device);
+    if (recomputes) row.push_back(r.recompute);
+    row.push_back(format_short(r.samples_per_s));
+    if (tokens) row.push_back(r.tokens_per_s ? format_short(*r.tokens_per_s) : "");
+    row.push_back(format_duration(r.step_seconds_median));
+    row.push_back(format_duration(r.step_seconds_p95));
+    row.push_back(fmt::format("{:.3g}", r.tflops));
+    row.push_back(fmt::format("{:.0f} %", 100 * r.peak_fraction));
+    row.push_back(format_bytes(static_cast<double>(r.peak_memory_bytes)));
+    table.add(std::move(row));
   }
-  fmt::print("{}", table.to_string());
+  fmt::print("{}", table.to_text(terminal::is_terminal(STDOUT_FILENO) ? terminal::width(STDOUT_FILENO) : 0));
 }
 
 }  // namespace

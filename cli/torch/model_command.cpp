@@ -39,7 +39,7 @@ int run_model_info(const CommandLine& line) {
   nlohmann::json tensors = nlohmann::json::array();
   auto add = [&](const std::string& name, const torch::Tensor& tensor) {
     auto type = checkpoint::to_dtype(tensor.scalar_type());
-    tensors.push_back({{"name", name}, {"shape", tensor.sizes().vec()}, {"dtype", type ? checkpoint::format::to_string(*type) : "?"}});
+    tensors.push_back({{"name", name}, {"shape", tensor.sizes().vec()}, {"dtype", type ? std::string(checkpoint::format::name_of(*type)) : "?"}});
   };
   for (const auto& item : model.module->named_parameters()) add(item.key(), item.value());
   for (const auto& item : model.module->named_buffers()) add(item.key(), item.value());
