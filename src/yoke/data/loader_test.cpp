@@ -6,6 +6,7 @@
 #include <atomic>
 #include <latch>
 #include <set>
+#include <thread>
 
 #include "yoke/base/error.h"
 

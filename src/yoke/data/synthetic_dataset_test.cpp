@@ -4,7 +4,6 @@
 
 #include <numeric>
 
-#include "yoke/base/clock.h"
 #include "yoke/base/error.h"
 
 namespace yoke::data {
@@ -137,15 +136,6 @@ TEST(SyntheticDataset, BeginsDescriptionsWithWordZeroAndTellsTheScene) {
   const torch::Tensor alike = torch::cdist(mean, mean) < 3.0;
   const torch::Tensor same = (batch.target.unsqueeze(0) == batch.target.unsqueeze(1)).all(2);
   EXPECT_TRUE(torch::equal(alike, same));
-}
-
-TEST(SyntheticDataset, IsQuickEnoughForLargeImages) {
-  const auto data = open({}, Split::kTrain, {SampleKind::kImage, {3, 224, 224}, 1000}, 1);
-  data->gather(range(64));
-  Stopwatch watch;
-  data->gather(range(64));
-  RecordProperty("milliseconds", static_cast<int>(watch.seconds() * 1e3));
-  std::printf("64 x 3x224x224: %.1f ms\n", watch.seconds() * 1e3);
 }
 
 }  // namespace
