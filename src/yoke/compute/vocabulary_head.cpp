@@ -43,7 +43,7 @@ struct PaddedHead : public torch::autograd::Function<PaddedHead> {
 
 torch::Tensor vocabulary_logits(const torch::Tensor& x, const torch::Tensor& weight) {
   bool pad = x.is_cuda() && weight.size(0) % kMultiple != 0 && x.scalar_type() == weight.scalar_type();
-  return pad ? PaddedHead::apply(x, weight) : linear(x, weight, {});
+  return pad ? PaddedHead::apply(x, weight) : compute::linear(x, weight, {});
 }
 
 torch::Tensor without_padding(const torch::Tensor& logits, int64_t vocabulary) { return logits.narrow(-1, 0, vocabulary); }

@@ -5,7 +5,9 @@
 #include <cmath>
 
 #include "yoke/base/error.h"
-#include "yoke/compute/layers.h"
+#include "yoke/compute/fused_loss.h"
+#include "yoke/compute/language_loss.h"
+#include "yoke/compute/vocabulary_head.h"
 #include "yoke/models/common/initialise.h"
 #include "yoke/models/common/task.h"
 #include "yoke/models/gpt2/transformer.h"
@@ -73,8 +75,8 @@ void add_head(Model& model, const std::shared_ptr<LayerNorm>& norm,
               const std::shared_ptr<Embedding>& tokens) {
   auto forward = [norm, tokens](const Tensors& inputs) -> Tensors {
     torch::Tensor x = norm->forward(inputs[0]);
-    bool pad = x.is_cuda() && tokens->is_training();
-    return {pad ? padded_logits(x, tokens->weight) : compute::linear(x, tokens->weight, {})};
+    torch::Tensor logits = compute::vocabulary_logits(x, tokens->weight);
+    return {tokens->is_training() ? logits : compute::without_padding(logits, tokens->weight.size(0))};
   };
   model.blocks.push_back({"head", forward, {norm, tokens}});
 }
@@ -122,8 +124,10 @@ Model make_gpt2(const ModelOptions& options) {
   }
   add_head(model, add<LayerNorm>(*model.module, "ln_f", sizes.width), tokens);
 
-  model.loss = [](const Tensors& outputs, const torch::Tensor& target) {
-    return mean_cross_entropy(outputs[0], target);
+  model.loss = [vocabulary = sizes.vocabulary](const Tensors& outputs, const torch::Tensor& target) {
+    const torch::Tensor& logits = outputs[0];
+    if (compute::can_fuse_loss(logits)) return compute::consume_language_loss(logits, target, vocabulary);
+    return mean_cross_entropy(logits, target);
   };
   model.step_flops_per_sample = training_flops(multiply_adds(sizes));
   model.initialise = [module = model.module, layers = sizes.layers] { draw(*module, layers); };

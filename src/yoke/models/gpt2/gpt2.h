@@ -2,8 +2,8 @@
 // the output tied to the token embedding: 124,439,808 parameters in its smallest published size.
 //
 // Dropout is off unless asked for, as nanoGPT and llm.c pretrain; Hugging Face's configuration says 0.1.
-// On CUDA, in training mode, the logits carry a padded vocabulary (see padded_logits()), which the loss does
-// not notice.
+// On CUDA, in training mode, the logits carry a padded vocabulary (compute/vocabulary_head.h), which the loss
+// does not notice; the loss consumes them (compute/language_loss.h).
 #pragma once
 
 #include "yoke/models/model.h"

@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include "yoke/models/finite_difference.h"
-#include "yoke/models/gpt2/transformer.h"
 #include "yoke/models/test_batch.h"
 
 namespace yoke::models {
@@ -57,21 +56,6 @@ TEST(Gpt2, DropsOnlyInTraining) {
   EXPECT_FALSE(model.forward({ids})[0].equal(model.forward({ids})[0]));
   model.module->eval();
   EXPECT_TRUE(model.forward({ids})[0].equal(model.forward({ids})[0]));
-}
-
-TEST(PaddedLogits, LeaveLossAndGradientsAsTheyAre) {
-  torch::Tensor x = torch::randn({3, 8}, torch::kDouble).requires_grad_();
-  torch::Tensor embedding = torch::randn({11, 8}, torch::kDouble).requires_grad_();
-  torch::Tensor target = torch::randint(11, {3});
-  auto gradients = [&](const torch::Tensor& logits) {
-    return torch::autograd::grad({at::cross_entropy_loss(logits, target)}, {x, embedding});
-  };
-  torch::Tensor padded = padded_logits(x, embedding);
-  EXPECT_EQ(padded.size(1), 64);
-  std::vector<torch::Tensor> expected = gradients(at::linear(x, embedding));
-  std::vector<torch::Tensor> actual = gradients(padded);
-  EXPECT_TRUE(torch::allclose(expected[0], actual[0]));
-  EXPECT_TRUE(torch::allclose(expected[1], actual[1]));
 }
 
 }  // namespace

@@ -1,14 +1,11 @@
 #include "yoke/models/gpt2/transformer.h"
 
-#include <limits>
-
 #include "yoke/compute/layers.h"
 #include "yoke/models/common/layers.h"
 
 namespace yoke::models {
 
 constexpr double kNormEps = 1e-5;
-constexpr int64_t kVocabularyMultiple = 64;
 
 Projection::Projection(int64_t in, int64_t out) {
   weight = register_parameter("weight", torch::empty({in, out}));
@@ -56,16 +53,6 @@ torch::Tensor Layer::attend(const torch::Tensor& x) const {
 
 torch::Tensor Layer::drop(const torch::Tensor& x) const {
   return at::dropout(x, dropout_, is_training());
-}
-
-torch::Tensor padded_logits(const torch::Tensor& x, const torch::Tensor& embedding) {
-  int64_t vocabulary = embedding.size(0);
-  int64_t padding = (kVocabularyMultiple - vocabulary % kVocabularyMultiple) % kVocabularyMultiple;
-  if (padding == 0) return compute::linear(x, embedding, {});
-  torch::Tensor weight = at::cat({embedding, embedding.new_zeros({padding, embedding.size(1)})});
-  torch::Tensor absent = embedding.new_zeros({vocabulary + padding});
-  absent.narrow(0, vocabulary, padding).fill_(-std::numeric_limits<double>::infinity());
-  return compute::linear(x, weight, absent);
 }
 
 }  // namespace yoke::models

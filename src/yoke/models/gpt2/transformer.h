@@ -45,9 +45,4 @@ class Layer : public torch::nn::Module {
   std::shared_ptr<Projection> c_attn_, attn_proj_, c_fc_, mlp_proj_;
 };
 
-// Logits of x [.., width] against the tied embedding [vocabulary, width], with the vocabulary rounded up to a
-// multiple of 64 and -inf for the words that are not there: they get no probability and no gradient.
-// Tensor cores take an odd vocabulary at half their speed.
-torch::Tensor padded_logits(const torch::Tensor& x, const torch::Tensor& embedding);
-
 }  // namespace yoke::models
