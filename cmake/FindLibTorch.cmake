@@ -63,6 +63,7 @@ find_package_handle_standard_args(LibTorch
   REQUIRED_VARS LibTorch_ROOT LibTorch_VERSION VERSION_VAR LibTorch_VERSION
   REASON_FAILURE_MESSAGE "no LibTorch found. Run tools/setup, or set Torch_DIR to <libtorch>/share/cmake/Torch")
 
+set(LibTorch_FOUND_ROOT "${LibTorch_ROOT}" CACHE INTERNAL "The LibTorch that was chosen")
 if(LibTorch_FOUND AND NOT TARGET yoke::libtorch)
   message(STATUS "LibTorch ${LibTorch_VERSION} from ${LibTorch_ORIGIN}: ${LibTorch_ROOT} (CUDA libraries: ${LibTorch_HAS_CUDA})")
   add_library(yoke::libtorch INTERFACE IMPORTED)

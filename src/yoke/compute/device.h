@@ -12,6 +12,9 @@ namespace yoke::compute {
 // device) and how to get it.
 torch::Device resolve_device(const std::string& name);
 
+// "NVIDIA H200", or the processor's name.
+std::string device_name(const torch::Device& device);
+
 // Threads for operators; 0 takes every core this process may use.
 void set_threads(int64_t threads);
 

@@ -1,0 +1,73 @@
+#include "yoke/checkpoint/format/safetensors_writer.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <tuple>
+
+#include "yoke/base/error.h"
+#include "yoke/checkpoint/format/safetensors.h"
+
+namespace yoke::checkpoint::format {
+namespace {
+
+void check_tensors(const std::vector<TensorView>& tensors) {
+  for (const TensorView& t : tensors) {
+    uint64_t count = 0;
+    YOKE_CHECK(t.name != "__metadata__" && t.name.size() <= kMaxNameBytes, "a tensor cannot be named \"{}\"",
+               t.name);
+    YOKE_CHECK(t.shape.size() <= kMaxDims, "tensor \"{}\" has {} dimensions", t.name, t.shape.size());
+    YOKE_CHECK(element_count(t.shape, &count) && count * size_of(t.dtype) == t.bytes,
+               "tensor \"{}\": {} bytes do not fit its shape and dtype {}", t.name, t.bytes,
+               name_of(t.dtype));
+  }
+}
+
+// Length and JSON, as they stand at the beginning of the file.
+std::string make_header(const std::vector<TensorView>& tensors,
+                        const std::map<std::string, std::string>& metadata) {
+  nlohmann::ordered_json json = nlohmann::ordered_json::object();
+  // Filled directly, because ordered_json looks for each new key among all others; the caller finds
+  // duplicates.
+  auto& list = json.get_ref<nlohmann::ordered_json::object_t&>();
+  if (!metadata.empty()) list.emplace_back("__metadata__", nlohmann::ordered_json(metadata));
+  uint64_t at = 0;
+  for (const TensorView& t : tensors) {
+    nlohmann::ordered_json entry;
+    entry["dtype"] = name_of(t.dtype);
+    entry["shape"] = t.shape;
+    entry["data_offsets"] = {at, at + t.bytes};
+    list.emplace_back(t.name, std::move(entry));
+    at += t.bytes;
+  }
+  std::string text = json.dump();
+  text.resize((text.size() + 7) / 8 * 8, ' ');
+  YOKE_CHECK(text.size() <= kMaxHeaderBytes, "safetensors header of {} bytes", text.size());
+  std::string header(8, '\0');
+  for (size_t i = 0; i < 8; ++i) header[i] = static_cast<char>(text.size() >> (8 * i));
+  return header + text;
+}
+
+}  // namespace
+
+WrittenFile write_safetensors(const std::filesystem::path& path, std::vector<TensorView> tensors,
+                              const std::map<std::string, std::string>& metadata,
+                              const Failpoint& failpoint) {
+  check_tensors(tensors);
+  std::ranges::sort(tensors, [](const TensorView& a, const TensorView& b) {
+    return std::make_tuple(-static_cast<int64_t>(size_of(a.dtype)), std::string_view(a.name)) <
+           std::make_tuple(-static_cast<int64_t>(size_of(b.dtype)), std::string_view(b.name));
+  });
+  uint64_t total = 0;
+  for (const TensorView& t : tensors) total += t.bytes;
+  std::string header = make_header(tensors, metadata);
+  // What we would not read, we do not write: also finds a name that stands there twice.
+  parse_header(header, header.size() + total, path.string());
+
+  DurableFile file(path, header.size() + total, failpoint);
+  file.write(header.data(), header.size());
+  for (const TensorView& t : tensors) file.write(t.data, t.bytes);
+  file.sync();
+  return {file.bytes(), file.digest()};
+}
+
+}  // namespace yoke::checkpoint::format
