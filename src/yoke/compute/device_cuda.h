@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 
 namespace yoke::compute::cuda {
 
@@ -14,6 +15,7 @@ bool has_tf32();     // every device can compute in tf32
 int64_t peak_memory_bytes(int index);
 void reset_peak_memory(int index);
 void synchronize(int index);
+std::string device_name(int index);  // "NVIDIA H200"
 
 // While the current stream of device `index` is being captured into a graph: how many random numbers each
 // thread has drawn within the graph. Nothing when no capture is under way.
