@@ -1,5 +1,6 @@
 // conv2d: the differentiable function over the ways of conv_ways.h, each layer's chosen by conv_path.h.
 #include <ATen/Parallel.h>
+#include <fmt/ranges.h>
 #include <fmt/format.h>
 #include <torch/csrc/autograd/custom_function.h>
 

@@ -1,5 +1,7 @@
 #include "yoke/engine/worker.h"
 
+#include <torch/nn/modules/batchnorm.h>
+
 #include <numeric>
 
 #include "yoke/checkpoint/weights.h"
