@@ -8,6 +8,7 @@
 #include <fstream>
 #include <string_view>
 
+#include "yoke/base/cpu.h"
 #include "yoke/base/error.h"
 #include "yoke/compute/device_cuda.h"
 
@@ -62,6 +63,10 @@ torch::Device resolve_device(const std::string& name) {
   if (name == "cpu") return {torch::kCPU};
   if (names_cuda(name)) return cuda_device(name);
   throw ConfigError("train.device = \"{}\": there is no such device. Accepted: cpu, cuda, cuda:N", name);
+}
+
+std::string device_name(const torch::Device& device) {
+  return device.is_cuda() ? cuda::device_name(device.index()) : cpu_name();
 }
 
 void set_threads(int64_t threads) {

@@ -36,6 +36,10 @@ bool has_tf32() {
   return count > 0;
 }
 
+std::string device_name(int index) {
+  return at::cuda::getDeviceProperties(ready(index))->name;
+}
+
 int64_t peak_memory_bytes(int index) {
   auto stats = c10::cuda::CUDACachingAllocator::getDeviceStats(ready(index));
   auto all = static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE);

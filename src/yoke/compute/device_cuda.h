@@ -12,6 +12,7 @@ int device_count();  // 0 without a driver
 bool has_tf32();     // every device can compute in tf32
 
 // Requires: built(), index < device_count().
+std::string device_name(int index);
 int64_t peak_memory_bytes(int index);
 void reset_peak_memory(int index);
 void synchronize(int index);

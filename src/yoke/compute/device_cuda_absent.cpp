@@ -12,6 +12,9 @@ int device_count() {
 bool has_tf32() {
   return false;
 }
+std::string device_name(int index) {
+  YOKE_CHECK(false, "cuda:{} in a build without CUDA", index);
+}
 int64_t peak_memory_bytes(int index) {
   YOKE_CHECK(false, "cuda:{} in a build without CUDA", index);
 }

@@ -43,6 +43,10 @@ TEST(Device, SaysWhyCudaCannotBeUsed) {
   }
 }
 
+TEST(Device, HasAName) {
+  EXPECT_FALSE(device_name(torch::kCPU).empty());
+}
+
 TEST(Device, ThreadsAreSet) {
   int before = at::get_num_threads();
   set_threads(2);
