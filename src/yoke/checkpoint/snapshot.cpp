@@ -5,28 +5,39 @@
 #include <torch/cuda.h>
 
 #include <algorithm>
+#include <numeric>
 
 namespace yoke::checkpoint {
 namespace {
 
-constexpr int64_t kAlignment = 64;
+constexpr uintptr_t kPage = 4096;
 
-int64_t padded(const torch::Tensor& tensor) {
-  return (static_cast<int64_t>(tensor.nbytes()) + kAlignment - 1) / kAlignment * kAlignment;
+std::byte* page_begin(const torch::Tensor& memory) {
+  return reinterpret_cast<std::byte*>((reinterpret_cast<uintptr_t>(memory.data_ptr()) + kPage - 1) / kPage *
+                                      kPage);
+}
+
+// Positions of the tensors in the order in which they will lie in the file: then they are written without a
+// copy.
+std::vector<size_t> file_order(const std::vector<NamedTensor>& tensors) {
+  std::vector<size_t> order(tensors.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::ranges::sort(order, [&](size_t a, size_t b) {
+    return format::comes_before(tensors[a].second.element_size(), tensors[a].first,
+                                tensors[b].second.element_size(), tensors[b].first);
+  });
+  return order;
 }
 
 bool any_on_cuda(const std::vector<NamedTensor>& tensors) {
   return std::ranges::any_of(tensors, [](const NamedTensor& t) { return t.second.is_cuda(); });
 }
 
-torch::Tensor make_memory(int64_t bytes, bool pinned) {
-  auto memory = at::empty({bytes}, at::TensorOptions().dtype(at::kByte).pinned_memory(pinned));
-  if (bytes == 0) return memory;
+torch::Tensor make_memory(size_t bytes, bool pinned) {
+  auto memory = at::empty({static_cast<int64_t>(bytes + kPage)},
+                          at::TensorOptions().dtype(at::kByte).pinned_memory(pinned));
   // Large pages: a quarter of a million page faults less per gigabyte. Only a hint.
-  constexpr uintptr_t kPage = 4096;
-  auto begin = (reinterpret_cast<uintptr_t>(memory.data_ptr()) + kPage - 1) / kPage * kPage;
-  auto end = (reinterpret_cast<uintptr_t>(memory.data_ptr()) + static_cast<uintptr_t>(bytes)) / kPage * kPage;
-  if (!pinned && begin < end) ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE);
+  if (!pinned) ::madvise(page_begin(memory), bytes, MADV_HUGEPAGE);
   return memory.zero_();
 }
 
@@ -44,16 +55,16 @@ void Snapshot::reserve(const std::vector<NamedTensor>& tensors) {
   if (fits(tensors)) return;
   copies_.clear();
   memory_.reset();  // before the new memory is made: there may not be room for both
-  int64_t bytes = 0;
-  for (const auto& [name, tensor] : tensors) bytes += padded(tensor);
+  size_t bytes = 0;
+  for (const auto& [name, tensor] : tensors) bytes += tensor.nbytes();
   pinned_ = any_on_cuda(tensors);
   memory_ = make_memory(bytes, pinned_);
-  int64_t at = 0;
-  for (const auto& [name, tensor] : tensors) {
-    auto* data = static_cast<std::byte*>(memory_.data_ptr()) + at;
-    copies_.emplace_back(
-        name, at::from_blob(data, tensor.sizes(), at::TensorOptions().dtype(tensor.scalar_type())));
-    at += padded(tensor);
+  copies_.resize(tensors.size());
+  std::byte* next = page_begin(memory_);
+  for (size_t i : file_order(tensors)) {
+    const auto& [name, tensor] = tensors[i];
+    copies_[i] = {name, at::from_blob(next, tensor.sizes(), at::TensorOptions().dtype(tensor.scalar_type()))};
+    next += tensor.nbytes();
   }
 }
 
