@@ -55,10 +55,6 @@ void synchronize(int index) {
   c10::cuda::device_synchronize();
 }
 
-std::string device_name(int index) {
-  return at::cuda::getDeviceProperties(ready(index))->name;
-}
-
 std::optional<uint64_t> random_offset_in_capture(int index) {
   c10::cuda::CUDAGuard guard(ready(index));
   if (c10::cuda::currentStreamCaptureStatusMayInitCtx() == c10::cuda::CaptureStatus::None)

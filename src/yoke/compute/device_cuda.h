@@ -16,7 +16,6 @@ std::string device_name(int index);
 int64_t peak_memory_bytes(int index);
 void reset_peak_memory(int index);
 void synchronize(int index);
-std::string device_name(int index);  // "NVIDIA H200"
 
 // While the current stream of device `index` is being captured into a graph: how many random numbers each
 // thread has drawn within the graph. Nothing when no capture is under way.

@@ -24,9 +24,6 @@ void reset_peak_memory(int index) {
 void synchronize(int index) {
   YOKE_CHECK(false, "cuda:{} in a build without CUDA", index);
 }
-std::string device_name(int index) {
-  YOKE_CHECK(false, "cuda:{} in a build without CUDA", index);
-}
 std::optional<uint64_t> random_offset_in_capture(int) {
   return std::nullopt;
 }

@@ -116,8 +116,9 @@ Tensor normalised(torch::nn::BatchNorm2dImpl& norm, const Tensor& x, const Tenso
                                        residual.is_contiguous(at::MemoryFormat::ChannelsLast)));
   if (!fast) {
     Tensor y = plain_batch_norm(norm, x, momentum);
-    if (residual.defined()) y = y + residual;
-    return relu ? at::relu(y) : y;
+    // In place: BatchNorm's backward keeps its input, not its output.
+    if (residual.defined()) y = y.add_(residual);
+    return relu ? at::relu_(y) : y;
   }
   variable_list out = BatchNormFunction::apply(x, norm.weight, norm.bias, residual, norm.options.eps(), relu);
   if (update) update_statistics(norm, out[1], out[2], x.numel() / x.size(1), momentum);
