@@ -27,6 +27,10 @@ struct WrittenFile {
   std::string digest;  // XXH3-128 of the whole file
 };
 
+// The order of tensors in a file: wider elements first, then by name.
+bool comes_before(uint64_t element_bytes, std::string_view name, uint64_t other_element_bytes,
+                  std::string_view other_name);
+
 // Writes and syncs `path`. Tensors lie by size of element, then by name, behind a header padded to 8 bytes,
 // so that each is aligned in a mapping. Throws ConfigError where the disk fails (the file is then
 // incomplete); names must be distinct and bytes must fit dtype and shape (YOKE_CHECK).
