@@ -8,7 +8,8 @@ set(YOKE_WITH_CUDA OFF)
 set(YOKE_WITH_NVCC OFF)
 set(_cuda_why "YOKE_CUDA=OFF")
 if(NOT YOKE_CUDA STREQUAL "OFF")
-  find_path(YOKE_CUDA_INCLUDE cuda_runtime_api.h
+  # crt/ is missing from some wheels, whose headers then do not compile.
+  find_path(YOKE_CUDA_INCLUDE crt/host_defines.h
     HINTS "${LibTorch_ROOT}/../nvidia/cuda_runtime/include" "${LibTorch_ROOT}/../nvidia/cu13/include"
           "$ENV{CUDA_HOME}/include" /usr/local/cuda/include)
   if(NOT LibTorch_HAS_CUDA)

@@ -13,7 +13,7 @@ if(YOKE_TORCH)
   install(TARGETS yoke_torch EXPORT yokeTorchTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
   install(EXPORT yokeTorchTargets NAMESPACE yoke:: DESTINATION ${_package})
 endif()
-install(DIRECTORY src/yoke DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h" PATTERN "torch_pch.h" EXCLUDE)
+install(DIRECTORY src/yoke DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h" PATTERN "*_pch.h" EXCLUDE PATTERN "test_*.h" EXCLUDE)
 install(DIRECTORY configs DESTINATION ${CMAKE_INSTALL_DATADIR}/yoke)
 
 configure_package_config_file(cmake/yokeConfig.cmake.in yokeConfig.cmake INSTALL_DESTINATION ${_package})

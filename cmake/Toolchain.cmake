@@ -1,7 +1,7 @@
 # Compiler flags of our own code (yoke::build_flags), ccache, and a faster linker where there is one.
 add_library(yoke_build_flags INTERFACE)
 add_library(yoke::build_flags ALIAS yoke_build_flags)
-set(_warnings -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual -Werror -Wno-unknown-pragmas)
+set(_warnings -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual -Werror -Wno-unknown-pragmas -Wno-missing-field-initializers)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # g++ 12 and 13 see ghosts in the inlined code of fmt, LibTorch and the standard library.
   list(APPEND _warnings -Wno-maybe-uninitialized -Wno-stringop-overflow -Wno-array-bounds -Wno-restrict -Wno-dangling-reference)

@@ -1,4 +1,5 @@
 // yoke doctor: what this machine has, what it lacks, and how to get it.
+#include <ATen/Parallel.h>
 #include <fmt/core.h>
 #include <sys/statvfs.h>
 #include <torch/version.h>

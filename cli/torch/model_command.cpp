@@ -25,10 +25,6 @@ int64_t count(const models::Block& block) {
   return parameters;
 }
 
-std::string shape_text(const torch::Tensor& tensor) {
-  return fmt::format("[{}]", fmt::join(tensor.sizes().begin(), tensor.sizes().end(), ", "));
-}
-
 }  // namespace
 
 int run_model_info(const CommandLine& line) {

@@ -1,6 +1,8 @@
 // Everything a program that uses Yoke needs. Each header below also stands alone.
 #pragma once
 
+#include <torch/torch.h>
+
 #include "yoke/base/error.h"
 #include "yoke/checkpoint/checkpoint.h"
 #include "yoke/checkpoint/tensors.h"

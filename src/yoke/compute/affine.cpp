@@ -1,5 +1,7 @@
 #include "yoke/compute/affine.h"
 
+#include <torch/csrc/autograd/custom_function.h>
+
 namespace yoke::compute {
 namespace {
 

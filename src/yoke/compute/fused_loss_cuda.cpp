@@ -1,4 +1,5 @@
 #include <c10/cuda/CUDAStream.h>
+#include <torch/csrc/autograd/custom_function.h>
 
 #include "yoke/base/error.h"
 #include "yoke/compute/fused_loss.h"

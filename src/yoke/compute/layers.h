@@ -7,6 +7,7 @@
 #include <torch/nn/modules/batchnorm.h>
 #include <torch/types.h>
 
+#include <array>
 #include <cstdint>
 
 namespace yoke::compute {
@@ -17,13 +18,21 @@ struct ConvShape {
 };
 
 // x [N, C, H, W], weight [O, C, h, w], bias [O] or undefined.
-torch::Tensor conv2d(const torch::Tensor& x, const torch::Tensor& weight, const torch::Tensor& bias, const ConvShape& shape = {});
+torch::Tensor conv2d(const torch::Tensor& x, const torch::Tensor& weight, const torch::Tensor& bias,
+                     const ConvShape& shape = {});
 
 // x [.., in], weight [out, in] (torch::nn::Linear), bias [out] or undefined.
 torch::Tensor linear(const torch::Tensor& x, const torch::Tensor& weight, const torch::Tensor& bias);
 
+// linear followed by ReLU, or by GELU with the tanh approximation: one pass over the result.
+torch::Tensor linear_relu(const torch::Tensor& x, const torch::Tensor& weight, const torch::Tensor& bias);
+torch::Tensor linear_gelu(const torch::Tensor& x, const torch::Tensor& weight, const torch::Tensor& bias);
+
 // x [.., in], weight [in, out] as GPT-2's Conv1D stores it, bias [out].
-torch::Tensor linear_transposed(const torch::Tensor& x, const torch::Tensor& weight, const torch::Tensor& bias);
+torch::Tensor linear_transposed(const torch::Tensor& x, const torch::Tensor& weight,
+                                const torch::Tensor& bias);
+torch::Tensor linear_transposed_gelu(const torch::Tensor& x, const torch::Tensor& weight,
+                                     const torch::Tensor& bias);
 
 torch::Tensor relu(const torch::Tensor& x);
 
@@ -31,16 +40,28 @@ torch::Tensor relu(const torch::Tensor& x);
 torch::Tensor gelu_tanh(const torch::Tensor& x);
 
 // Normalises over the last dim.
-torch::Tensor layer_norm(const torch::Tensor& x, const torch::Tensor& weight, const torch::Tensor& bias, double eps);
+torch::Tensor layer_norm(const torch::Tensor& x, const torch::Tensor& weight, const torch::Tensor& bias,
+                         double eps);
 
 // torch::nn::BatchNorm2d's forward, which leaves the running statistics alone while yoke::recompute runs a
 // function for the second time.
 torch::Tensor batch_norm(torch::nn::BatchNorm2dImpl& norm, const torch::Tensor& x);
 
-torch::Tensor max_pool2d(const torch::Tensor& x, int64_t kernel, int64_t stride, int64_t padding = 0, bool ceil_mode = false);
+// batch_norm, then the addition of a residual of the same shape, then ReLU.
+torch::Tensor batch_norm_relu(torch::nn::BatchNorm2dImpl& norm, const torch::Tensor& x);
+torch::Tensor batch_norm_add_relu(torch::nn::BatchNorm2dImpl& norm, const torch::Tensor& x,
+                                  const torch::Tensor& residual);
+
+torch::Tensor max_pool2d(const torch::Tensor& x, int64_t kernel, int64_t stride, int64_t padding = 0,
+                         bool ceil_mode = false);
+
+// max_pool2d of relu(x), in one pass.
+torch::Tensor relu_max_pool2d(const torch::Tensor& x, int64_t kernel, int64_t stride, int64_t padding = 0,
+                              bool ceil_mode = false);
 
 // Causal attention of q, k, v [B, heads, T, d]; returns the same shape.
-torch::Tensor causal_attention(const torch::Tensor& q, const torch::Tensor& k, const torch::Tensor& v, double dropout);
+torch::Tensor causal_attention(const torch::Tensor& q, const torch::Tensor& k, const torch::Tensor& v,
+                               double dropout);
 
 // Mean cross entropy of logits [.., classes] against int64 targets [..].
 torch::Tensor cross_entropy(const torch::Tensor& logits, const torch::Tensor& target);

@@ -1,5 +1,7 @@
 #include "yoke/compute/vocabulary_head.h"
 
+#include <torch/csrc/autograd/custom_function.h>
+
 #include <limits>
 
 #include "yoke/compute/layers.h"

@@ -38,6 +38,7 @@ std::vector<data::Batch> synthetic_batches(const Worker& worker, int64_t batch_s
 }  // namespace
 
 BenchStepResult bench_step(const WorkerOptions& options, int64_t steps) {
+  compute::reset_peak_memory(compute::resolve_device(options.compute.device));
   auto worker = make_worker(options);
   std::vector<data::Batch> batches = synthetic_batches(*worker, options.batch_size);
   auto step = [&](int64_t i) {
@@ -48,7 +49,6 @@ BenchStepResult bench_step(const WorkerOptions& options, int64_t steps) {
     compute::synchronize(worker->device);
   };
   for (int64_t i = 0; i < kWarmUpSteps; ++i) step(i);
-  compute::reset_peak_memory(worker->device);
   std::vector<double> seconds;
   for (int64_t i = 0; i < steps; ++i) {
     Stopwatch watch;

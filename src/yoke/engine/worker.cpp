@@ -1,5 +1,7 @@
 #include "yoke/engine/worker.h"
 
+#include <torch/nn/modules/batchnorm.h>
+
 #include <numeric>
 
 #include "yoke/checkpoint/weights.h"
@@ -103,7 +105,10 @@ std::unique_ptr<Worker> make_worker(const WorkerOptions& options) {
   compute::keep_freed_memory();
   compute::ConvChoices::global().set_mode(options.compute.conv);
   if (!options.tuning_file.empty()) compute::ConvChoices::global().use_file(options.tuning_file);
-  if (worker->device.is_cuda()) set_tf32(worker->precision == Precision::kTf32);
+  if (worker->device.is_cuda()) {
+    set_tf32(worker->precision == Precision::kTf32);
+    at::globalContext().setBenchmarkCuDNN(true);  // shapes stay the same from step to step
+  }
 
   torch::manual_seed(static_cast<uint64_t>(options.seed));
   worker->model = options.init.empty() ? models::build(options.model) : models::lay_out(options.model);

@@ -1,11 +1,17 @@
 #include "yoke/metrics/console.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
 
+#include <array>
 #include <cmath>
+#include <cstdlib>
 #include <string>
 
+#include "yoke/base/file.h"
 #include "yoke/base/log.h"
 #include "yoke/metrics/progress_bar.h"
 #include "yoke/metrics/record_line.h"
@@ -268,6 +274,41 @@ TEST(Console, PrintsNothingWhenQuiet) {
     console.finish();
     EXPECT_EQ(screen.text, "");
   }
+}
+
+TEST(Console, DrawsOnARealTerminalWithinItsWidth) {
+  FileDescriptor screen(::posix_openpt(O_RDWR | O_NOCTTY));
+  ASSERT_TRUE(screen && ::grantpt(screen.get()) == 0 && ::unlockpt(screen.get()) == 0);
+  FileDescriptor terminal(::open(::ptsname(screen.get()), O_RDWR | O_NOCTTY));
+  ASSERT_TRUE(terminal);
+  winsize size{};
+  size.ws_col = 50;
+  ASSERT_EQ(::ioctl(terminal.get(), TIOCSWINSZ, &size), 0);
+  ConsoleOptions options = console_on(terminal.get());
+  EXPECT_TRUE(options.terminal);
+  EXPECT_EQ(options.width(), 50);
+  options.colour = false;
+  Console console(options);
+  console.start({.total_steps = 100});
+  console.finish();
+  std::array<char, 1024> bytes{};
+  ssize_t got = ::read(screen.get(), bytes.data(), bytes.size());
+  ASSERT_GT(got, 0);
+  std::string drawn(bytes.data(), static_cast<size_t>(got));
+  std::string bar = drawn.substr(1, drawn.find("\033[K") - 1);
+  EXPECT_THAT(bar, StartsWith("  0%|"));
+  EXPECT_LE(columns_of(bar), 49);
+}
+
+TEST(Console, DrawsNoBarIntoAPipe) {
+  std::array<int, 2> ends{};
+  ASSERT_EQ(::pipe(ends.data()), 0);
+  FileDescriptor out(ends[0]);
+  FileDescriptor in(ends[1]);
+  ConsoleOptions options = console_on(in.get());
+  EXPECT_FALSE(options.terminal);
+  EXPECT_FALSE(options.colour);
+  EXPECT_EQ(options.width(), 80);
 }
 
 TEST(Console, CountsSpeedFromTheStepItResumedAt) {

@@ -46,6 +46,7 @@ std::string event_at(double wall_time) {
 
 std::string event_at(double wall_time, int64_t step) {
   std::string event = event_at(wall_time);
+  if (step == 0) return event;  // proto3 leaves defaults out
   put_key(event, kStep, kVarint);
   put_varint(event, static_cast<uint64_t>(step));
   return event;

@@ -29,7 +29,7 @@ struct Summary {
   std::optional<double> eval_loss{};
   double samples_per_s = 0;
   std::optional<double> tokens_per_s{};
-  StepSeconds step_seconds;
+  StepSeconds step_seconds{};
   int64_t parameters = 0;
   std::string parameter_hash{};
   double seconds = 0;                        // of this run

@@ -52,6 +52,10 @@ TEST(EventFormat, EncodesTheRestart) {
   EXPECT_EQ(encode_restart_event(1.5, 3), "\x09\0\0\0\0\0\0\xf8\x3f\x10\x03\x3a\x02\x08\x01"s);
 }
 
+TEST(EventFormat, LeavesOutStepZeroAsProtobufDoes) {
+  EXPECT_EQ(encode_restart_event(1.5, 0), "\x09\0\0\0\0\0\0\xf8\x3f\x3a\x02\x08\x01"s);
+}
+
 TEST(EventFormat, FramesWithLengthAndChecksums) {
   std::string frame = frame_event("abc");
   ASSERT_EQ(frame.size(), 8u + 4 + 3 + 4);

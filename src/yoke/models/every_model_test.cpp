@@ -2,6 +2,7 @@
 // parts as LeNet, and tests/interop compares them with the originals.
 #include <ATen/autocast_mode.h>
 #include <gtest/gtest.h>
+#include <torch/csrc/autograd/autograd.h>
 
 #include <algorithm>
 #include <unordered_set>

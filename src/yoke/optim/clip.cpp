@@ -4,6 +4,7 @@
 #include <ATen/ops/_foreach_norm.h>
 #include <ATen/ops/stack.h>
 #include <ATen/ops/zeros.h>
+#include <torch/utils.h>
 
 #include "yoke/optim/gradients.h"
 

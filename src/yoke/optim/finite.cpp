@@ -2,6 +2,7 @@
 
 #include <ATen/ops/_foreach_norm.h>
 #include <ATen/ops/stack.h>
+#include <torch/utils.h>
 
 #include <limits>
 

@@ -2,6 +2,7 @@
 
 #include <ATen/ops/_foreach_add.h>
 #include <ATen/ops/zeros.h>
+#include <torch/utils.h>
 
 #include <utility>
 

@@ -1,6 +1,7 @@
 #include "yoke/optim/grad_scaler.h"
 
 #include <gtest/gtest.h>
+#include <torch/utils.h>
 
 #include <limits>
 

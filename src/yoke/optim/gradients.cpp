@@ -1,5 +1,7 @@
 #include "yoke/optim/gradients.h"
 
+#include <torch/utils.h>
+
 #include <map>
 #include <string>
 #include <utility>

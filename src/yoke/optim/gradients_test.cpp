@@ -1,6 +1,7 @@
 #include "yoke/optim/gradients.h"
 
 #include <gtest/gtest.h>
+#include <torch/utils.h>
 
 #include <limits>
 

@@ -1,5 +1,6 @@
 // Expected numbers were recorded with torch.optim.LBFGS of PyTorch 2.10 in fp64.
 #include <gtest/gtest.h>
+#include <torch/utils.h>
 
 #include "yoke/optim/optimizer.h"
 

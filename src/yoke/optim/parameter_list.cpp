@@ -3,6 +3,7 @@
 #include <ATen/ops/_foreach_copy.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/zeros_like.h>
+#include <torch/utils.h>
 
 #include <map>
 #include <utility>

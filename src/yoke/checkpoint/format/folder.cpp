@@ -4,6 +4,7 @@
 #include <charconv>
 
 #include "yoke/base/error.h"
+#include "yoke/base/log.h"
 #include "yoke/checkpoint/format/digest.h"
 
 namespace yoke::checkpoint::format {
@@ -13,6 +14,7 @@ namespace fs = std::filesystem;
 
 constexpr int64_t kMaxManifestBytes = int64_t{256} << 20;
 constexpr std::string_view kReplaced = ".replaced";
+constexpr std::string_view kAbandoned = ".abandoned";
 
 enum class Depth { kStructure, kDigests };
 
@@ -116,14 +118,56 @@ void remove_checkpoint(const fs::path& path, const Failpoint& failpoint) {
   if (failpoint) failpoint("prune: removed");
 }
 
-void remove_unfinished(const fs::path& dir) {
+// Removes the entries of `dir` whose name `goes`.
+template <class Goes>
+void remove_entries(const fs::path& dir, Goes goes) {
   std::vector<fs::path> stale;
-  for (const auto& entry : fs::directory_iterator(dir)) {
-    std::string name = entry.path().filename().string();
-    if ((name.starts_with("step-") && name.ends_with(".tmp")) || name.starts_with("latest.tmp"))
-      stale.push_back(entry.path());
-  }
+  for (const auto& entry : fs::directory_iterator(dir))
+    if (goes(entry.path().filename().string())) stale.push_back(entry.path());
   for (const fs::path& path : stale) fs::remove_all(path);
+}
+
+bool is_unfinished(const std::string& name) {
+  return (name.starts_with("step-") && name.ends_with(".tmp")) || name.starts_with("latest.tmp");
+}
+
+bool is_abandoned(const std::string& name) {
+  return name.starts_with("step-") && name.ends_with(kAbandoned);
+}
+
+void abandon_later(const fs::path& dir, int64_t step) {
+  for (const fs::path& path : find(dir)) {
+    if (*step_of(path.filename().string()) <= step || !judge(path, Depth::kStructure).ok) continue;
+    fs::path name = path;
+    name += kAbandoned;
+    fs::remove_all(name);
+    fs::rename(path, name);
+    log::warn(
+        "{} is of an earlier run that went further; it is {} now and will be removed with the old "
+        "checkpoints",
+        path.string(), name.filename().string());
+  }
+}
+
+// Removes all but the `keep` newest good ones; false where there are not so many.
+bool remove_old(const fs::path& dir, int64_t keep, std::set<fs::path>& known_good,
+                const Failpoint& failpoint) {
+  std::set<int64_t> good_steps;
+  std::vector<fs::path> paths = find(dir);
+  for (auto path = paths.rbegin(); path != paths.rend(); ++path) {
+    bool enough = static_cast<int64_t>(good_steps.size()) >= keep;
+    bool twice = good_steps.contains(*step_of(path->filename().string()));
+    if (enough || twice) {
+      remove_checkpoint(*path, failpoint);
+      known_good.erase(*path);
+      continue;
+    }
+    Verdict verdict = judge(*path, known_good.contains(*path) ? Depth::kStructure : Depth::kDigests);
+    if (!verdict.ok) continue;
+    known_good.insert(*path);
+    good_steps.insert(verdict.step);
+  }
+  return static_cast<int64_t>(good_steps.size()) >= keep;
 }
 
 }  // namespace
@@ -153,12 +197,14 @@ Verdict verify_one(const fs::path& checkpoint) {
   return judge(checkpoint, Depth::kDigests);
 }
 
-Choice newest_good(const fs::path& dir) {
+Choice newest_good(const fs::path& dir, const Accept& accept) {
   Choice choice;
   if (!fs::exists(dir)) return choice;
   std::vector<fs::path> paths = find_or_throw(dir);
   for (auto path = paths.rbegin(); path != paths.rend(); ++path) {
     Verdict verdict = judge(*path, Depth::kDigests);
+    if (verdict.ok && accept) verdict.problem = accept(verdict);
+    verdict.ok = verdict.problem.empty();
     if (verdict.ok) {
       choice.newest = std::move(verdict);
       break;
@@ -173,24 +219,12 @@ Manifest read_manifest(const fs::path& checkpoint) {
   return parse_manifest(read_file(path, kMaxManifestBytes), path.string());
 }
 
-void prune(const fs::path& dir, int64_t keep, std::set<fs::path>& known_good, const Failpoint& failpoint) {
+void prune(const fs::path& dir, int64_t step, int64_t keep, std::set<fs::path>& known_good,
+           const Failpoint& failpoint) {
   try {
-    std::set<int64_t> good_steps;
-    std::vector<fs::path> paths = find(dir);
-    for (auto path = paths.rbegin(); path != paths.rend(); ++path) {
-      bool one_too_many = static_cast<int64_t>(good_steps.size()) >= keep;
-      bool twice = good_steps.contains(*step_of(path->filename().string()));
-      if (one_too_many || twice) {
-        remove_checkpoint(*path, failpoint);
-        known_good.erase(*path);
-        continue;
-      }
-      Verdict verdict = judge(*path, known_good.contains(*path) ? Depth::kStructure : Depth::kDigests);
-      if (!verdict.ok) continue;
-      known_good.insert(*path);
-      good_steps.insert(verdict.step);
-    }
-    remove_unfinished(dir);
+    abandon_later(dir, step);
+    if (remove_old(dir, keep, known_good, failpoint)) remove_entries(dir, is_abandoned);
+    remove_entries(dir, is_unfinished);
   } catch (const fs::filesystem_error& error) {
     throw ConfigError("{}: cannot remove old checkpoints: {}. Check the folder's permissions.", dir.string(),
                       error.what());

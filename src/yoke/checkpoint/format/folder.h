@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <set>
 #include <string>
@@ -46,17 +47,22 @@ struct Choice {
   std::vector<Verdict> passed_over;  // newer ones that cannot be used, newest first
 };
 
-// Empty where there is none, or no such folder.
-Choice newest_good(const std::filesystem::path& dir);
+// Returns "" or why this good checkpoint cannot be used all the same.
+using Accept = std::function<std::string(const Verdict&)>;
+
+// Empty where there is none, or no such folder. `accept`, where given, has the last word on each candidate.
+Choice newest_good(const std::filesystem::path& dir, const Accept& accept = nullptr);
 
 // The manifest of a good checkpoint. Throws ConfigError.
 Manifest read_manifest(const std::filesystem::path& checkpoint);
 
-// Removes what is older than the `keep` newest good checkpoints, and unfinished saves. Nothing goes before
-// `keep` good ones are there. Those in `known_good` are taken to have their digests; what is verified now is
-// added. Only for the process that saves here. Throws ConfigError where something cannot be removed.
-void prune(const std::filesystem::path& dir, int64_t keep, std::set<std::filesystem::path>& known_good,
-           const Failpoint& failpoint = nullptr);
+// After `step` was saved: removes what is older than the `keep` newest good checkpoints, and unfinished
+// saves. Nothing goes before `keep` good ones are there. Checkpoints of later steps are of a run that was
+// given up for this one: they become step-N.abandoned, so that none of them is taken for the newest, and go
+// with the old ones. Those in `known_good` are taken to have their digests; what is verified now is added.
+// Only for the process that saves here. Throws ConfigError where something cannot be removed.
+void prune(const std::filesystem::path& dir, int64_t step, int64_t keep,
+           std::set<std::filesystem::path>& known_good, const Failpoint& failpoint = nullptr);
 
 // "step-1200" -> 1200; empty for other names, step-N.tmp included.
 std::optional<int64_t> step_of(const std::string& name);

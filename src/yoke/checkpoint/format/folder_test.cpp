@@ -30,7 +30,7 @@ void save(const fs::path& dir, int64_t step, int64_t keep = 2, const Failpoint& 
   commit.add("optimizer.safetensors", {{"m", DType::kF64, {10}, moments.data(), 80}});
   fs::path path = commit.commit({{"value", step}});
   std::set<fs::path> known_good{path};
-  prune(dir, keep, known_good, failpoint);
+  prune(dir, step, keep, known_good, failpoint);
 }
 
 std::vector<int64_t> steps(const std::vector<Verdict>& verdicts) {
@@ -76,6 +76,18 @@ TEST(Folder, RemovesNothingGoodWhileTooFewGoodOnesAreNewer) {
   EXPECT_THAT(steps(verify(out.path())), ElementsAre(1, -2, 3));
   save(out.path(), 4);
   EXPECT_THAT(steps(verify(out.path())), ElementsAre(3, 4));
+}
+
+TEST(Folder, TakesTheRunThatWasStartedAnewForTheNewest) {
+  TestFolder out;
+  for (int64_t step : {90, 100}) save(out.path(), step);
+  save(out.path(), 10);
+  EXPECT_THAT(steps(verify(out.path())), ElementsAre(10));
+  EXPECT_TRUE(verify_one(out / "step-100.abandoned").ok);
+  save(out.path(), 20);
+  EXPECT_THAT(steps(verify(out.path())), ElementsAre(10, 20));
+  EXPECT_FALSE(fs::exists(out / "step-100.abandoned"));
+  EXPECT_FALSE(fs::exists(out / "step-90.abandoned"));
 }
 
 TEST(Folder, HasNoneWhereNothingWasSaved) {

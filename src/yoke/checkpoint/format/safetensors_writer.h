@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "yoke/checkpoint/format/dtype.h"
@@ -25,6 +26,10 @@ struct WrittenFile {
   uint64_t bytes = 0;
   std::string digest;  // XXH3-128 of the whole file
 };
+
+// The order of tensors in a file: wider elements first, then by name.
+bool comes_before(uint64_t element_bytes, std::string_view name, uint64_t other_element_bytes,
+                  std::string_view other_name);
 
 // Writes and syncs `path`. Tensors lie by size of element, then by name, behind a header padded to 8 bytes,
 // so that each is aligned in a mapping. Throws ConfigError where the disk fails (the file is then

@@ -41,6 +41,32 @@ TEST(SafetensorsWriter, WritesWhatTheReaderReads) {
             0);
 }
 
+TEST(SafetensorsWriter, WritesLargeFilesFromAnyPlaceInMemory) {
+  TestFolder folder;
+  constexpr uint64_t kBytes = (9 << 20) + 12345;  // more than two chunks and no multiple of a block
+  std::vector<char> memory(2 * kBytes + 8192);
+  for (size_t i = 0; i < memory.size(); ++i) memory[i] = static_cast<char>(i * 2654435761u >> 13);
+  char* page = memory.data() + (4096 - reinterpret_cast<uintptr_t>(memory.data()) % 4096);
+  // Neighbours from a page's beginning (written in place), neighbours from elsewhere, and strangers.
+  struct Case {
+    const char *a, *b;
+  };
+  for (Case c : {Case{page, page + kBytes}, Case{page + 1, page + 1 + kBytes}, Case{page, page + 77},
+                 Case{page + kBytes, page}}) {
+    auto shape = std::vector<int64_t>{static_cast<int64_t>(kBytes)};
+    auto written = write_safetensors(
+        folder / "w", {{"b", DType::kU8, shape, c.b, kBytes}, {"a", DType::kU8, shape, c.a, kBytes}});
+    std::string file = read_file(folder / "w");
+    auto header = parse_header(file, file.size(), "w");
+    ASSERT_EQ(header.tensors.size(), 2u);
+    EXPECT_EQ(header.data_offset % 4096, 0u);
+    EXPECT_EQ(std::memcmp(file.data() + header.data_offset, c.a, kBytes), 0);
+    EXPECT_EQ(std::memcmp(file.data() + header.data_offset + kBytes, c.b, kBytes), 0);
+    EXPECT_EQ(written.digest, digest_of(file));
+    EXPECT_EQ(written.bytes, file.size());
+  }
+}
+
 TEST(SafetensorsWriter, RefusesTensorsThatNoReaderWouldTake) {
   TestFolder folder;
   int64_t x = 0;

@@ -12,8 +12,8 @@ Stack::Stack(Model& model, int64_t features) : model_(model), channels_(features
 void Stack::conv(const std::string& path, int64_t out, const ConvOptions& options, Pool pool) {
   auto layer = add<Conv2d>(*model_.module, path, channels_, out, options);
   auto forward = [layer, pool](const Tensors& inputs) -> Tensors {
-    torch::Tensor x = compute::relu(layer->forward(inputs[0]));
-    return {pool.kernel == 0 ? x : compute::max_pool2d(x, pool.kernel, pool.stride)};
+    torch::Tensor x = layer->forward(inputs[0]);
+    return {pool.kernel == 0 ? compute::relu(x) : compute::relu_max_pool2d(x, pool.kernel, pool.stride)};
   };
   model_.blocks.push_back({path, forward, {layer}});
   multiply_adds_ += layer->multiply_adds(side_);
@@ -30,8 +30,7 @@ void Stack::dense(const std::string& path, int64_t out, const DenseOptions& opti
     torch::Tensor x = inputs[0];
     if (options.average_to != 0) x = average_to(x, options.average_to);
     x = at::dropout(x.flatten(1), options.dropout, layer->is_training());
-    x = layer->forward(x);
-    return {options.relu ? compute::relu(x) : x};
+    return {options.relu ? compute::linear_relu(x, layer->weight, layer->bias) : layer->forward(x)};
   };
   model_.blocks.push_back({path, forward, {layer}});
   multiply_adds_ += in * out;

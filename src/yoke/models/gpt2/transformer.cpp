@@ -36,7 +36,7 @@ Layer::Layer(int64_t width, int64_t heads, double dropout) : heads_(heads), drop
 
 torch::Tensor Layer::forward(const torch::Tensor& x) const {
   torch::Tensor y = x + drop(attend(ln_1_->forward(x)));
-  torch::Tensor inner = compute::gelu_tanh(c_fc_->forward(ln_2_->forward(y)));
+  torch::Tensor inner = compute::linear_transposed_gelu(ln_2_->forward(y), c_fc_->weight, c_fc_->bias);
   return y + drop(mlp_proj_->forward(inner));
 }
 

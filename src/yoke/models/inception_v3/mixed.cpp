@@ -139,7 +139,7 @@ NormedConv::NormedConv(int64_t in, int64_t out, ConvOptions options) {
 }
 
 torch::Tensor NormedConv::operator()(const torch::Tensor& x) const {
-  return compute::relu(compute::batch_norm(*bn_, conv_->forward(x)));
+  return compute::batch_norm_relu(*bn_, conv_->forward(x));
 }
 
 int64_t Mixed::multiply_adds(int64_t side) const {

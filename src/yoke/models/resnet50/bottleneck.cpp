@@ -23,11 +23,11 @@ Bottleneck::Bottleneck(int64_t in, int64_t width, int64_t stride) {
 }
 
 torch::Tensor Bottleneck::forward(const torch::Tensor& x) const {
-  torch::Tensor y = compute::relu(compute::batch_norm(*bn1_, conv1_->forward(x)));
-  y = compute::relu(compute::batch_norm(*bn2_, conv2_->forward(y)));
-  y = compute::batch_norm(*bn3_, conv3_->forward(y));
+  torch::Tensor y = compute::batch_norm_relu(*bn1_, conv1_->forward(x));
+  y = compute::batch_norm_relu(*bn2_, conv2_->forward(y));
+  y = conv3_->forward(y);
   torch::Tensor shortcut = shortcut_ ? compute::batch_norm(*shortcut_bn_, shortcut_->forward(x)) : x;
-  return compute::relu(y.add_(shortcut));
+  return compute::batch_norm_add_relu(*bn3_, y, shortcut);
 }
 
 int64_t Bottleneck::multiply_adds(int64_t side) const {

@@ -29,7 +29,7 @@ void add_stem(Model& model, Progress& at) {
                           ConvOptions{.kernel = {7, 7}, .stride = {2, 2}, .padding = {3, 3}, .bias = false});
   auto bn = add<torch::nn::BatchNorm2dImpl>(*model.module, "bn1", 64);
   auto forward = [conv, bn](const Tensors& inputs) -> Tensors {
-    torch::Tensor x = compute::relu(compute::batch_norm(*bn, conv->forward(inputs[0])));
+    torch::Tensor x = compute::batch_norm_relu(*bn, conv->forward(inputs[0]));
     return {compute::max_pool2d(x, /*kernel=*/3, /*stride=*/2, /*padding=*/1)};
   };
   model.blocks.push_back({"conv1", forward, {conv, bn}});

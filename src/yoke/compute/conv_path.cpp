@@ -1,0 +1,197 @@
+#include "yoke/compute/conv_path.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <torch/version.h>
+
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "yoke/base/cpu.h"
+#include "yoke/base/error.h"
+#include "yoke/base/file.h"
+
+namespace yoke::compute {
+namespace {
+
+constexpr std::array<std::pair<ConvPath, const char*>, 4> kNames = {
+    {{ConvPath::kOneDnn, "onednn"},
+     {ConvPath::kNative, "native"},
+     {ConvPath::kChannelsLast, "channels_last"},
+     {ConvPath::kDirect, "direct"}}};
+constexpr double kMargin = 0.95;
+constexpr int kRounds = 5;
+
+double seconds_of(const ConvChoices::Runner& run, ConvPath path) {
+  auto begin = std::chrono::steady_clock::now();
+  run(path);
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+// The least of several rounds, the ways in turn, so that a disturbance hits all of them. A way that takes
+// twice the best after two rounds is out.
+ConvPath fastest(const std::vector<ConvPath>& candidates, const ConvChoices::Runner& run) {
+  std::vector<double> best(candidates.size(), std::numeric_limits<double>::infinity());
+  for (ConvPath path : candidates) run(path);  // warm: workspaces, compiled kernels
+  for (int round = 0; round < kRounds; ++round) {
+    double least = *std::min_element(best.begin(), best.end());
+    for (size_t i = 0; i < candidates.size(); ++i) {
+      if (round >= 2 && best[i] > 2 * least) continue;
+      best[i] = std::min(best[i], seconds_of(run, candidates[i]));
+    }
+  }
+  size_t winner = 0;
+  for (size_t i = 1; i < candidates.size(); ++i) {
+    double bound = winner == 0 ? kMargin * best[0] : best[winner];
+    if (best[i] < bound) winner = i;
+  }
+  return candidates[winner];
+}
+
+// Held while this process measures; released by the destructor.
+class FileLock {
+ public:
+  explicit FileLock(const std::filesystem::path& path)
+      : fd_(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644)) {
+    if (!fd_)
+      throw ConfigError("{}: cannot open the lock of the convolution choices: {}", path.string(),
+                        describe_errno(errno));
+    while (flock(fd_.get(), LOCK_EX) != 0) {
+      if (errno != EINTR) throw ConfigError("{}: cannot lock: {}", path.string(), describe_errno(errno));
+    }
+  }
+
+ private:
+  FileDescriptor fd_;
+};
+
+nlohmann::json read_choices(const std::filesystem::path& file) {
+  if (!std::filesystem::exists(file)) return nullptr;
+  auto document = nlohmann::json::parse(read_file(file, 16 << 20), nullptr, /*allow_exceptions=*/false);
+  if (document.is_discarded()) {
+    throw ConfigError("{}: not a file of convolution choices. Delete it; the next run measures again.",
+                      file.string());
+  }
+  return document;
+}
+
+}  // namespace
+
+std::string to_string(ConvPath path) {
+  for (const auto& [value, name] : kNames) {
+    if (value == path) return name;
+  }
+  return "unknown";
+}
+
+std::optional<ConvPath> parse_conv_path(const std::string& name) {
+  for (const auto& [value, text] : kNames) {
+    if (name == text) return value;
+  }
+  return std::nullopt;
+}
+
+const std::string& machine_name() {
+  static const std::string name = fmt::format("torch {}, {}", TORCH_VERSION, cpu_name());
+  return name;
+}
+
+ConvChoices& ConvChoices::global() {
+  static ConvChoices choices;
+  return choices;
+}
+
+void ConvChoices::set_mode(const std::string& mode) {
+  std::optional<ConvPath> path = parse_conv_path(mode);
+  if (!path && mode != "auto") {
+    throw ConfigError("train.conv = {}: accepted are auto, onednn, native, channels_last, direct", mode);
+  }
+  std::lock_guard lock(mutex_);
+  forced_ = path;
+}
+
+void ConvChoices::use_file(const std::filesystem::path& file) {
+  nlohmann::json document = read_choices(file);
+  std::lock_guard lock(mutex_);
+  merge_locked(document, /*imported=*/false, file.string());
+  file_ = file;
+}
+
+std::optional<ConvPath> ConvChoices::known(const std::string& key,
+                                           const std::vector<ConvPath>& candidates) const {
+  auto entry = choices_.find(key);
+  if (entry == choices_.end()) return std::nullopt;
+  bool possible = std::find(candidates.begin(), candidates.end(), entry->second.path) != candidates.end();
+  return possible ? std::optional(entry->second.path) : std::nullopt;
+}
+
+ConvPath ConvChoices::choose(const std::string& operation, const std::vector<ConvPath>& candidates,
+                             const Runner& run) {
+  YOKE_CHECK(!candidates.empty(), "no way to compute {}", operation);
+  std::lock_guard lock(mutex_);
+  if (forced_) {
+    bool possible = std::find(candidates.begin(), candidates.end(), *forced_) != candidates.end();
+    return possible ? *forced_ : candidates.front();
+  }
+  std::string key = machine_name() + ": " + operation;
+  if (auto path = known(key, candidates)) return *path;
+  if (candidates.size() == 1) return candidates.front();
+  if (file_.empty())
+    return choices_.insert_or_assign(key, Choice{fastest(candidates, run)}).first->second.path;
+
+  FileLock file_lock(file_.string() + ".lock");
+  merge_locked(read_choices(file_), /*imported=*/false, file_.string());
+  if (auto path = known(key, candidates)) return *path;  // another process was first
+  ConvPath path = fastest(candidates, run);
+  choices_.insert_or_assign(key, Choice{path});
+  write_file_atomically(file_, to_json_locked().dump(1) + "\n");
+  return path;
+}
+
+nlohmann::json ConvChoices::to_json_locked() const {
+  nlohmann::json choices = nlohmann::json::object();
+  for (const auto& [key, choice] : choices_) choices[key] = to_string(choice.path);
+  return {{"version", 1}, {"choices", choices}};
+}
+
+nlohmann::json ConvChoices::to_json() const {
+  std::lock_guard lock(mutex_);
+  return to_json_locked();
+}
+
+void ConvChoices::import_json(const nlohmann::json& document) {
+  std::lock_guard lock(mutex_);
+  merge_locked(document, /*imported=*/true, "imported convolution choices");
+}
+
+void ConvChoices::merge_locked(const nlohmann::json& document, bool imported, const std::string& where) {
+  if (document.is_null()) return;
+  auto found = document.is_object() ? document.find("choices") : document.end();
+  if (!document.is_object() || document.value("version", 0) != 1 || found == document.end() ||
+      !found->is_object()) {
+    throw ConfigError(
+        "{}: expected {{\"version\": 1, \"choices\": {{…}}}}. Delete it; the next run measures again.",
+        where);
+  }
+  for (const auto& [key, value] : found->items()) {
+    auto path = value.is_string() ? parse_conv_path(value.get<std::string>()) : std::nullopt;
+    if (!path)
+      throw ConfigError("{}: choice \"{}\" is {}; expected onednn, native, channels_last or direct", where,
+                        key, value.dump());
+    auto entry = choices_.find(key);
+    bool keep = entry != choices_.end() && entry->second.imported && !imported;
+    if (!keep) choices_.insert_or_assign(key, Choice{*path, imported});
+  }
+}
+
+void ConvChoices::clear() {
+  std::lock_guard lock(mutex_);
+  forced_.reset();
+  file_.clear();
+  choices_.clear();
+}
+
+}  // namespace yoke::compute

@@ -1,0 +1,123 @@
+// Max pooling, alone or after ReLU, with the winning tap kept as a byte instead of an int64.
+#include <torch/csrc/autograd/custom_function.h>
+
+#include "yoke/compute/fast_path.h"
+#include "yoke/compute/layers.h"
+#include "yoke/compute/parallel.h"
+#include "yoke/kernels/pool.h"
+
+namespace yoke::compute {
+namespace {
+
+using kernels::PoolShape;
+using torch::Tensor;
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+// As LibTorch rounds: with ceil_mode the last window must still begin inside the input or its left padding.
+int64_t pooled_size(int64_t size, const PoolShape& s, bool ceil_mode) {
+  int64_t room = size + 2 * s.padding - s.kernel;
+  int64_t out = (room + (ceil_mode ? s.stride - 1 : 0)) / s.stride + 1;
+  return ceil_mode && (out - 1) * s.stride >= size + s.padding ? out - 1 : out;
+}
+
+void run_forward(const Tensor& x, const Tensor& y, const Tensor& where, const PoolShape& s, bool pixels,
+                 bool relu) {
+  int64_t per_item = s.height * s.width * (pixels ? x.size(1) : 1);
+  int64_t per_result = s.out_height * s.out_width * (pixels ? x.size(1) : 1);
+  int64_t items = pixels ? x.size(0) : x.size(0) * x.size(1);
+  parallel_for(items, [&](int64_t begin, int64_t end) {
+    const float* from = x.const_data_ptr<float>() + begin * per_item;
+    float* to = y.data_ptr<float>() + begin * per_result;
+    uint8_t* taps = where.data_ptr<uint8_t>() + begin * per_result;
+    if (pixels) {
+      kernels::max_pool_pixels(from, to, taps, end - begin, x.size(1), s, relu);
+    } else {
+      kernels::max_pool_planes(from, to, taps, end - begin, s, relu);
+    }
+  });
+}
+
+void run_backward(const Tensor& grad_y, const Tensor& where, const Tensor& grad_x, const PoolShape& s,
+                  bool pixels) {
+  int64_t channels = grad_x.size(1);
+  int64_t per_item = s.height * s.width * (pixels ? channels : 1);
+  int64_t per_result = s.out_height * s.out_width * (pixels ? channels : 1);
+  int64_t items = pixels ? grad_x.size(0) : grad_x.size(0) * channels;
+  parallel_for(items, [&](int64_t begin, int64_t end) {
+    const float* from = grad_y.const_data_ptr<float>() + begin * per_result;
+    const uint8_t* taps = where.const_data_ptr<uint8_t>() + begin * per_result;
+    float* to = grad_x.data_ptr<float>() + begin * per_item;
+    if (pixels) {
+      kernels::max_pool_pixels_backward(from, taps, to, end - begin, channels, s);
+    } else {
+      kernels::max_pool_planes_backward(from, taps, to, end - begin, s);
+    }
+  });
+}
+
+at::MemoryFormat memory_format(bool pixels) {
+  return pixels ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::Contiguous;
+}
+
+struct MaxPoolFunction : torch::autograd::Function<MaxPoolFunction> {
+  static Tensor forward(AutogradContext* ctx, const Tensor& x, const PoolShape& shape, bool pixels,
+                        bool relu) {
+    std::array<int64_t, 4> sizes = {x.size(0), x.size(1), shape.out_height, shape.out_width};
+    Tensor y = at::empty(sizes, x.options(), memory_format(pixels));
+    Tensor where = at::empty(sizes, x.options().dtype(at::kByte), memory_format(pixels));
+    run_forward(x, y, where, shape, pixels, relu);
+    ctx->save_for_backward({where});
+    ctx->saved_data["shape"] =
+        std::vector<int64_t>{shape.height, shape.width,  shape.out_height, shape.out_width,
+                             shape.kernel, shape.stride, shape.padding};
+    ctx->saved_data["pixels"] = pixels;
+    return y;
+  }
+
+  static variable_list backward(AutogradContext* ctx, variable_list grads) {
+    require_first_derivative("max_pool2d");
+    Tensor where = ctx->get_saved_variables()[0];
+    std::vector<int64_t> v = ctx->saved_data["shape"].toIntVector();
+    PoolShape shape{v[0], v[1], v[2], v[3], v[4], v[5], v[6]};
+    bool pixels = ctx->saved_data["pixels"].toBool();
+    Tensor grad_y = grads[0].contiguous(memory_format(pixels));
+    Tensor grad_x = at::empty({where.size(0), where.size(1), shape.height, shape.width}, grad_y.options(),
+                              memory_format(pixels));
+    run_backward(grad_y, where, grad_x, shape, pixels);
+    return {grad_x, Tensor(), Tensor(), Tensor()};
+  }
+};
+
+Tensor pool(const Tensor& x, PoolShape shape, bool ceil_mode, bool relu_first) {
+  bool candidate = plain_float(x) && x.dim() == 4 && x.numel() > 0 &&
+                   shape.kernel * shape.kernel < kernels::kNoTap && shape.padding * 2 <= shape.kernel &&
+                   shape.stride > 0;
+  ImageFormat format = candidate ? image_format(x) : ImageFormat::kOther;
+  bool halves = shape.kernel == 2 && shape.stride == 2 && shape.padding == 0 && !ceil_mode;
+  if (format == ImageFormat::kOther || (format == ImageFormat::kPlanes && !halves)) {
+    Tensor y = at::max_pool2d(x, {shape.kernel, shape.kernel}, {shape.stride, shape.stride},
+                              {shape.padding, shape.padding}, {1, 1}, ceil_mode);
+    // ReLU of the maximum is the maximum of ReLUs, on a quarter of the numbers.
+    return relu_first ? at::relu(y) : y;
+  }
+  shape.height = x.size(2);
+  shape.width = x.size(3);
+  shape.out_height = pooled_size(shape.height, shape, ceil_mode);
+  shape.out_width = pooled_size(shape.width, shape, ceil_mode);
+  TORCH_CHECK(shape.out_height > 0 && shape.out_width > 0, "max_pool2d: a ", shape.kernel, "x", shape.kernel,
+              " window does not fit into an input of ", shape.height, "x", shape.width);
+  return MaxPoolFunction::apply(x, shape, format == ImageFormat::kPixels, relu_first);
+}
+
+}  // namespace
+
+Tensor max_pool2d(const Tensor& x, int64_t kernel, int64_t stride, int64_t padding, bool ceil_mode) {
+  return pool(x, {.kernel = kernel, .stride = stride, .padding = padding}, ceil_mode, /*relu_first=*/false);
+}
+
+Tensor relu_max_pool2d(const Tensor& x, int64_t kernel, int64_t stride, int64_t padding, bool ceil_mode) {
+  return pool(x, {.kernel = kernel, .stride = stride, .padding = padding}, ceil_mode, /*relu_first=*/true);
+}
+
+}  // namespace yoke::compute
