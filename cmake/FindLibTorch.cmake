@@ -69,9 +69,7 @@ if(LibTorch_FOUND AND NOT TARGET yoke::libtorch)
   add_library(yoke::libtorch INTERFACE IMPORTED)
   set_target_properties(yoke::libtorch PROPERTIES
     INTERFACE_INCLUDE_DIRECTORIES "${LibTorch_ROOT}/include;${LibTorch_ROOT}/include/torch/csrc/api/include"
-    # LibTorch ships headers of its own fmt, which come first and need not be of the version that libfmt.so has:
-    # what links LibTorch takes fmt from headers alone.
-    INTERFACE_COMPILE_DEFINITIONS "_GLIBCXX_USE_CXX11_ABI=1;FMT_HEADER_ONLY=1"
+    INTERFACE_COMPILE_DEFINITIONS "_GLIBCXX_USE_CXX11_ABI=1"
     # libtorch_cpu's own dependencies (CUDA runtime in a CUDA wheel) are found by its run path at run time.
     INTERFACE_LINK_OPTIONS "-Wl,--allow-shlib-undefined;-Wl,-rpath,${LibTorch_ROOT}/lib"
     INTERFACE_LINK_LIBRARIES "${LibTorch_ROOT}/lib/libtorch_cpu.so;${LibTorch_ROOT}/lib/libc10.so")

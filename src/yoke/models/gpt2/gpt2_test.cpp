@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include "yoke/models/finite_difference.h"
 #include "yoke/models/test_batch.h"
+#include "yoke/models/test_finite_difference.h"
 
 namespace yoke::models {
 namespace {
