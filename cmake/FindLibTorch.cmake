@@ -72,5 +72,6 @@ if(LibTorch_FOUND AND NOT TARGET yoke::libtorch)
     INTERFACE_COMPILE_DEFINITIONS "_GLIBCXX_USE_CXX11_ABI=1"
     # libtorch_cpu's own dependencies (CUDA runtime in a CUDA wheel) are found by its run path at run time.
     INTERFACE_LINK_OPTIONS "-Wl,--allow-shlib-undefined;-Wl,-rpath,${LibTorch_ROOT}/lib"
-    INTERFACE_LINK_LIBRARIES "${LibTorch_ROOT}/lib/libtorch_cpu.so;${LibTorch_ROOT}/lib/libc10.so")
+    # The standard library comes first in the search order: CUDA libraries that LibTorch loads carry parts of their own.
+    INTERFACE_LINK_LIBRARIES "-lstdc++;${LibTorch_ROOT}/lib/libtorch_cpu.so;${LibTorch_ROOT}/lib/libc10.so")
 endif()

@@ -107,7 +107,8 @@ Tensor plain_batch_norm(torch::nn::BatchNorm2dImpl& norm, const Tensor& x, doubl
 Tensor normalised(torch::nn::BatchNorm2dImpl& norm, const Tensor& x, const Tensor& residual, bool relu) {
   bool training = norm.is_training();
   bool update = training && !in_recomputation();
-  if (update && norm.num_batches_tracked.defined()) norm.num_batches_tracked.add_(1);
+  bool count = update && norm.num_batches_tracked.defined() && !x.is_cuda();
+  if (count) norm.num_batches_tracked.add_(1);
   // Momentum 0 multiplies the statistics by exactly 1 and adds exactly 0.
   double momentum = update ? norm.options.momentum().value_or(0.1) : 0.0;
   bool fast = training && plain_float(x) && plain_floats(norm.weight, norm.bias, norm.running_mean) &&
@@ -126,6 +127,16 @@ Tensor normalised(torch::nn::BatchNorm2dImpl& norm, const Tensor& x, const Tenso
 }
 
 }  // namespace
+
+std::vector<Tensor> batch_counters(const torch::nn::Module& module) {
+  std::vector<Tensor> counters;
+  for (const auto& part : module.modules()) {
+    const auto* norm = dynamic_cast<const torch::nn::BatchNorm2dImpl*>(part.get());
+    bool counts = norm != nullptr && norm->num_batches_tracked.defined();
+    if (counts && norm->num_batches_tracked.is_cuda()) counters.push_back(norm->num_batches_tracked);
+  }
+  return counters;
+}
 
 Tensor batch_norm(torch::nn::BatchNorm2dImpl& norm, const Tensor& x) {
   return normalised(norm, x, Tensor(), /*relu=*/false);

@@ -4,6 +4,7 @@
 
 #include "yoke/base/clock.h"
 #include "yoke/compute/device.h"
+#include "yoke/compute/layers.h"
 #include "yoke/optim/clip.h"
 #include "yoke/optim/finite.h"
 
@@ -16,6 +17,7 @@ OneDevice::OneDevice(const models::Model& model, optim::Optimizer& optimizer, op
     parameters_.push_back(item.value());
   }
   for (const models::Block& block : model.blocks) blocks_.push_back(block.forward);
+  batch_counters_ = compute::batch_counters(*model.module);
 }
 
 void OneDevice::acquire() {
@@ -32,6 +34,7 @@ ComputeResult OneDevice::compute(const std::vector<torch::Tensor>& inputs, const
   Stopwatch watch;
   MicroBatch batch{{}, target.to(options_.device, /*non_blocking=*/true), weight};
   for (const torch::Tensor& input : inputs) batch.inputs.push_back(options_.place(input));
+  if (!batch_counters_.empty()) at::_foreach_add_(batch_counters_, 1);
   torch::Tensor loss = forward_loss(batch);
   double forward_seconds = watch.lap();
   scaler_.scale(loss).backward();

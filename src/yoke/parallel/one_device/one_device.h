@@ -48,6 +48,7 @@ class OneDevice : public Strategy {
   OneDeviceOptions options_;
   std::vector<optim::NamedTensor> named_parameters_;
   std::vector<torch::Tensor> parameters_;
+  std::vector<torch::Tensor> batch_counters_;
   std::vector<RecomputeFunction> blocks_;
   std::vector<MicroBatch> step_batches_;
 };
