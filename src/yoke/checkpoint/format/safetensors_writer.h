@@ -27,13 +27,15 @@ struct WrittenFile {
   std::string digest;  // XXH3-128 of the whole file
 };
 
-// The order of tensors in a file: wider elements first, then by name.
+// The order of tensors in a file: by size of element, largest first, then by name. So each is aligned in a
+// mapping, and memory that is laid out in this order from a page's beginning, without gaps, is written
+// without a copy.
 bool comes_before(uint64_t element_bytes, std::string_view name, uint64_t other_element_bytes,
                   std::string_view other_name);
 
-// Writes and syncs `path`. Tensors lie by size of element, then by name, behind a header padded to 8 bytes,
-// so that each is aligned in a mapping. Throws ConfigError where the disk fails (the file is then
-// incomplete); names must be distinct and bytes must fit dtype and shape (YOKE_CHECK).
+// Writes and syncs `path`, in the order above, behind a header padded to 8 bytes, or to a disk's block where
+// the file is large. Throws ConfigError where the disk fails (the file is then incomplete); names must be
+// distinct and bytes must fit dtype and shape (YOKE_CHECK).
 WrittenFile write_safetensors(const std::filesystem::path& path, std::vector<TensorView> tensors,
                               const std::map<std::string, std::string>& metadata = {},
                               const Failpoint& failpoint = nullptr);
