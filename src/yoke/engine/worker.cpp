@@ -2,8 +2,10 @@
 
 #include <torch/nn/modules/batchnorm.h>
 
+#include <filesystem>
 #include <numeric>
 
+#include "yoke/base/log.h"
 #include "yoke/checkpoint/weights.h"
 #include "yoke/compute/allocator.h"
 #include "yoke/compute/conv_path.h"
@@ -95,6 +97,19 @@ std::unique_ptr<parallel::Strategy> make_strategy(Worker& worker, const WorkerOp
   return std::make_unique<parallel::OneDevice>(worker.model, *worker.optimizer, worker.scaler, std::move(strategy));
 }
 
+// A home that cannot be written costs repeatability between runs, not the run.
+void remember_choices(const std::filesystem::path& file) {
+  if (file.empty()) return;
+  std::error_code error;
+  std::filesystem::create_directories(file.parent_path(), error);
+  if (error) {
+    log::warn("{}: {}; convolution paths are measured anew in every run, which may change its last bits. Set XDG_CACHE_HOME.",
+              file.parent_path().string(), error.message());
+    return;
+  }
+  compute::ConvChoices::global().use_file(file);
+}
+
 }  // namespace
 
 std::unique_ptr<Worker> make_worker(const WorkerOptions& options) {
@@ -104,7 +119,7 @@ std::unique_ptr<Worker> make_worker(const WorkerOptions& options) {
   compute::set_threads(options.compute.threads);
   compute::keep_freed_memory();
   compute::ConvChoices::global().set_mode(options.compute.conv);
-  if (!options.tuning_file.empty()) compute::ConvChoices::global().use_file(options.tuning_file);
+  remember_choices(options.tuning_file);
   if (worker->device.is_cuda()) {
     set_tf32(worker->precision == Precision::kTf32);
     at::globalContext().setBenchmarkCuDNN(true);  // shapes stay the same from step to step
