@@ -1,1 +1,40 @@
-int main() { return 0; }
+// The program `yoke`: answers at once what needs no tensors, and becomes `yoke-torch` for the rest.
+#include <unistd.h>
+
+#include <cerrno>
+#include <filesystem>
+
+#include "cli/config_command.h"
+#include "cli/output.h"
+#include "cli/report_command.h"
+#include "cli/run_config.h"
+#include "yoke/base/error.h"
+
+namespace yoke::cli {
+namespace {
+
+// Mistakes in a configuration are reported before LibTorch is loaded, which takes half a second.
+void check_configuration(const CommandLine& line) {
+  if (line.command == "train") Configuration().load(line.train.file, line.overrides);
+  if (line.command == "eval") Configuration().load(line.eval.file, line.overrides);
+}
+
+int become_torch_program(char** argv) {
+  std::filesystem::path sibling = std::filesystem::read_symlink("/proc/self/exe").parent_path() / "yoke-torch";
+  ::execv(sibling.c_str(), argv);
+  throw ConfigError("{}: {}. It lies beside `yoke` in a complete build: run `make build`.", sibling.string(), describe_errno(errno));
+}
+
+}  // namespace
+}  // namespace yoke::cli
+
+int main(int argc, char** argv) {
+  using namespace yoke::cli;
+  return run_program(argc, argv, [&](const CommandLine& line) {
+    if (line.command == "config show") return show_config(line);
+    if (line.command == "config keys") return show_config_keys(line);
+    if (line.command == "report") return write_report(line);
+    check_configuration(line);
+    return become_torch_program(argv);
+  });
+}

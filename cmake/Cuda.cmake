@@ -5,9 +5,11 @@
 set(YOKE_CUDA AUTO CACHE STRING "Build the CUDA parts: ON, OFF or AUTO")
 
 set(YOKE_WITH_CUDA OFF)
+set(YOKE_WITH_NVCC OFF)
 set(_cuda_why "YOKE_CUDA=OFF")
 if(NOT YOKE_CUDA STREQUAL "OFF")
-  find_path(YOKE_CUDA_INCLUDE cuda_runtime_api.h
+  # crt/ is missing from some wheels, whose headers then do not compile.
+  find_path(YOKE_CUDA_INCLUDE crt/host_defines.h
     HINTS "${LibTorch_ROOT}/../nvidia/cuda_runtime/include" "${LibTorch_ROOT}/../nvidia/cu13/include"
           "$ENV{CUDA_HOME}/include" /usr/local/cuda/include)
   if(NOT LibTorch_HAS_CUDA)
@@ -26,6 +28,22 @@ endif()
 
 if(YOKE_WITH_CUDA)
   message(STATUS "CUDA parts: built, headers from ${YOKE_CUDA_INCLUDE}")
+  # Own kernels need the CUDA compiler; without one LibTorch's are used.
+  include(CheckLanguage)
+  check_language(CUDA)
+  if(CMAKE_CUDA_COMPILER)
+    if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
+      set(CMAKE_CUDA_ARCHITECTURES 80 90)
+    endif()
+    # LibTorch brings the runtime library; a second, static one would keep state of its own.
+    set(CMAKE_CUDA_RUNTIME_LIBRARY None)
+    enable_language(CUDA)
+    set(CMAKE_CUDA_STANDARD 17)
+    set(YOKE_WITH_NVCC ON)
+    message(STATUS "CUDA kernels: built with ${CMAKE_CUDA_COMPILER}")
+  else()
+    message(STATUS "CUDA kernels: not built (no nvcc on the path)")
+  endif()
   file(GLOB _cudart "${LibTorch_ROOT}/../nvidia/cuda_runtime/lib/libcudart.so*" "${LibTorch_ROOT}/../nvidia/cu13/lib/libcudart.so*")
   if(NOT _cudart)
     find_library(_cudart cudart HINTS "${YOKE_CUDA_INCLUDE}/../lib64" "${YOKE_CUDA_INCLUDE}/../lib" REQUIRED)

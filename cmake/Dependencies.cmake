@@ -2,18 +2,26 @@
 find_package(Threads REQUIRED)
 find_package(fmt REQUIRED)
 find_package(nlohmann_json REQUIRED)
-find_package(ZLIB REQUIRED)
 
 set(_bundle "${CMAKE_SOURCE_DIR}/.deps/include")
+find_package(ZLIB QUIET)
+if(NOT ZLIB_FOUND)
+  # Every system has zlib's library; its headers may only be in the bundle.
+  find_path(YOKE_ZLIB_INCLUDE zlib.h HINTS "${_bundle}" REQUIRED)
+  find_library(YOKE_ZLIB_LIBRARY NAMES z libz.so.1 REQUIRED)
+  add_library(ZLIB::ZLIB UNKNOWN IMPORTED)
+  set_target_properties(ZLIB::ZLIB PROPERTIES IMPORTED_LOCATION "${YOKE_ZLIB_LIBRARY}" INTERFACE_INCLUDE_DIRECTORIES "${YOKE_ZLIB_INCLUDE}")
+endif()
 find_path(YOKE_TOMLPP_INCLUDE toml++/toml.h HINTS "${_bundle}" REQUIRED)
 find_path(YOKE_CLI11_INCLUDE CLI/CLI.hpp HINTS "${_bundle}" REQUIRED)
 find_path(YOKE_XXHASH_INCLUDE xxhash.h HINTS "${_bundle}" REQUIRED)
 
-# What our public headers show (fmt, json) and what the libraries link.
+# What our public headers show (fmt, json) and what the libraries link. fmt only as headers: sources with LibTorch see the
+# version that LibTorch brings, the others the system's.
 add_library(yoke_dependencies INTERFACE)
 add_library(yoke::dependencies ALIAS yoke_dependencies)
 set_target_properties(yoke_dependencies PROPERTIES EXPORT_NAME dependencies)
-target_link_libraries(yoke_dependencies INTERFACE fmt::fmt nlohmann_json::nlohmann_json ZLIB::ZLIB Threads::Threads)
+target_link_libraries(yoke_dependencies INTERFACE fmt::fmt-header-only nlohmann_json::nlohmann_json ZLIB::ZLIB Threads::Threads)
 foreach(_path IN ITEMS ${YOKE_TOMLPP_INCLUDE} ${YOKE_CLI11_INCLUDE} ${YOKE_XXHASH_INCLUDE})
   if(NOT _path STREQUAL "/usr/include")
     target_include_directories(yoke_dependencies SYSTEM INTERFACE $<BUILD_INTERFACE:${_path}>)

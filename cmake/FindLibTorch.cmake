@@ -63,7 +63,16 @@ find_package_handle_standard_args(LibTorch
   REQUIRED_VARS LibTorch_ROOT LibTorch_VERSION VERSION_VAR LibTorch_VERSION
   REASON_FAILURE_MESSAGE "no LibTorch found. Run tools/setup, or set Torch_DIR to <libtorch>/share/cmake/Torch")
 
+set(LibTorch_FOUND_ROOT "${LibTorch_ROOT}" CACHE INTERNAL "The LibTorch that was chosen")
 if(LibTorch_FOUND AND NOT TARGET yoke::libtorch)
+  # LibTorch lives on the shared standard library. A compiler that finds only a static one would put a second copy into
+  # the program, and the two crash on each other's locales and once-flags: name the shared one.
+  execute_process(COMMAND ${CMAKE_CXX_COMPILER} -print-file-name=libstdc++.so.6 OUTPUT_VARIABLE _stdcxx
+                  OUTPUT_STRIP_TRAILING_WHITESPACE)
+  if(NOT IS_ABSOLUTE "${_stdcxx}")
+    find_library(_stdcxx_found NAMES libstdc++.so.6 PATHS /usr/lib/${CMAKE_SYSTEM_PROCESSOR}-linux-gnu /usr/lib64 REQUIRED)
+    set(_stdcxx "${_stdcxx_found}")
+  endif()
   message(STATUS "LibTorch ${LibTorch_VERSION} from ${LibTorch_ORIGIN}: ${LibTorch_ROOT} (CUDA libraries: ${LibTorch_HAS_CUDA})")
   add_library(yoke::libtorch INTERFACE IMPORTED)
   set_target_properties(yoke::libtorch PROPERTIES
@@ -71,5 +80,5 @@ if(LibTorch_FOUND AND NOT TARGET yoke::libtorch)
     INTERFACE_COMPILE_DEFINITIONS "_GLIBCXX_USE_CXX11_ABI=1"
     # libtorch_cpu's own dependencies (CUDA runtime in a CUDA wheel) are found by its run path at run time.
     INTERFACE_LINK_OPTIONS "-Wl,--allow-shlib-undefined;-Wl,-rpath,${LibTorch_ROOT}/lib"
-    INTERFACE_LINK_LIBRARIES "${LibTorch_ROOT}/lib/libtorch_cpu.so;${LibTorch_ROOT}/lib/libc10.so")
+    INTERFACE_LINK_LIBRARIES "${_stdcxx};${LibTorch_ROOT}/lib/libtorch_cpu.so;${LibTorch_ROOT}/lib/libc10.so")
 endif()

@@ -1,4 +1,5 @@
 # One libFuzzer program for each *_fuzz.cpp in src/yoke. Parsers are torch-free, so that these build in seconds.
+target_compile_options(yoke_core PRIVATE -fsanitize=fuzzer-no-link)
 file(GLOB_RECURSE _fuzz_sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/src/yoke/*_fuzz.cpp")
 foreach(_source IN LISTS _fuzz_sources)
   get_filename_component(_name "${_source}" NAME_WE)

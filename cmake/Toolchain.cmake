@@ -1,10 +1,13 @@
 # Compiler flags of our own code (yoke::build_flags), ccache, and a faster linker where there is one.
 add_library(yoke_build_flags INTERFACE)
 add_library(yoke::build_flags ALIAS yoke_build_flags)
-target_compile_options(yoke_build_flags INTERFACE
-  -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual -Werror
-  # LibTorch's headers are not ours to mend, and g++ 12 sees ghosts in fmt's and the standard library's inlined code.
-  -Wno-unknown-pragmas $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized -Wno-stringop-overflow -Wno-array-bounds -Wno-restrict -Wno-dangling-reference>)
+set(_warnings -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual -Werror -Wno-unknown-pragmas -Wno-missing-field-initializers)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  # g++ 12 and 13 see ghosts in the inlined code of fmt, LibTorch and the standard library.
+  list(APPEND _warnings -Wno-maybe-uninitialized -Wno-stringop-overflow -Wno-array-bounds -Wno-restrict -Wno-dangling-reference)
+endif()
+target_compile_options(yoke_build_flags INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:${_warnings}>")
+
 if(YOKE_SANITIZE)
   add_compile_options(-fsanitize=${YOKE_SANITIZE} -fno-omit-frame-pointer)
   add_link_options(-fsanitize=${YOKE_SANITIZE})
@@ -16,7 +19,7 @@ if(CCACHE_PROGRAM AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime
       CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=1 ${CCACHE_PROGRAM})
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-    add_compile_options(-fpch-preprocess)
+    add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-fpch-preprocess>)
   endif()
 endif()
 find_program(MOLD_PROGRAM NAMES mold)

@@ -34,12 +34,12 @@ class Random {
   }
   // Uniform in [0, bound), without modulo bias (Lemire 2019). Requires bound > 0.
   uint64_t below(uint64_t bound) {
-    auto product = static_cast<unsigned __int128>(next()) * bound;
+    auto product = static_cast<Wide>(next()) * bound;
     auto low = static_cast<uint64_t>(product);
     if (low < bound) {
       const uint64_t threshold = -bound % bound;
       while (low < threshold) {
-        product = static_cast<unsigned __int128>(next()) * bound;
+        product = static_cast<Wide>(next()) * bound;
         low = static_cast<uint64_t>(product);
       }
     }
@@ -54,6 +54,7 @@ class Random {
   }
 
  private:
+  __extension__ typedef unsigned __int128 Wide;  // not ISO C++, but in every compiler we use
   uint64_t state_;
 };
 

@@ -8,10 +8,10 @@
 #include <array>
 #include <cerrno>
 #include <ctime>
-#include <fstream>
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "yoke/base/cpu.h"
 #include "yoke/base/error.h"
 #include "yoke/base/file.h"
 
@@ -25,19 +25,6 @@ constexpr std::array<std::pair<ConvPath, const char*>, 4> kNames = {
      {ConvPath::kDirect, "direct"}}};
 constexpr double kMargin = 0.95;
 constexpr int kRounds = 5;
-
-std::string read_machine_name() {
-  std::string cpu = "unknown processor";
-  std::ifstream info("/proc/cpuinfo");
-  for (std::string line; std::getline(info, line);) {
-    size_t colon = line.find(": ");
-    bool names = line.rfind("model name", 0) == 0 || line.rfind("CPU part", 0) == 0;
-    if (colon == std::string::npos || !names) continue;
-    cpu = line.substr(colon + 2);
-    break;
-  }
-  return fmt::format("torch {}, {}", TORCH_VERSION, cpu);
-}
 
 // On one thread its own time on the processor, which does not count what other programs take.
 double now() {
@@ -116,7 +103,7 @@ std::optional<ConvPath> parse_conv_path(const std::string& name) {
 }
 
 const std::string& machine_name() {
-  static const std::string name = read_machine_name();
+  static const std::string name = fmt::format("torch {}, {}", TORCH_VERSION, cpu_name());
   return name;
 }
 

@@ -12,10 +12,14 @@ namespace yoke::compute {
 // device) and how to get it.
 torch::Device resolve_device(const std::string& name);
 
+// "NVIDIA H200", or the processor's name.
+std::string device_name(const torch::Device& device);
+
 // Threads for operators; 0 takes every core this process may use.
 void set_threads(int64_t threads);
 
-// Highest memory use so far: resident set of this process on the CPU, the caching allocator's peak on CUDA.
+// Highest memory use since the start or the last reset: resident set of this process on the CPU (its use now,
+// where the kernel forbids the reset), the caching allocator's peak on CUDA.
 int64_t peak_memory_bytes(const torch::Device& device);
 void reset_peak_memory(const torch::Device& device);
 

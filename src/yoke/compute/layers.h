@@ -45,7 +45,11 @@ torch::Tensor layer_norm(const torch::Tensor& x, const torch::Tensor& weight, co
 
 // torch::nn::BatchNorm2d's forward, which leaves the running statistics alone while yoke::recompute runs a
 // function for the second time.
+// On CUDA its batch counter is left to batch_counters(): one kernel for all layers instead of one for each.
 torch::Tensor batch_norm(torch::nn::BatchNorm2dImpl& norm, const torch::Tensor& x);
+
+// The batch counters of all BatchNorm layers on CUDA: who trains adds 1 to them for each forward pass.
+std::vector<torch::Tensor> batch_counters(const torch::nn::Module& module);
 
 // batch_norm, then the addition of a residual of the same shape, then ReLU.
 torch::Tensor batch_norm_relu(torch::nn::BatchNorm2dImpl& norm, const torch::Tensor& x);

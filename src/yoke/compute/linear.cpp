@@ -2,6 +2,7 @@
 // pass.
 #include <torch/csrc/autograd/custom_function.h>
 
+#include "yoke/compute/affine.h"
 #include "yoke/compute/fast_path.h"
 #include "yoke/compute/layers.h"
 #include "yoke/compute/parallel.h"
@@ -122,6 +123,8 @@ Tensor dense(const Tensor& x, const Tensor& weight, const Tensor& bias, bool tra
              Activation activation) {
   bool fast = plain_floats(x, weight) && weight.is_contiguous() && x.numel() > 0 &&
               (!bias.defined() || (plain_float(bias) && bias.is_contiguous()));
+  bool plain_cuda = x.is_cuda() && x.scalar_type() == weight.scalar_type() && bias.defined();
+  if (!fast && transposed && plain_cuda) return activated(affine(x, weight, bias), activation);
   if (!fast) return activated(at::linear(x, transposed ? weight.t() : weight, bias), activation);
   int64_t out = weight.size(transposed ? 1 : 0);
   std::vector<int64_t> shape = x.sizes().vec();

@@ -109,7 +109,8 @@ Tensor plain_batch_norm(torch::nn::BatchNorm2dImpl& norm, const Tensor& x, doubl
 Tensor normalised(torch::nn::BatchNorm2dImpl& norm, const Tensor& x, const Tensor& residual, bool relu) {
   bool training = norm.is_training();
   bool update = training && !in_recomputation();
-  if (update && norm.num_batches_tracked.defined()) norm.num_batches_tracked.add_(1);
+  bool count = update && norm.num_batches_tracked.defined() && !x.is_cuda();
+  if (count) norm.num_batches_tracked.add_(1);
   // Momentum 0 multiplies the statistics by exactly 1 and adds exactly 0.
   double momentum = update ? norm.options.momentum().value_or(0.1) : 0.0;
   bool fast = training && plain_floats(x, norm.weight, norm.bias, norm.running_mean) && x.dim() == 4 &&
@@ -117,8 +118,9 @@ Tensor normalised(torch::nn::BatchNorm2dImpl& norm, const Tensor& x, const Tenso
               (!residual.defined() || (plain_float(residual) && residual.sizes() == x.sizes()));
   if (!fast) {
     Tensor y = plain_batch_norm(norm, x, momentum);
-    if (residual.defined()) y = y + residual;
-    return relu ? at::relu(y) : y;
+    // In place: BatchNorm's backward keeps its input, not its output.
+    if (residual.defined()) y = y.add_(residual);
+    return relu ? at::relu_(y) : y;
   }
   // Nets with batch norm run with channels last from the first one on: the layers after it follow its format.
   constexpr auto kPixels = at::MemoryFormat::ChannelsLast;
@@ -130,6 +132,16 @@ Tensor normalised(torch::nn::BatchNorm2dImpl& norm, const Tensor& x, const Tenso
 }
 
 }  // namespace
+
+std::vector<Tensor> batch_counters(const torch::nn::Module& module) {
+  std::vector<Tensor> counters;
+  for (const auto& part : module.modules()) {
+    const auto* norm = dynamic_cast<const torch::nn::BatchNorm2dImpl*>(part.get());
+    bool counts = norm != nullptr && norm->num_batches_tracked.defined();
+    if (counts && norm->num_batches_tracked.is_cuda()) counters.push_back(norm->num_batches_tracked);
+  }
+  return counters;
+}
 
 Tensor batch_norm(torch::nn::BatchNorm2dImpl& norm, const Tensor& x) {
   return normalised(norm, x, Tensor(), /*relu=*/false);

@@ -96,9 +96,10 @@ Tensor pool(const Tensor& x, PoolShape shape, bool ceil_mode, bool relu_first) {
   ImageFormat format = candidate ? image_format(x) : ImageFormat::kOther;
   bool halves = shape.kernel == 2 && shape.stride == 2 && shape.padding == 0 && !ceil_mode;
   if (format == ImageFormat::kOther || (format == ImageFormat::kPlanes && !halves)) {
-    Tensor in = relu_first ? at::relu(x) : x;
-    return at::max_pool2d(in, {shape.kernel, shape.kernel}, {shape.stride, shape.stride},
-                          {shape.padding, shape.padding}, {1, 1}, ceil_mode);
+    Tensor y = at::max_pool2d(x, {shape.kernel, shape.kernel}, {shape.stride, shape.stride},
+                              {shape.padding, shape.padding}, {1, 1}, ceil_mode);
+    // ReLU of the maximum is the maximum of ReLUs, on a quarter of the numbers.
+    return relu_first ? at::relu(y) : y;
   }
   shape.height = x.size(2);
   shape.width = x.size(3);

@@ -1,7 +1,193 @@
 #include "yoke/compute/recompute.h"
 
-namespace yoke {
+#include <ATen/autocast_mode.h>
+#include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/functions/utils.h>
+#include <torch/csrc/autograd/saved_variable.h>
+#include <torch/utils.h>
 
-bool in_recomputation() { return false; }
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "yoke/base/error.h"
+#include "yoke/compute/memory_meter.h"
+#include "yoke/compute/recompute_state.h"
+
+namespace yoke {
+namespace {
+
+using Tensors = std::vector<torch::Tensor>;
+
+thread_local int recomputations = 0;
+
+struct RecomputationMark {
+  RecomputationMark() { ++recomputations; }
+  ~RecomputationMark() { --recomputations; }
+};
+
+// Casts of weights made here have no graph: cached, they would cut the gradient of a later use.
+class NoCastCache {
+ public:
+  NoCastCache() { at::autocast::set_autocast_cache_enabled(false); }
+  ~NoCastCache() { at::autocast::set_autocast_cache_enabled(before_); }
+
+ private:
+  bool before_ = at::autocast::is_autocast_cache_enabled();
+};
+
+// The one node that stands for the whole function in the graph. Its edges lead to the inputs; parameters that
+// the function captures get their gradients from the inner backward.
+class RecomputeNode : public torch::autograd::Node {
+ public:
+  RecomputeNode(const RecomputeFunction& function, const Tensors& inputs)
+      : Node(torch::autograd::collect_next_edges(inputs)), function_(function), random_(inputs) {
+    for (const torch::Tensor& input : inputs) inputs_.emplace_back(input, /*is_output=*/false);
+  }
+
+  Tensors forward(const Tensors& inputs) const {
+    torch::NoGradGuard no_grad;
+    NoCastCache no_cache;
+    Tensors outputs = function_(inputs);
+    random_.check_capture();
+    // A tensor of our own even where the function returns an input or a view of one.
+    for (torch::Tensor& output : outputs) {
+      if (output.defined()) output = output.detach();
+    }
+    return outputs;
+  }
+
+  torch::autograd::variable_list apply(torch::autograd::variable_list&& gradients) override {
+    YOKE_CHECK(function_ != nullptr, "backward a second time through yoke::recompute: use retain_graph");
+    YOKE_CHECK(!torch::GradMode::is_enabled(), "yoke::recompute does not support create_graph");
+    Tensors inputs = detached_inputs();
+    Tensors outputs = run_again(inputs);
+    YOKE_CHECK(outputs.size() == gradients.size(),
+               "yoke::recompute: the function gave {} tensors in forward and {} in backward",
+               gradients.size(), outputs.size());
+    Tensors roots, root_gradients;
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      if (!gradients[i].defined() || !outputs[i].requires_grad()) continue;
+      roots.push_back(std::move(outputs[i]));
+      root_gradients.push_back(std::move(gradients[i]));
+    }
+    outputs.clear();
+    if (!roots.empty()) torch::autograd::backward(roots, root_gradients);
+    for (torch::Tensor& input : inputs) {
+      if (input.defined()) input = input.grad();
+    }
+    return inputs;
+  }
+
+  void release_variables() override {
+    inputs_.clear();
+    function_ = nullptr;
+  }
+
+  std::string name() const override { return "YokeRecompute"; }
+
+ private:
+  Tensors detached_inputs() {
+    Tensors inputs;
+    for (auto& saved : inputs_) {
+      torch::Tensor input = saved.unpack();
+      bool requires_grad = input.defined() && input.requires_grad();
+      if (input.defined()) input = input.detach();
+      if (requires_grad) input.requires_grad_();
+      inputs.push_back(std::move(input));
+    }
+    return inputs;
+  }
+
+  Tensors run_again(const Tensors& inputs) const {
+    RandomStateGuard later(random_);
+    random_.restore();
+    AutocastStateGuard autocast(autocast_);
+    torch::AutoGradMode with_grad(true);
+    RecomputationMark mark;
+    return function_(inputs);
+  }
+
+  RecomputeFunction function_;
+  std::vector<torch::autograd::SavedVariable> inputs_;
+  RandomState random_;
+  AutocastState autocast_;
+};
+
+int64_t distinct_bytes(const Tensors& tensors) {
+  std::vector<const void*> seen;
+  int64_t bytes = 0;
+  for (const torch::Tensor& tensor : tensors) {
+    if (!tensor.defined() || std::count(seen.begin(), seen.end(), tensor.storage().data()) > 0) continue;
+    seen.push_back(tensor.storage().data());
+    bytes += static_cast<int64_t>(tensor.nbytes());
+  }
+  return bytes;
+}
+
+RecomputeFunction chain(std::vector<RecomputeFunction> blocks) {
+  return [blocks = std::move(blocks)](const Tensors& inputs) {
+    Tensors values = inputs;
+    for (const RecomputeFunction& block : blocks) values = block(values);
+    return values;
+  };
+}
+
+}  // namespace
+
+bool in_recomputation() {
+  return recomputations > 0;
+}
+
+std::vector<torch::Tensor> recompute(const RecomputeFunction& function,
+                                     const std::vector<torch::Tensor>& inputs) {
+  if (!torch::GradMode::is_enabled()) return function(inputs);
+  std::shared_ptr<RecomputeNode> node(new RecomputeNode(function, inputs), torch::autograd::deleteNode);
+  Tensors outputs = node->forward(inputs);
+  for (torch::Tensor& output : outputs) {
+    bool differentiable = output.defined() && torch::autograd::isDifferentiableType(output.scalar_type());
+    torch::autograd::set_history(differentiable ? output : torch::Tensor(), node);
+  }
+  return outputs;
+}
+
+std::vector<torch::Tensor> run_blocks(const std::vector<RecomputeFunction>& blocks,
+                                      const std::vector<torch::Tensor>& inputs,
+                                      const std::vector<compute::Segment>& segments) {
+  Tensors values = inputs;
+  size_t done = 0;
+  for (const compute::Segment& segment : segments) {
+    YOKE_CHECK(segment.begin == done && segment.begin < segment.end && segment.end <= blocks.size(),
+               "segment [{}, {}) after block {} of {}", segment.begin, segment.end, done, blocks.size());
+    done = segment.end;
+    auto first = blocks.begin() + static_cast<std::ptrdiff_t>(segment.begin);
+    auto last = blocks.begin() + static_cast<std::ptrdiff_t>(segment.end);
+    if (segment.recompute) {
+      values = recompute(chain({first, last}), values);
+    } else {
+      for (; first != last; ++first) values = (*first)(values);
+    }
+  }
+  YOKE_CHECK(done == blocks.size(), "segments end at block {} of {}", done, blocks.size());
+  return values;
+}
+
+std::vector<compute::BlockCost> measure_blocks(const std::vector<RecomputeFunction>& blocks,
+                                               const std::vector<torch::Tensor>& inputs) {
+  RandomStateGuard later{RandomState(inputs)};
+  RecomputationMark mark;
+  torch::AutoGradMode with_grad(true);
+  compute::MemoryMeter meter;
+  std::vector<compute::BlockCost> costs;
+  Tensors values = inputs;
+  for (const RecomputeFunction& block : blocks) {
+    int64_t input_bytes = distinct_bytes(values);
+    int64_t before = meter.current_bytes();
+    values = block(values);
+    costs.push_back({std::max<int64_t>(0, meter.current_bytes() - before), input_bytes});
+  }
+  return costs;
+}
 
 }  // namespace yoke

@@ -6,17 +6,36 @@
 #include <functional>
 #include <vector>
 
+#include "yoke/compute/recompute_policy.h"
+
 namespace yoke {
 
 using RecomputeFunction = std::function<std::vector<torch::Tensor>(const std::vector<torch::Tensor>&)>;
 
 // Runs `function` on `inputs` without keeping what backward would need; backward runs it once more.
-// Gradients are bit-identical to a plain call: random state (dropout) and autocast are put back for the second
-// run, and BatchNorm statistics are not updated again (see in_recomputation()). `function` must not change
-// state that its result depends on, and what it captures must stay alive until backward.
-std::vector<torch::Tensor> recompute(const RecomputeFunction& function, const std::vector<torch::Tensor>& inputs);
+// Gradients, also those of parameters that `function` captures, are bit-identical to a plain call: random
+// state (dropout; on CUDA that of the inputs' devices) and autocast are put back for the second run, and
+// BatchNorm statistics are not updated again (see in_recomputation()). Calls nest.
+//
+// `function` must not change its inputs nor state that its result depends on, and what it captures must stay
+// alive until backward. Parameters it captures get their gradient from backward(), not from
+// torch::autograd::grad; backward with create_graph is an error. Where one tensor has three or more uses,
+// some inside and some outside, their gradients may be added in another order.
+std::vector<torch::Tensor> recompute(const RecomputeFunction& function,
+                                     const std::vector<torch::Tensor>& inputs);
 
 // True while backward runs a function again: layers with running statistics leave them alone then.
 bool in_recomputation();
+
+// Runs a chain of blocks, each on the results of the one before, and recomputes the segments that say so.
+// Requires: `segments` cover the blocks in order (compute::recompute_segments makes them).
+std::vector<torch::Tensor> run_blocks(const std::vector<RecomputeFunction>& blocks,
+                                      const std::vector<torch::Tensor>& inputs,
+                                      const std::vector<compute::Segment>& segments);
+
+// Runs the chain forward once and counts what each block leaves for backward. Changes neither random state
+// nor statistics (see in_recomputation()); needs the memory of a run without recomputation.
+std::vector<compute::BlockCost> measure_blocks(const std::vector<RecomputeFunction>& blocks,
+                                               const std::vector<torch::Tensor>& inputs);
 
 }  // namespace yoke

@@ -10,35 +10,27 @@
 
 #include "yoke/data/batch.h"
 #include "yoke/data/dataset.h"
+#include "yoke/data/sampler.h"
 
 namespace yoke::data {
 
-// The next batch to be handed out. Part of the checkpoint.
-struct Position {
-  int64_t epoch = 0;
-  int64_t batch = 0;  // within the epoch
-  bool operator==(const Position&) const = default;
-};
-
-struct Shard {
-  int64_t rank = 0;
-  int64_t size = 1;
-};
-
 class Loader {
  public:
-  // `dataset` must outlive the loader. Throws ConfigError when the data set cannot fill one batch.
+  // `dataset` must outlive the loader. Throws ConfigError when the data set cannot fill one batch
+  // (sampler.h).
   Loader(const Dataset& dataset, const DataOptions& options, uint64_t seed, Shard shard = {});
   ~Loader();
   Loader(const Loader&) = delete;
   Loader& operator=(const Loader&) = delete;
 
   int64_t batches_per_epoch() const;
-  // The next batch, over the end of an epoch into the next. Rethrows what went wrong in a worker.
+  // The next batch, over the end of an epoch into the next. Rethrows what went wrong in a worker; the
+  // position then stays, and so does the error until seek().
   Batch next();
   // Where next() will read.
   Position position() const;
-  // Goes on from there; what was prepared ahead is dropped.
+  // Goes on from there; what was prepared ahead is dropped. Throws ConfigError where an epoch has no such
+  // batch.
   void seek(Position position);
 
  private:

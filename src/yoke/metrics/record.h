@@ -11,33 +11,35 @@ namespace yoke::metrics {
 
 // Where the seconds of a step went, on average since the last record.
 struct TimeSplit {
-  double data = 0;      // waiting for the batch
+  double data = 0;  // waiting for the batch
   double forward = 0;
   double backward = 0;
-  double update = 0;    // clipping and optimizer
-  double other = 0;     // hooks, logging, checkpoint hand-over
+  double update = 0;  // clipping and optimizer
+  double other = 0;   // hooks, logging, checkpoint hand-over
 };
 
 struct Record {
-  int64_t step = 0;         // finished optimizer steps
-  double epoch = 0;         // finished epochs, with fraction
-  double time = 0;          // seconds since the run started (this process)
-  double loss = 0;          // mean since the last record
+  int64_t step = 0;  // finished optimizer steps
+  double epoch = 0;  // finished epochs, with fraction
+  double time = 0;   // seconds since the run started (this process)
+  double loss = 0;   // mean since the last record
   double lr = 0;
-  int64_t samples = 0;      // samples seen since step 0
-  double samples_per_s = 0; // since the last record
-  std::optional<double> tokens_per_s;
-  std::optional<double> grad_norm;
-  std::optional<double> loss_scale;
-  std::optional<double> accuracy;       // on the test set, where this step was evaluated
-  std::optional<double> eval_loss;      // on the test set
-  std::optional<int64_t> memory_bytes;  // peak so far
-  std::optional<TimeSplit> split;       // seconds per step
+  int64_t samples = 0;       // samples seen since step 0
+  double samples_per_s = 0;  // since the last record
+  std::optional<double> tokens_per_s{};
+  std::optional<double> grad_norm{};
+  std::optional<double> loss_scale{};
+  std::optional<double> accuracy{};       // on the test set, where this step was evaluated
+  std::optional<double> eval_loss{};      // on the test set
+  std::optional<int64_t> memory_bytes{};  // peak so far
+  std::optional<TimeSplit> split{};       // seconds per step
 };
 
-// One line of metrics.jsonl. Absent optionals are absent keys; non-finite numbers become null.
-nlohmann::json to_json(const Record& record);
-// Reads such a line back. Throws ConfigError on a malformed one.
+// One line of metrics.jsonl, keys in the order above. Absent optionals are absent keys; non-finite numbers
+// become null.
+nlohmann::ordered_json to_json(const Record& record);
+// Reads such a line back; null becomes NaN, unknown keys are passed over. Throws ConfigError on a malformed
+// one, saying what is wrong with it; the caller knows file and line.
 Record parse_record(const std::string& line);
 
 }  // namespace yoke::metrics

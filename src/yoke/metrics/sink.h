@@ -9,7 +9,7 @@ namespace yoke::metrics {
 
 // What the run is, told once at its start.
 struct RunInfo {
-  std::string name;         // "lenet on fashion_mnist"
+  std::string name{};       // "lenet on fashion_mnist"
   int64_t total_steps = 0;  // planned; 0 when unknown
   int64_t first_step = 0;   // steps already done (resumed)
   bool tokens = false;      // speed is better told in tokens

@@ -39,9 +39,8 @@ struct Model {
   std::function<torch::Tensor(const Tensors& outputs, const torch::Tensor& target)> loss;
   // Number of right answers as an int64 scalar tensor, for the models that have such a thing; else null.
   std::function<torch::Tensor(const Tensors& outputs, const torch::Tensor& target)> correct;
-  // The published names and shapes behind `module`'s own (GPT-2's padded vocabulary, transposed weights):
-  // identity where null. See weights.h.
-  //
+  // Draws fresh weights from the global generator, with the distributions of torchvision and Hugging Face.
+  std::function<void()> initialise;
   // Floating-point operations of one training step (forward and backward) on one sample, 2 per
   // multiply-add, matrix products and convolutions only; for TFLOP/s.
   double step_flops_per_sample = 0;
@@ -52,8 +51,12 @@ struct Model {
   int64_t parameter_count() const;
 };
 
-// Builds the named model with weights drawn from the global generator as torchvision and Hugging Face draw
-// them. Throws ConfigError for sizes the model cannot have and for keys it does not know.
+// Builds the named model, in training mode, with weights drawn from the global generator. Throws ConfigError
+// for sizes the model cannot have and for keys that are set and mean nothing to it.
 Model build(const ModelOptions& options);
+
+// The same with parameters left unset: for who loads them at once, or only wants to know names and sizes.
+// Takes milliseconds also for the big models.
+Model lay_out(const ModelOptions& options);
 
 }  // namespace yoke::models

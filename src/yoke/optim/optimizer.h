@@ -14,26 +14,39 @@
 namespace yoke::optim {
 
 using NamedTensor = std::pair<std::string, torch::Tensor>;
+using LossFunction = std::function<torch::Tensor()>;
 
+// The results are those of torch.optim's optimizers of the same name. Not thread-safe.
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
 
-  // One update with learning rate `lr`. Parameters without a gradient stay as they are.
-  // `loss` runs forward and backward again and returns the loss: only L-BFGS calls it.
-  virtual void step(double lr, const std::function<torch::Tensor()>& loss) = 0;
+  // One update with learning rate `lr`. Parameters without a gradient stay as they are, and so does their
+  // state. `loss` runs forward and backward again and returns the loss: only L-BFGS calls it, each time with
+  // absent gradients.
+  void step(double lr, const LossFunction& loss = {}) {
+    set_lr(lr);
+    update(loss);
+  }
+
+  // The two halves of step(), for CUDA graphs: update() waits for nothing and may be captured; set_lr()
+  // between replays changes the learning rate they use. Not so L-BFGS and sparse gradients, whose work
+  // depends on values: they cannot be captured.
+  virtual void set_lr(double lr) = 0;
+  virtual void update(const LossFunction& loss) = 0;
 
   // Gradients become absent (not zero), so that the first backward of a step writes instead of adding.
   virtual void zero_grad() = 0;
 
   // Everything a checkpoint must hold besides the parameters, in a fixed order, by name
   // ("momentum/conv1.weight"). The tensors are the optimizer's own: copying into them restores it.
-  // State that appears with the first step is made by this call if need be.
   virtual std::vector<NamedTensor> state() = 0;
 };
 
-// `parameters`: name and leaf tensor. Throws ConfigError for an unknown optimizer.
-// Low-precision parameters (bf16, fp16) get fp32 master copies, kept in state() as "master/<name>".
+// `parameters`: name and leaf tensor, all on one device. Throws ConfigError for an unknown optimizer and for
+// options that contradict each other.
+// Low-precision parameters (bf16, fp16) get fp32 master copies, kept in state() as "master/<name>" and taken
+// from the parameters now: load weights first, or restore the masters with them.
 std::unique_ptr<Optimizer> make(const OptimizerOptions& options, std::vector<NamedTensor> parameters);
 
 }  // namespace yoke::optim

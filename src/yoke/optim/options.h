@@ -42,7 +42,7 @@ struct ScheduleOptions {
   int64_t warmup_steps = 0;
   double warmup_epochs = 0;
   double min_lr = 0.0;              // cosine
-  std::vector<double> decay_epochs; // step
+  std::vector<double> decay_epochs = {}; // step
   double decay = 0.1;               // step
   bool scale_lr = false;            // linear scaling rule: lr x workers
 };

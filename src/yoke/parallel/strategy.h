@@ -6,31 +6,42 @@
 
 #include <torch/types.h>
 
-#include <cstdint>
+#include <optional>
+#include <string>
 #include <vector>
 
 namespace yoke::parallel {
 
 // What compute() gives back. Scalars stay on the device, so that reading them is the caller's choice.
-struct StepResult {
+struct ComputeResult {
   torch::Tensor loss;  // mean over the samples, detached
   double forward_seconds = 0;
   double backward_seconds = 0;
 };
 
+struct CommitOptions {
+  double lr = 0;
+  // Measure the norm of the gradients, and leave the parameters alone when it is not finite.
+  bool measure_norm = false;
+};
+
 struct CommitResult {
-  torch::Tensor grad_norm;   // undefined where it was not computed
-  bool skipped = false;      // fp16: an inf was found, parameters did not move
+  std::optional<double> grad_norm;  // before clipping
+  bool updated = true;              // false: gradients were not finite, parameters did not move
 };
 
 class Strategy {
  public:
   virtual ~Strategy() = default;
   virtual void acquire() = 0;
-  // Forward and backward of one micro-batch, adding `weight` times its gradient.
-  virtual StepResult compute(const std::vector<torch::Tensor>& inputs, const torch::Tensor& target, double weight) = 0;
-  // Combines gradients and moves the parameters with learning rate `lr`.
-  virtual CommitResult commit(double lr) = 0;
+  // Forward and backward of one micro-batch (tensors on the host), adding `weight` times its gradient.
+  virtual ComputeResult compute(const std::vector<torch::Tensor>& inputs, const torch::Tensor& target, double weight) = 0;
+  // Combines gradients and moves the parameters.
+  virtual CommitResult commit(const CommitOptions& options) = 0;
+  // Name of the first parameter whose gradient is not finite. For messages: slow.
+  virtual std::optional<std::string> first_non_finite_gradient() = 0;
+  // The scale of fp16 losses, where there is one.
+  virtual std::optional<double> loss_scale() const = 0;
 };
 
 }  // namespace yoke::parallel

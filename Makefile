@@ -1,0 +1,48 @@
+# Two commands for newcomers: `make demo` and `make test`. Both install what is missing first.
+PRESET ?= release
+ifeq ($(PRESET),release)
+BUILD := build
+else
+BUILD := build-$(PRESET)
+endif
+JOBS ?= $(shell nproc)
+
+.PHONY: help demo test build setup setup-tests check fuzz install clean
+
+help:
+	@echo "make demo     train LeNet on Fashion-MNIST and write a report"
+	@echo "make test     build and run every test"
+	@echo "make build    build/yoke            (PRESET=dev|tsan|cuda for the others)"
+	@echo "make fuzz     a short run of every fuzz target"
+	@echo "make install  cmake --install       (PREFIX=/usr/local)"
+
+setup:
+	@tools/setup
+
+setup-tests:
+	@tools/setup --tests
+
+build: setup
+	@cmake --preset $(PRESET) $(CMAKE_FLAGS) > $(BUILD).configure.log 2>&1 || { cat $(BUILD).configure.log; exit 1; }
+	@grep -h -E '^-- (LibTorch|CUDA parts)' $(BUILD).configure.log | sed 's/^-- //' || true
+	@cmake --build --preset $(PRESET) -j $(JOBS) --target yoke yoke-torch
+
+demo: build
+	@build/yoke train configs/lenet_fashion.toml --out.dir runs/demo --resume never
+	@echo "Open runs/demo/report.html in a browser."
+
+test: setup-tests build
+	@tools/run_tests $(BUILD)
+
+check:
+	@tools/check_layers
+	@tools/format --check
+
+fuzz: setup-tests
+	@tools/run_fuzzers $(SECONDS)
+
+install: build
+	@cmake --install $(BUILD) --prefix $(or $(PREFIX),/usr/local)
+
+clean:
+	rm -rf build build-* *.configure.log

@@ -1,0 +1,19 @@
+// What every command does with results and errors.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include <nlohmann/json.hpp>
+
+#include "cli/command_line.h"
+
+namespace yoke::cli {
+
+// The one JSON document of a command run with --json.
+void print_json(const nlohmann::json& document);
+
+// Parses the command line, runs `command`, and turns what it throws into a message on stderr and an exit code.
+int run_program(int argc, char** argv, const std::function<int(const CommandLine&)>& command);
+
+}  // namespace yoke::cli

@@ -1,0 +1,64 @@
+#include "cli/run_config.h"
+
+#include <filesystem>
+
+#include "yoke/base/error.h"
+#include "yoke/base/text.h"
+#include "yoke/cluster/launch_env.h"
+
+namespace yoke::cli {
+namespace {
+
+// "lenet_fashion" and "configs/lenet_fashion" for configs/lenet_fashion.toml is what people type first.
+[[noreturn]] void no_such_file(const std::string& file) {
+  std::vector<std::string> recipes;
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator("configs", ignored)) {
+    if (entry.path().extension() == ".toml") recipes.push_back(entry.path().string());
+  }
+  std::string near = nearest_name(file, recipes);
+  if (near.empty()) near = nearest_name("configs/" + file + ".toml", recipes);
+  throw ConfigError("{}: no such configuration file. {}", file,
+                    near.empty() ? "Recipes lie in configs/." : "Did you mean " + near + "?");
+}
+
+void check_together(const RunConfig& config) {
+  const TrainSection& train = config.train;
+  if (train.loop.steps == 0 && train.loop.epochs == 0) {
+    throw ConfigError("train.epochs = 0 and train.steps = 0: nothing to do. Set one of them.");
+  }
+  if (train.optimizer.nesterov && train.optimizer.momentum == 0) {
+    throw ConfigError("train.nesterov = true with train.momentum = 0: Nesterov needs a momentum, e.g. 0.9.");
+  }
+  if (train.compute.precision == "tf32" && train.compute.device == "cpu") {
+    throw ConfigError("train.precision = \"tf32\" on the CPU: tf32 is a mode of NVIDIA GPUs. Use fp32 or bf16, or --device cuda.");
+  }
+  if (train.optimizer.optimizer == "lbfgs" && train.compute.precision == "fp16") {
+    throw ConfigError("train.optimizer = \"lbfgs\" with train.precision = \"fp16\": its line steps cannot skip an overflow. Use fp32 or bf16.");
+  }
+}
+
+}  // namespace
+
+Configuration::Configuration() {
+  schema.section("model", values.model);
+  schema.section("data", values.data);
+  schema.section("train", values.train.loop);
+  schema.section("train", values.train.optimizer);
+  schema.section("train", values.train.schedule);
+  schema.section("train", values.train.compute);
+  schema.section("checkpoint", values.checkpoint);
+  schema.section("out", values.out);
+}
+
+void Configuration::load(const std::string& file, const std::vector<config::Override>& overrides) {
+  if (!file.empty()) {
+    if (!std::filesystem::exists(file)) no_such_file(file);
+    schema.read_file(file);
+  }
+  for (const config::Override& change : cluster::config_overrides()) schema.set(change);
+  for (const config::Override& change : overrides) schema.set(change);
+  check_together(values);
+}
+
+}  // namespace yoke::cli

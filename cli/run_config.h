@@ -1,0 +1,49 @@
+// Every option of a run: the sections of a configuration file, each owned by its folder.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "yoke/checkpoint/options.h"
+#include "yoke/compute/options.h"
+#include "yoke/config/schema.h"
+#include "yoke/data/options.h"
+#include "yoke/engine/options.h"
+#include "yoke/metrics/options.h"
+#include "yoke/models/options.h"
+#include "yoke/optim/options.h"
+
+namespace yoke::cli {
+
+struct TrainSection {
+  engine::LoopOptions loop;
+  optim::OptimizerOptions optimizer;
+  optim::ScheduleOptions schedule;
+  compute::ComputeOptions compute;
+};
+
+struct RunConfig {
+  models::ModelOptions model;
+  data::DataOptions data;
+  TrainSection train;
+  checkpoint::CheckpointOptions checkpoint;
+  metrics::OutOptions out;
+};
+
+// A configuration together with the list of its keys. Not copyable: the schema points into the values.
+class Configuration {
+ public:
+  Configuration();
+  Configuration(const Configuration&) = delete;
+  Configuration& operator=(const Configuration&) = delete;
+
+  // Reads `file` (when not empty), then the environment, then `overrides`, and checks values against each other.
+  // Throws ConfigError.
+  void load(const std::string& file, const std::vector<config::Override>& overrides);
+
+  RunConfig values;
+  config::Schema schema;
+};
+
+}  // namespace yoke::cli

@@ -1,0 +1,114 @@
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "cli/output.h"
+#include "cli/run_config.h"
+#include "cli/torch/commands.h"
+#include "yoke/base/error.h"
+#include "yoke/base/log.h"
+#include "yoke/base/terminal.h"
+#include "yoke/base/units.h"
+#include "yoke/cluster/launch_env.h"
+#include "yoke/engine/bench_step.h"
+#include "yoke/report/table.h"
+
+namespace yoke::cli {
+namespace {
+
+nlohmann::json to_json(const engine::BenchStepResult& result) {
+  nlohmann::json out = {{"model", result.model},
+                        {"batch", result.batch},
+                        {"precision", result.precision},
+                        {"device", result.device},
+                        {"recompute", result.recompute},
+                        {"samples_per_s", result.samples_per_s},
+                        {"step_seconds", {{"median", result.step_seconds_median}, {"p95", result.step_seconds_p95}}},
+                        {"tflops", result.tflops},
+                        {"peak_fraction", result.peak_fraction},
+                        {"peak_memory_bytes", result.peak_memory_bytes}};
+  if (result.tokens_per_s) out["tokens_per_s"] = *result.tokens_per_s;
+  return out;
+}
+
+// One cell of the sweep, as a configuration would say it: the same checks apply.
+engine::WorkerOptions cell_options(const CommandLine& line, const std::string& model, int64_t batch, const std::string& precision,
+                                   const std::string& device, const std::string& recompute) {
+  Configuration configuration;
+  std::vector<config::Override> overrides = {{"model.name", model, "--model"},
+                                             {"data.batch_size", fmt::format("{}", batch), "--batch"},
+                                             {"train.precision", precision, "--precision"},
+                                             {"train.device", device, "--device"},
+                                             {"train.recompute", recompute, "--recompute"},
+                                             {"train.threads", fmt::format("{}", line.bench_step.threads), "--threads"}};
+  overrides.insert(overrides.end(), line.overrides.begin(), line.overrides.end());
+  configuration.load("", overrides);
+  const RunConfig& config = configuration.values;
+  engine::WorkerOptions options;
+  options.model = config.model;
+  options.optimizer = config.train.optimizer;
+  options.compute = config.train.compute;
+  options.batch_size = config.data.batch_size;
+  options.seed = config.train.loop.seed;
+  options.tuning_file = cluster::cache_folder() / "tuning.json";
+  return options;
+}
+
+// Columns that say the same in every row are left out, so that the table fits a terminal.
+void print_table(const std::vector<engine::BenchStepResult>& results) {
+  auto any = [&](auto predicate) { return std::any_of(results.begin(), results.end(), predicate); };
+  bool devices = any([&](const auto& r) { return r.device != results[0].device; });
+  bool recomputes = any([](const auto& r) { return r.recompute != "none"; });
+  bool tokens = any([](const auto& r) { return r.tokens_per_s.has_value(); });
+  std::vector<std::string> header = {"model", "batch", "precision"};
+  if (devices) header.push_back("device");
+  if (recomputes) header.push_back("recompute");
+  header.push_back("samples/s");
+  if (tokens) header.push_back("tokens/s");
+  for (const char* name : {"step", "p95", "TFLOP/s", "of peak", "memory"}) header.push_back(name);
+  report::Table table(header);
+  for (const engine::BenchStepResult& r : results) {
+    std::vector<std::string> row = {r.model, fmt::format("{}", r.batch), r.precision};
+    if (devices) row.push_back(r.device);
+    if (recomputes) row.push_back(r.recompute);
+    row.push_back(format_short(r.samples_per_s));
+    if (tokens) row.push_back(r.tokens_per_s ? format_short(*r.tokens_per_s) : "");
+    row.push_back(format_duration(r.step_seconds_median));
+    row.push_back(format_duration(r.step_seconds_p95));
+    row.push_back(fmt::format("{:.3g}", r.tflops));
+    row.push_back(fmt::format("{:.0f} %", 100 * r.peak_fraction));
+    row.push_back(format_bytes(static_cast<double>(r.peak_memory_bytes)));
+    table.add(std::move(row));
+  }
+  fmt::print("{}", table.to_text(terminal::is_terminal(STDOUT_FILENO) ? terminal::width(STDOUT_FILENO) : 0));
+}
+
+}  // namespace
+
+int run_bench_step(const CommandLine& line) {
+  const BenchStepArguments& arguments = line.bench_step;
+  std::vector<engine::BenchStepResult> results;
+  for (const std::string& model : arguments.models) {
+    for (const std::string& device : arguments.devices) {
+      for (const std::string& precision : arguments.precisions) {
+        for (const std::string& recompute : arguments.recomputes) {
+          for (int64_t batch : arguments.batches) {
+            log::info("bench step: {} batch {} {} on {}, recompute {}", model, batch, precision, device, recompute);
+            results.push_back(engine::bench_step(cell_options(line, model, batch, precision, device, recompute), arguments.steps));
+          }
+        }
+      }
+    }
+  }
+  if (!line.json) {
+    print_table(results);
+    return 0;
+  }
+  nlohmann::json rows = nlohmann::json::array();
+  for (const engine::BenchStepResult& result : results) rows.push_back(to_json(result));
+  print_json({{"results", rows}});
+  return 0;
+}
+
+}  // namespace yoke::cli

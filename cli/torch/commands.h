@@ -1,0 +1,37 @@
+// The commands of `yoke-torch`, by name.
+#pragma once
+
+#include "cli/command_line.h"
+
+namespace yoke::cli {
+
+int run_train(const CommandLine& line);
+int run_eval(const CommandLine& line);
+int run_model_info(const CommandLine& line);
+int run_model_export(const CommandLine& line);
+int run_bench_step(const CommandLine& line);
+int run_checkpoint_list(const CommandLine& line);
+int run_checkpoint_verify(const CommandLine& line);
+int run_checkpoint_export(const CommandLine& line);
+int run_checkpoint_import(const CommandLine& line);
+int run_doctor(const CommandLine& line);
+
+struct Command {
+  const char* name;
+  int (*run)(const CommandLine& line);
+};
+
+inline constexpr Command kCommands[] = {
+    {"train", run_train},
+    {"eval", run_eval},
+    {"model info", run_model_info},
+    {"model export", run_model_export},
+    {"bench step", run_bench_step},
+    {"ckpt ls", run_checkpoint_list},
+    {"ckpt verify", run_checkpoint_verify},
+    {"ckpt export", run_checkpoint_export},
+    {"ckpt import", run_checkpoint_import},
+    {"doctor", run_doctor},
+};
+
+}  // namespace yoke::cli

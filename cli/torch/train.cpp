@@ -1,0 +1,124 @@
+// yoke train: the story in order.
+#include <fmt/core.h>
+
+#include <cmath>
+#include <csignal>
+#include <filesystem>
+
+#include "cli/output.h"
+#include "cli/run_config.h"
+#include "cli/torch/commands.h"
+#include "cli/torch/train_output.h"
+#include "yoke/base/error.h"
+#include "yoke/base/file.h"
+#include "yoke/base/log.h"
+#include "yoke/base/units.h"
+#include "yoke/checkpoint/checkpoint.h"
+#include "yoke/cluster/launch_env.h"
+#include "yoke/compute/device.h"
+#include "yoke/data/loader.h"
+#include "yoke/engine/engine.h"
+#include "yoke/engine/parameter_hash.h"
+#include "yoke/engine/run_state.h"
+#include "yoke/engine/worker.h"
+#include "yoke/optim/schedule.h"
+
+namespace yoke::cli {
+namespace {
+
+engine::WorkerOptions worker_options(const RunConfig& config, const std::string& init) {
+  engine::WorkerOptions options;
+  options.model = config.model;
+  options.optimizer = config.train.optimizer;
+  options.compute = config.train.compute;
+  options.batch_size = config.data.batch_size;
+  options.accumulate = config.train.loop.accumulate;
+  options.seed = config.train.loop.seed;
+  options.init = init;
+  options.tuning_file = cluster::cache_folder() / "tuning.json";
+  return options;
+}
+
+engine::LoopPlan loop_plan(const RunConfig& config, const engine::Worker& worker, const data::Loader& loader) {
+  const engine::LoopOptions& loop = config.train.loop;
+  engine::LoopPlan plan;
+  plan.accumulate = loop.accumulate;
+  plan.batches_per_epoch = static_cast<double>(loader.batches_per_epoch());
+  double steps_per_epoch = plan.batches_per_epoch / static_cast<double>(loop.accumulate);
+  plan.total_steps = loop.steps > 0 ? loop.steps : static_cast<int64_t>(std::ceil(loop.epochs * steps_per_epoch));
+  plan.log_every = config.out.log_every;
+  plan.skip_non_finite = loop.non_finite == "skip";
+  plan.wait_for_loss = worker.device.is_cpu();
+  bool tokens = worker.model.sample.kind == SampleKind::kTokens;
+  plan.tokens_per_sample = tokens ? (config.data.seq_len > 0 ? config.data.seq_len : worker.model.sample.shape[0]) : 0;
+  optim::ScheduleContext context{plan.total_steps, std::max<int64_t>(1, std::llround(steps_per_epoch)), /*replicas=*/1};
+  plan.learning_rate = [schedule = config.train.schedule, lr = config.train.optimizer.lr, context](int64_t step) {
+    return optim::learning_rate(schedule, lr, context, step);
+  };
+  plan.peak_memory = [device = worker.device] { return compute::peak_memory_bytes(device); };
+  return plan;
+}
+
+// The state to go on from, or nothing for a fresh start.
+std::optional<checkpoint::Loaded> find_resume(const TrainArguments& arguments, const std::filesystem::path& out) {
+  if (arguments.resume == "never") return std::nullopt;
+  std::optional<checkpoint::Loaded> loaded =
+      arguments.resume == "auto" ? checkpoint::load_newest(out) : checkpoint::load(arguments.resume);
+  if (!loaded) return std::nullopt;
+  for (const auto& other : loaded->passed_over) log::warn("passed over checkpoint {}: {}", other.path.string(), other.problem);
+  return loaded;
+}
+
+}  // namespace
+
+int run_train(const CommandLine& line) {
+  Configuration configuration;
+  configuration.load(line.train.file, line.overrides);
+  RunConfig& config = configuration.values;
+  if (config.out.dir.empty()) config.out.dir = fmt::format("runs/{}_{}", config.model.name, config.data.name);
+  const std::filesystem::path out = config.out.dir;
+  std::optional<checkpoint::Loaded> resume = find_resume(line.train, out);
+
+  auto worker = engine::make_worker(worker_options(config, resume ? "" : line.train.init));
+  auto seed = static_cast<uint64_t>(config.train.loop.seed);
+  auto train_set = data::open(config.data, data::Split::kTrain, worker->model.sample, seed);
+  data::Loader loader(*train_set, config.data, seed);
+  engine::LoopPlan plan = loop_plan(config, *worker, loader);
+
+  engine::Engine engine(*worker->strategy, loader, plan);
+  engine::Progress progress;
+  if (resume) {
+    progress = engine::restore_state(*resume, *worker, loader);
+    engine.resume_at(progress.step, progress.samples);
+    log::info("going on from {} (step {} of {})", resume->path.string(), progress.step, plan.total_steps);
+  }
+  RunFolder folder(out, configuration, line);
+  folder.attach_sinks(engine);
+
+  std::unique_ptr<data::Dataset> test_set;
+  if (config.train.loop.evaluate) {
+    test_set = data::open(config.data, data::Split::kTest, worker->model.sample, seed);
+    engine.attach_evaluation([&] { return engine::evaluate(*worker, *test_set, config.data.batch_size); });
+  }
+  checkpoint::Writer writer(out / "checkpoints", config.checkpoint);
+  if (config.checkpoint.every_steps > 0) {
+    engine.attach_checkpoints([&](int64_t step) { return step % config.checkpoint.every_steps == 0; },
+                              [&](const engine::SaveRequest& request) {
+                                auto state = engine::collect_state(*worker, loader, {request.step, request.samples}, configuration.schema.to_toml());
+                                writer.save(request.step, state);
+                              });
+  }
+
+  engine::Outcome outcome = engine.run(folder.run_info(worker->model, plan, progress.step));
+  writer.wait();
+  metrics::Summary summary = folder.summarise(outcome, plan, *worker, resume ? std::optional(progress.step) : std::nullopt);
+  folder.finish(summary);
+  if (outcome.stopped_by_signal != 0) {
+    log::info("stopped at step {} of {}; the same command goes on from there", outcome.steps, plan.total_steps);
+    return 128 + outcome.stopped_by_signal;
+  }
+  print_summary(line, summary, config);
+  return 0;
+}
+
+}  // namespace yoke::cli

@@ -1,0 +1,106 @@
+#include "cli/torch/train_output.h"
+
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include "cli/output.h"
+#include "yoke/base/clock.h"
+#include "yoke/base/error.h"
+#include "yoke/base/file.h"
+#include "yoke/base/units.h"
+#include "yoke/compute/device.h"
+#include "yoke/engine/parameter_hash.h"
+#include "yoke/metrics/console.h"
+#include "yoke/metrics/jsonl.h"
+#include "yoke/metrics/quantiles.h"
+#include "yoke/metrics/tensorboard.h"
+#include "yoke/report/report.h"
+
+namespace yoke::cli {
+
+RunFolder::RunFolder(std::filesystem::path path, const Configuration& configuration, const CommandLine& line)
+    : path_(std::move(path)), config_(configuration.values), line_(line), started_(wall_seconds()) {
+  std::error_code error;
+  std::filesystem::create_directories(path_, error);
+  if (error) {
+    throw ConfigError("out.dir = \"{}\": cannot make the folder: {}. Choose another with --out.dir.", path_.string(), error.message());
+  }
+  write_file_atomically(path_ / "config.toml", configuration.schema.to_toml());
+}
+
+void RunFolder::attach_sinks(engine::Engine& engine) {
+  engine.attach(std::make_unique<metrics::Console>(metrics::console_on(STDERR_FILENO, line_.quiet)));
+  engine.attach(std::make_unique<metrics::JsonLines>(path_ / "metrics.jsonl"));
+  if (config_.out.tensorboard) engine.attach(std::make_unique<metrics::TensorBoard>(path_));
+  if (config_.out.trace) {
+    std::filesystem::create_directories(path_ / "trace");
+    auto trace = std::make_unique<metrics::Trace>(path_ / "trace" / "rank-0.json");
+    engine.attach_trace(trace.get());
+    engine.attach(std::move(trace));
+  }
+}
+
+metrics::RunInfo RunFolder::run_info(const models::Model& model, const engine::LoopPlan& plan, int64_t first_step) const {
+  metrics::RunInfo info;
+  info.name = fmt::format("{} on {}", config_.model.name, config_.data.name);
+  info.total_steps = plan.total_steps;
+  info.first_step = first_step;
+  info.tokens = model.sample.kind == SampleKind::kTokens;
+  return info;
+}
+
+metrics::Summary RunFolder::summarise(const engine::Outcome& outcome, const engine::LoopPlan& plan, const engine::Worker& worker,
+                                      std::optional<int64_t> resumed_from) const {
+  metrics::Summary summary;
+  summary.model = config_.model.name;
+  summary.data = config_.data.name;
+  summary.optimizer = config_.train.optimizer.optimizer;
+  summary.precision = config_.train.compute.precision;
+  summary.device = config_.train.compute.device;
+  summary.device_name = compute::device_name(worker.device);
+  summary.steps = outcome.steps;
+  summary.epochs = static_cast<double>(outcome.steps * plan.accumulate) / plan.batches_per_epoch;
+  summary.final_loss = outcome.final_loss;
+  if (outcome.evaluation) {
+    summary.accuracy = outcome.evaluation->accuracy;
+    summary.eval_loss = outcome.evaluation->loss;
+  }
+  summary.step_seconds = {metrics::median(outcome.step_seconds), metrics::p95(outcome.step_seconds)};
+  double samples_per_step = static_cast<double>(config_.data.batch_size * plan.accumulate);
+  if (!outcome.step_seconds.empty()) summary.samples_per_s = samples_per_step / summary.step_seconds.median;
+  if (plan.tokens_per_sample > 0) summary.tokens_per_s = summary.samples_per_s * static_cast<double>(plan.tokens_per_sample);
+  summary.parameters = worker.model.parameter_count();
+  summary.parameter_hash = engine::parameter_hash(*worker.model.module);
+  summary.seconds = outcome.seconds;
+  summary.peak_memory_bytes = {compute::peak_memory_bytes(worker.device)};
+  summary.resumed_from = resumed_from;
+  summary.started = metrics::utc_time(started_);
+  summary.command = line_.typed;
+  return summary;
+}
+
+void RunFolder::finish(const metrics::Summary& summary) const {
+  write_file_atomically(path_ / "summary.json", metrics::to_json(summary).dump(2) + "\n");
+  if (config_.out.report) report::write_report(path_, path_ / "report.html");
+}
+
+void print_summary(const CommandLine& line, const metrics::Summary& summary, const RunConfig& config) {
+  if (line.json) {
+    print_json(metrics::to_json(summary));
+    return;
+  }
+  fmt::print("{} on {}: {} steps ({:.2f} epochs) in {}\n", summary.model, summary.data, summary.steps, summary.epochs, format_duration(summary.seconds));
+  fmt::print("  loss        {:.4f}\n", summary.final_loss);
+  if (summary.eval_loss) fmt::print("  test loss   {:.4f}\n", *summary.eval_loss);
+  if (summary.accuracy) fmt::print("  accuracy    {:.2f} %\n", 100 * *summary.accuracy);
+  if (summary.samples_per_s > 0) {
+    fmt::print("  speed       {} samples/s", format_short(summary.samples_per_s));
+    if (summary.tokens_per_s) fmt::print(", {} tokens/s", format_short(*summary.tokens_per_s));
+    fmt::print(" (step {}, p95 {})\n", format_duration(summary.step_seconds.median), format_duration(summary.step_seconds.p95));
+  }
+  fmt::print("  memory      {}\n", format_bytes(static_cast<double>(summary.peak_memory_bytes.front())));
+  fmt::print("  parameters  {} ({})\n", format_count(static_cast<double>(summary.parameters)), summary.parameter_hash);
+  if (config.out.report) fmt::print("  report      {}/report.html\n", config.out.dir);
+}
+
+}  // namespace yoke::cli

@@ -1,0 +1,136 @@
+#include "yoke/checkpoint/checkpoint.h"
+
+#include "yoke/base/log.h"
+#include "yoke/checkpoint/format/commit.h"
+
+namespace yoke::checkpoint {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kModelFile = "model.safetensors";
+constexpr const char* kOptimizerFile = "optimizer.safetensors";
+
+std::vector<format::TensorView> views_of(const std::vector<NamedTensor>& tensors) {
+  std::vector<format::TensorView> views;
+  for (const auto& [name, tensor] : tensors) views.push_back(view_of(name, tensor));
+  return views;
+}
+
+// Without a copy where a tensor is on the CPU and row-major.
+std::vector<NamedTensor> on_host(const std::vector<NamedTensor>& tensors) {
+  std::vector<NamedTensor> result;
+  for (const auto& [name, tensor] : tensors) result.emplace_back(name, tensor.detach().cpu().contiguous());
+  return result;
+}
+
+Loaded open(const format::Verdict& verdict) {
+  Loaded loaded;
+  loaded.step = verdict.step;
+  loaded.path = verdict.path;
+  loaded.state.rest = format::read_manifest(verdict.path).state;
+  loaded.state.model = load_tensors(verdict.path / kModelFile).tensors;
+  loaded.state.optimizer = load_tensors(verdict.path / kOptimizerFile).tensors;
+  return loaded;
+}
+
+std::string describe(const std::vector<format::Verdict>& passed_over) {
+  std::string text;
+  for (const format::Verdict& v : passed_over) {
+    text += fmt::format("{}{}: {}", text.empty() ? "" : "; ", v.path.filename().string(), v.problem);
+  }
+  return text;
+}
+
+}  // namespace
+
+Writer::Writer(fs::path dir, CheckpointOptions options, format::Failpoint failpoint)
+    : dir_(std::move(dir)), options_(options), failpoint_(std::move(failpoint)) {}
+
+Writer::~Writer() {
+  try {
+    wait();
+  } catch (const std::exception& error) {
+    log::error("{}", error.what());
+  }
+}
+
+void Writer::reserve(const State& state) {
+  wait();
+  if (!options_.background) return;
+  model_.reserve(state.model);
+  optimizer_.reserve(state.optimizer);
+}
+
+void Writer::save(int64_t step, const State& state) {
+  wait();
+  if (!options_.background) return write(step, on_host(state.model), on_host(state.optimizer), state.rest);
+  const auto& model = model_.take(state.model);
+  const auto& optimizer = optimizer_.take(state.optimizer);
+  pending_ = std::async(std::launch::async, [this, step, &model, &optimizer, rest = state.rest] {
+    write(step, model, optimizer, rest);
+  });
+}
+
+void Writer::wait() {
+  if (pending_.valid()) pending_.get();
+}
+
+void Writer::write(int64_t step, const std::vector<NamedTensor>& model,
+                   const std::vector<NamedTensor>& optimizer, const nlohmann::json& rest) {
+  try {
+    format::Commit commit(dir_, step, failpoint_);
+    // Hugging Face's loaders ask for this entry.
+    commit.add(kModelFile, views_of(model), {{"format", "pt"}});
+    commit.add(kOptimizerFile, views_of(optimizer), {{"format", "pt"}});
+    known_good_.insert(commit.commit(rest));
+    format::prune(dir_, step, options_.keep, known_good_, failpoint_);
+  } catch (const Error& error) {
+    explain_and_throw(error.code(), step, error.what());
+  } catch (const std::exception& error) {
+    explain_and_throw(ExitCode::kInternal, step, error.what());
+  }
+}
+
+void Writer::explain_and_throw(ExitCode code, int64_t step, const std::string& text) const {
+  std::string kept = "No earlier checkpoint of this run exists.";
+  std::error_code ignored;
+  if (fs::is_directory(dir_, ignored)) {
+    for (const format::Verdict& v : format::list(dir_))
+      if (v.ok) kept = fmt::format("The last good checkpoint is {}.", v.path.string());
+  }
+  std::string whole = fmt::format("saving the checkpoint of step {} failed: {} {}", step, text, kept);
+  if (code == ExitCode::kUsage) throw ConfigError("{}", whole);
+  throw Error(code, whole);
+}
+
+std::optional<Loaded> load_newest(const fs::path& dir) {
+  std::optional<Loaded> loaded;
+  format::Choice choice = format::newest_good(dir, [&](const format::Verdict& verdict) -> std::string {
+    try {
+      loaded = open(verdict);
+      return "";
+    } catch (const Error& error) {  // whole, but not what this program writes
+      return error.what();
+    }
+  });
+  if (!loaded && !choice.passed_over.empty()) {
+    throw CheckpointError(
+        "{}: none of {} checkpoints can be used: {}. Start anew with --resume never or another out.dir.",
+        dir.string(), choice.passed_over.size(), describe(choice.passed_over));
+  }
+  if (loaded) loaded->passed_over = std::move(choice.passed_over);
+  return loaded;
+}
+
+Loaded load(const fs::path& path) {
+  auto loaded = load_newest(path);
+  if (!loaded) {
+    throw CheckpointError(
+        "{}: no checkpoint there. Name a run's folder, its checkpoints folder, or one checkpoint.",
+        path.string());
+  }
+  return std::move(*loaded);
+}
+
+}  // namespace yoke::checkpoint

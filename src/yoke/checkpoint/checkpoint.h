@@ -1,0 +1,82 @@
+// Saving a run's state while it goes on, and taking it up again.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <future>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "yoke/base/error.h"
+#include "yoke/checkpoint/format/folder.h"
+#include "yoke/checkpoint/options.h"
+#include "yoke/checkpoint/snapshot.h"
+#include "yoke/checkpoint/tensors.h"
+
+namespace yoke::checkpoint {
+
+// All that a run needs to go on as if nothing had happened.
+struct State {
+  std::vector<NamedTensor> model;      // parameters and buffers
+  std::vector<NamedTensor> optimizer;  // optimizer state, masters included
+  nlohmann::json rest =
+      nlohmann::json::object();  // step, data position, random states, scaler, configuration, tuned choices
+};
+
+// Saves into `dir`/step-N (dir is OUT/checkpoints), in the background unless told otherwise. One thread calls
+// it.
+//
+// A save that fails loses nothing: older checkpoints stay, its own half-written files are removed, and the
+// Writer can save again. The failure of a background save is thrown by the next save() or wait(), as the
+// Error it was (a full or read-only disk: ConfigError), together with where the last good checkpoint is.
+class Writer {
+ public:
+  Writer(std::filesystem::path dir, CheckpointOptions options, format::Failpoint failpoint = nullptr);
+  Writer(const Writer&) = delete;
+  Writer& operator=(const Writer&) = delete;
+  // Finishes the save that is under way; a failure is logged.
+  ~Writer();
+
+  // Makes the host memory that save() copies into, so that the first save is as quick as the others.
+  // Optional.
+  void reserve(const State& state);
+
+  // Returns once the tensors are copied: they may change then. Waits for the save before, if that is not
+  // finished.
+  void save(int64_t step, const State& state);
+
+  // Returns when everything is safe on disk.
+  void wait();
+
+ private:
+  void write(int64_t step, const std::vector<NamedTensor>& model, const std::vector<NamedTensor>& optimizer,
+             const nlohmann::json& rest);
+  [[noreturn]] void explain_and_throw(ExitCode code, int64_t step, const std::string& text) const;
+
+  std::filesystem::path dir_;
+  CheckpointOptions options_;
+  format::Failpoint failpoint_;
+  Snapshot model_, optimizer_;
+  std::set<std::filesystem::path> known_good_;  // touched by the writing thread only
+  std::future<void> pending_;
+};
+
+struct Loaded {
+  int64_t step = 0;
+  std::filesystem::path path;
+  std::vector<format::Verdict> passed_over;  // newer ones that cannot be used, newest first, with reasons
+  State state;                               // tensors are mapped and read-only
+};
+
+// The newest checkpoint below `dir` (a run's folder, its checkpoints folder, or one checkpoint) whose every
+// byte is as it was written. Empty where there is none, or no such folder. Throws CheckpointError where there
+// are some and none is good.
+std::optional<Loaded> load_newest(const std::filesystem::path& dir);
+
+// The same, where there must be one: throws CheckpointError otherwise.
+Loaded load(const std::filesystem::path& path);
+
+}  // namespace yoke::checkpoint

@@ -1,0 +1,24 @@
+// Hugging Face's model.safetensors.index.json: which tensor lies in which file of the folder.
+#pragma once
+
+#include <map>
+#include <set>
+#include <string>
+#include <string_view>
+
+namespace yoke::checkpoint::format {
+
+struct ShardedIndex {
+  std::map<std::string, std::string> weight_map;  // tensor -> file name inside the index's folder
+
+  std::set<std::string> files() const;
+};
+
+// Throws ConfigError for anything else than {"metadata": {…}, "weight_map": {text: text}} and for file names
+// that would leave the folder. `name` is the index file, for errors.
+ShardedIndex parse_sharded_index(std::string_view text, const std::string& name);
+
+// A plain name inside a folder: not empty, no '/', '\\' or control character, not "." or "..".
+bool is_plain_file_name(std::string_view name);
+
+}  // namespace yoke::checkpoint::format

@@ -1,0 +1,37 @@
+#include "yoke/compute/affine.h"
+
+#include <torch/csrc/autograd/custom_function.h>
+
+namespace yoke::compute {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+struct Affine : public torch::autograd::Function<Affine> {
+  static torch::Tensor forward(AutogradContext* context, const torch::Tensor& x, const torch::Tensor& weight, const torch::Tensor& bias) {
+    context->save_for_backward({x, weight});
+    std::vector<int64_t> shape = x.sizes().vec();
+    shape.back() = weight.size(1);
+    return at::addmm(bias, x.reshape({-1, x.size(-1)}), weight).view(shape);
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    variable_list saved = context->get_saved_variables();
+    const torch::Tensor& x = saved[0];
+    torch::Tensor gradient = gradients[0].reshape({-1, gradients[0].size(-1)});
+    torch::Tensor ones = torch::ones({1, gradient.size(0)}, gradient.options());
+    torch::Tensor of_x = at::mm(gradient, saved[1].t()).view(x.sizes());
+    torch::Tensor of_weight = at::mm(x.reshape({-1, x.size(-1)}).t(), gradient);
+    torch::Tensor of_bias = at::mm(ones, gradient).view({-1});
+    return {of_x, of_weight, of_bias};
+  }
+};
+
+}  // namespace
+
+torch::Tensor affine(const torch::Tensor& x, const torch::Tensor& weight, const torch::Tensor& bias) {
+  return Affine::apply(x, weight, bias);
+}
+
+}  // namespace yoke::compute

@@ -1,0 +1,67 @@
+#include "yoke/compute/device_cuda.h"
+
+#include <ATen/cuda/CUDAContext.h>
+#include <ATen/cuda/CUDAGeneratorImpl.h>
+#include <c10/cuda/CUDACachingAllocator.h>
+#include <c10/cuda/CUDAFunctions.h>
+#include <c10/cuda/CUDAGraphsC10Utils.h>
+#include <c10/cuda/CUDAGuard.h>
+
+#include <mutex>
+
+namespace yoke::compute::cuda {
+namespace {
+
+// The allocator knows its devices only after LibTorch has initialised CUDA.
+c10::DeviceIndex ready(int index) {
+  at::globalContext().lazyInitDevice(c10::DeviceType::CUDA);
+  return static_cast<c10::DeviceIndex>(index);
+}
+
+}  // namespace
+
+bool built() {
+  return true;
+}
+
+int device_count() {
+  return c10::cuda::device_count();
+}
+
+bool has_tf32() {
+  int count = device_count();
+  for (int i = 0; i < count; ++i) {
+    if (at::cuda::getDeviceProperties(ready(i))->major < 8) return false;
+  }
+  return count > 0;
+}
+
+std::string device_name(int index) {
+  return at::cuda::getDeviceProperties(ready(index))->name;
+}
+
+int64_t peak_memory_bytes(int index) {
+  auto stats = c10::cuda::CUDACachingAllocator::getDeviceStats(ready(index));
+  auto all = static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE);
+  return stats.allocated_bytes[all].peak;
+}
+
+void reset_peak_memory(int index) {
+  c10::cuda::CUDACachingAllocator::resetPeakStats(ready(index));
+}
+
+void synchronize(int index) {
+  c10::cuda::CUDAGuard guard(ready(index));
+  c10::cuda::device_synchronize();
+}
+
+std::optional<uint64_t> random_offset_in_capture(int index) {
+  c10::cuda::CUDAGuard guard(ready(index));
+  if (c10::cuda::currentStreamCaptureStatusMayInitCtx() == c10::cuda::CaptureStatus::None)
+    return std::nullopt;
+  at::Generator generator = at::cuda::detail::getDefaultCUDAGenerator(static_cast<c10::DeviceIndex>(index));
+  std::lock_guard<std::mutex> lock(generator.mutex());
+  return generator.get<at::CUDAGeneratorImpl>()->philox_cuda_state(0).offset_intragraph_;
+}
+
+}  // namespace yoke::compute::cuda

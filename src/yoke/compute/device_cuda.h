@@ -1,0 +1,24 @@
+// The CUDA side of device.h: device_cuda.cpp, or device_cuda_absent.cpp where Yoke is built without it.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace yoke::compute::cuda {
+
+bool built();        // whether this build has CUDA parts
+int device_count();  // 0 without a driver
+bool has_tf32();     // every device can compute in tf32
+
+// Requires: built(), index < device_count().
+std::string device_name(int index);
+int64_t peak_memory_bytes(int index);
+void reset_peak_memory(int index);
+void synchronize(int index);
+
+// While the current stream of device `index` is being captured into a graph: how many random numbers each
+// thread has drawn within the graph. Nothing when no capture is under way.
+std::optional<uint64_t> random_offset_in_capture(int index);
+
+}  // namespace yoke::compute::cuda

@@ -1,0 +1,131 @@
+#include "yoke/config/schema.h"
+
+// Parse errors as values keep toml++'s exceptions out of our headers and of the fuzzers' way.
+#define TOML_EXCEPTIONS 0
+#include <fmt/core.h>
+#include <toml++/toml.h>
+
+#include <algorithm>
+#include <set>
+
+#include "yoke/base/error.h"
+#include "yoke/base/file.h"
+#include "yoke/base/text.h"
+
+namespace yoke::config {
+namespace {
+
+constexpr int64_t kLargestConfiguration = 1 << 20;
+
+std::optional<Value> convert(const toml::node& node) {
+  if (auto flag = node.value_exact<bool>()) return Value(*flag);
+  if (auto whole = node.value_exact<int64_t>()) return Value(*whole);
+  if (auto real = node.value_exact<double>()) return Value(*real);
+  if (auto text = node.value_exact<std::string>()) return Value(*text);
+  const toml::array* array = node.as_array();
+  if (array == nullptr) return std::nullopt;
+  Array elements;
+  for (const toml::node& element : *array) {
+    auto converted = convert(element);
+    if (!converted) return std::nullopt;
+    elements.push_back(std::move(*converted));
+  }
+  return Value(std::move(elements));
+}
+
+std::string place(const std::string& file, const toml::source_region& source) {
+  return fmt::format("{}:{}", file, source.begin.line);
+}
+
+[[noreturn]] void unknown_key(const Schema& schema, std::string_view key, const std::string& origin) {
+  std::vector<std::string> known;
+  std::set<std::string> sections;
+  for (const Entry& entry : schema.entries()) {
+    known.push_back(entry.key());
+    sections.insert(entry.section);
+  }
+  std::string near = nearest_name(key, known);
+  std::string hint = near.empty() ? fmt::format("Sections are {}; `yoke config keys` lists every key.",
+                                                join({sections.begin(), sections.end()}))
+                                  : fmt::format("Did you mean `{}`?", near);
+  throw ConfigError("{}: unknown key `{}`. {}", origin, key, hint);
+}
+
+}  // namespace
+
+void Schema::add_section(std::string name, const Fields& fields) {
+  for (const Field& field : fields.list()) {
+    YOKE_CHECK(find(name + "." + field.name) == nullptr, "key {}.{} is described twice", name, field.name);
+    entries_.push_back({name, field, field.get()});
+  }
+}
+
+Entry* Schema::find(std::string_view key) {
+  auto found = std::find_if(entries_.begin(), entries_.end(), [&](const Entry& entry) { return entry.key() == key; });
+  return found == entries_.end() ? nullptr : &*found;
+}
+
+bool Schema::has(std::string_view key) const { return const_cast<Schema*>(this)->find(key) != nullptr; }
+
+const Entry& Schema::at(std::string_view key) const {
+  const Entry* entry = const_cast<Schema*>(this)->find(key);
+  YOKE_CHECK(entry != nullptr, "no key {}", key);
+  return *entry;
+}
+
+void Schema::assign(std::string_view key, const Value& value, const std::string& origin) {
+  Entry* entry = find(key);
+  if (entry == nullptr) unknown_key(*this, key, origin);
+  std::string accepted = entry->field.set(value);
+  if (!accepted.empty()) {
+    throw ConfigError("{}: {} = {}: accepted is {}.", origin, key, config::to_toml(value), accepted);
+  }
+  entry->origin = origin;
+}
+
+void Schema::read_file(const std::filesystem::path& path) {
+  read_text(yoke::read_file(path, kLargestConfiguration), path.string());
+}
+
+void Schema::read_text(std::string_view text, const std::string& file_name) {
+  toml::parse_result parsed = toml::parse(text, file_name);
+  if (!parsed) {
+    throw ConfigError("{}: not valid TOML: {}.", place(file_name, parsed.error().source()),
+                      parsed.error().description());
+  }
+  for (auto&& [section, node] : parsed.table()) {
+    const std::string name(section.str());
+    const toml::table* table = node.as_table();
+    if (table == nullptr) {
+      unknown_key(*this, name, place(file_name, node.source()));
+    }
+    for (auto&& [key, value] : *table) {
+      std::string full = name + "." + std::string(key.str());
+      std::string origin = place(file_name, value.source());
+      auto converted = convert(value);
+      if (!converted) {
+        if (find(full) == nullptr) unknown_key(*this, full, origin);
+        throw ConfigError("{}: {} has a table or a date where a {} is wanted.", origin, full, at(full).field.type);
+      }
+      assign(full, *converted, origin);
+    }
+  }
+}
+
+void Schema::set(const Override& change) { assign(change.key, Text{change.value}, change.origin); }
+
+std::string Schema::to_toml(bool origins) const {
+  std::string out;
+  std::string section;
+  for (const Entry& entry : entries_) {
+    if (entry.section != section) {
+      section = entry.section;
+      out += fmt::format("{}[{}]\n", out.empty() ? "" : "\n", section);
+    }
+    std::string line = fmt::format("{} = {}", entry.field.name, config::to_toml(entry.field.get()));
+    out += origins ? fmt::format("{:<34}# {}\n", line, entry.origin) : line + "\n";
+  }
+  return out;
+}
+
+}  // namespace yoke::config

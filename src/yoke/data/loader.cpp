@@ -1,0 +1,134 @@
+#include "yoke/data/loader.h"
+
+#include <algorithm>
+#include <condition_variable>
+#include <exception>
+#include <map>
+#include <mutex>
+#include <stop_token>
+#include <thread>
+#include <vector>
+
+#include "yoke/base/error.h"
+
+namespace yoke::data {
+
+// Batches are numbered through all epochs. Workers claim numbers in order and leave results under them,
+// next() takes them in order: the stream does not depend on how many workers there are or which is faster.
+struct Loader::Impl {
+  Impl(const Dataset& data, const DataOptions& o, uint64_t seed, Shard shard)
+      : dataset(data), sampler(data.size(), o, seed, shard), prefetch(std::max<int64_t>(1, o.prefetch)) {
+    for (int64_t i = 0; i < o.workers; ++i)
+      workers.emplace_back([this](std::stop_token stop) { work(stop); });
+  }
+
+  // All are told before the first is waited for: at most the batches under way are still made.
+  ~Impl() {
+    for (std::jthread& worker : workers) worker.request_stop();
+  }
+
+  struct Result {
+    Batch batch;
+    std::exception_ptr error;
+  };
+
+  Position position_of(int64_t number) const {
+    return {number / sampler.batches_per_epoch(), number % sampler.batches_per_epoch()};
+  }
+
+  Batch make(int64_t number) const { return dataset.gather(sampler.indices(position_of(number))); }
+
+  Result try_make(int64_t number) const {
+    try {
+      return {make(number), nullptr};
+    } catch (...) {
+      return {{}, std::current_exception()};  // for whoever calls next()
+    }
+  }
+
+  void work(std::stop_token stop) {
+    std::unique_lock lock(mutex);
+    while (true) {
+      room.wait(lock, stop, [&] { return claimed < taken + prefetch; });
+      if (stop.stop_requested()) return;
+      const int64_t number = claimed++;
+      const int64_t generation = seeks;
+      lock.unlock();
+      Result result = try_make(number);
+      lock.lock();
+      if (generation != seeks) continue;  // made for a place that was left
+      ready.emplace(number, std::move(result));
+      if (number == taken) filled.notify_one();
+    }
+  }
+
+  Batch take() {
+    std::unique_lock lock(mutex);
+    filled.wait(lock, [&] { return ready.contains(taken); });
+    const auto found = ready.find(taken);
+    if (found->second.error) std::rethrow_exception(found->second.error);
+    Batch batch = std::move(found->second.batch);
+    ready.erase(found);
+    ++taken;
+    lock.unlock();
+    room.notify_one();
+    return batch;
+  }
+
+  const Dataset& dataset;
+  const Sampler sampler;
+  const int64_t prefetch;
+
+  mutable std::mutex mutex;
+  std::condition_variable_any room;  // a worker may go on
+  std::condition_variable filled;    // the batch that next() waits for is there
+  std::map<int64_t, Result> ready;
+  int64_t claimed = 0;  // the number the next free worker takes
+  int64_t taken = 0;    // the number next() hands out
+  int64_t seeks = 0;
+  std::vector<std::jthread> workers;  // last, so that they end before what they use
+};
+
+Loader::Loader(const Dataset& dataset, const DataOptions& options, uint64_t seed, Shard shard)
+    : impl_(std::make_unique<Impl>(dataset, options, seed, shard)) {}
+
+Loader::~Loader() = default;
+
+int64_t Loader::batches_per_epoch() const {
+  return impl_->sampler.batches_per_epoch();
+}
+
+Batch Loader::next() {
+  if (!impl_->workers.empty()) return impl_->take();
+  Batch batch = impl_->make(impl_->taken);
+  ++impl_->taken;
+  return batch;
+}
+
+Position Loader::position() const {
+  std::lock_guard lock(impl_->mutex);
+  return impl_->position_of(impl_->taken);
+}
+
+void Loader::seek(Position position) {
+  const int64_t batches = batches_per_epoch();
+  int64_t number = 0;
+  if (position.epoch < 0 || position.batch < 0 || position.batch >= batches ||
+      __builtin_mul_overflow(position.epoch, batches, &number) ||
+      __builtin_add_overflow(number, position.batch, &number)) {
+    throw ConfigError(
+        "cannot go on from epoch {}, batch {}: an epoch has {} batches. Were the data, data.limit, "
+        "data.batch_size or "
+        "the number of replicas changed since?",
+        position.epoch, position.batch, batches);
+  }
+  {
+    std::lock_guard lock(impl_->mutex);
+    impl_->claimed = impl_->taken = number;
+    impl_->ready.clear();
+    ++impl_->seeks;
+  }
+  impl_->room.notify_all();
+}
+
+}  // namespace yoke::data

@@ -1,0 +1,36 @@
+// A recognisable picture for every class, and cheap noise over it: what synthetic images, vectors and videos
+// are made of.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "yoke/base/random.h"
+
+namespace yoke::data {
+
+// A picture is the sum of one coarse grid for each decimal digit of the class, so that a thousand classes
+// need thirty grids. Immutable; may be used from several threads.
+class PatternBank {
+ public:
+  struct Size {
+    int64_t channels, height, width;
+    int64_t grid_height, grid_width;  // cells that a channel is divided into; at most height and width
+  };
+
+  PatternBank(int64_t classes, Size size, uint64_t seed);
+
+  // Writes channels x height x width floats: the picture of class `label` and noise drawn from `random`.
+  void draw(int64_t label, Random& random, float* out) const;
+
+ private:
+  std::vector<float> sum_grids(int64_t label) const;
+  void draw_row(const float* picture, Random& random, float* out) const;
+
+  Size size_;
+  int64_t digits_ = 1;
+  std::vector<float> grids_;  // [digits, 10, channels, grid_height, grid_width]
+  std::vector<float> noise_;
+};
+
+}  // namespace yoke::data

@@ -1,0 +1,78 @@
+#include "yoke/engine/bench_step.h"
+
+#include <algorithm>
+#include <numeric>
+#include <vector>
+
+#include "yoke/base/clock.h"
+#include "yoke/compute/device.h"
+#include "yoke/data/dataset.h"
+#include "yoke/engine/machine_speed.h"
+#include "yoke/metrics/quantiles.h"
+
+namespace yoke::engine {
+namespace {
+
+constexpr int64_t kBatches = 2;
+constexpr double kLearningRate = 1e-3;
+
+// The first steps choose convolution paths, record graphs and fault memory in.
+constexpr int64_t kWarmUpSteps = 5;
+
+std::vector<data::Batch> synthetic_batches(const Worker& worker, int64_t batch_size) {
+  data::DataOptions options;
+  options.name = "synthetic";
+  options.samples = kBatches * batch_size;
+  auto dataset = data::open(options, data::Split::kTrain, worker.model.sample, /*seed=*/1);
+  std::vector<data::Batch> batches;
+  std::vector<int64_t> indices(static_cast<size_t>(batch_size));
+  for (int64_t i = 0; i < kBatches; ++i) {
+    std::iota(indices.begin(), indices.end(), i * batch_size);
+    batches.push_back(dataset->gather(indices));
+    for (torch::Tensor& input : batches.back().inputs) input = worker.place(input);
+    batches.back().target = batches.back().target.to(worker.device);
+  }
+  return batches;
+}
+
+}  // namespace
+
+BenchStepResult bench_step(const WorkerOptions& options, int64_t steps) {
+  compute::reset_peak_memory(compute::resolve_device(options.compute.device));
+  auto worker = make_worker(options);
+  std::vector<data::Batch> batches = synthetic_batches(*worker, options.batch_size);
+  auto step = [&](int64_t i) {
+    const data::Batch& batch = batches[static_cast<size_t>(i % kBatches)];
+    worker->strategy->acquire();
+    worker->strategy->compute(batch.inputs, batch.target, 1.0);
+    worker->strategy->commit({kLearningRate, /*measure_norm=*/false});
+    compute::synchronize(worker->device);
+  };
+  for (int64_t i = 0; i < kWarmUpSteps; ++i) step(i);
+  std::vector<double> seconds;
+  for (int64_t i = 0; i < steps; ++i) {
+    Stopwatch watch;
+    step(i);
+    seconds.push_back(watch.seconds());
+  }
+
+  BenchStepResult result;
+  result.model = options.model.name;
+  result.batch = options.batch_size;
+  result.precision = options.compute.precision;
+  result.device = options.compute.device;
+  result.recompute = options.compute.recompute;
+  result.step_seconds_median = metrics::median(seconds);
+  result.step_seconds_p95 = metrics::quantile(seconds, 0.95);
+  result.samples_per_s = static_cast<double>(options.batch_size) / result.step_seconds_median;
+  if (worker->model.sample.kind == SampleKind::kTokens) {
+    result.tokens_per_s = result.samples_per_s * static_cast<double>(worker->model.sample.shape[0]);
+  }
+  double flops = worker->model.step_flops_per_sample * result.samples_per_s;
+  result.tflops = flops / 1e12;
+  result.peak_memory_bytes = compute::peak_memory_bytes(worker->device);
+  result.peak_fraction = flops / matmul_flops(worker->device, worker->precision);
+  return result;
+}
+
+}  // namespace yoke::engine

@@ -1,0 +1,30 @@
+// Throughput of whole training steps on data that is ready: what the model and the device can do.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "yoke/engine/worker.h"
+
+namespace yoke::engine {
+
+struct BenchStepResult {
+  std::string model;
+  int64_t batch = 0;
+  std::string precision;
+  std::string device;
+  std::string recompute;
+  double samples_per_s = 0;
+  std::optional<double> tokens_per_s;
+  double step_seconds_median = 0;
+  double step_seconds_p95 = 0;
+  double tflops = 0;
+  double peak_fraction = 0;  // of the matrix-multiply speed measured beside it
+  int64_t peak_memory_bytes = 0;
+};
+
+// Forward, loss, backward and update of `steps` steps after a warm-up, on a few fixed synthetic batches.
+BenchStepResult bench_step(const WorkerOptions& options, int64_t steps);
+
+}  // namespace yoke::engine

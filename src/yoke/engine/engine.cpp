@@ -1,0 +1,179 @@
+#include "yoke/engine/engine.h"
+
+#include <cmath>
+
+#include "yoke/base/error.h"
+#include "yoke/base/log.h"
+#include "yoke/engine/stop_signal.h"
+
+namespace yoke::engine {
+
+Engine::Engine(parallel::Strategy& strategy, data::Loader& loader, LoopPlan plan)
+    : strategy_(strategy), loader_(loader), plan_(std::move(plan)) {}
+
+void Engine::attach_checkpoints(std::function<bool(int64_t)> due, std::function<void(const SaveRequest&)> save) {
+  checkpoint_due_ = std::move(due);
+  save_ = std::move(save);
+}
+
+void Engine::resume_at(int64_t step, int64_t samples) {
+  step_ = step;
+  samples_ = samples;
+  samples_at_record_ = samples;
+}
+
+Outcome Engine::run(const metrics::RunInfo& info) {
+  StopSignals signals;
+  for (auto& sink : sinks_) sink->start(info);
+  since_start_ = Stopwatch();
+  since_record_ = Stopwatch();
+  bool saved = false;
+  while (step_ < plan_.total_steps && requested_stop() == 0) {
+    train_step();
+    bool last = step_ == plan_.total_steps;
+    if (evaluate_ && (last || epoch_ended())) evaluate_now();
+    if (step_ % plan_.log_every == 0 || last || last_evaluated_ == step_) log_step();
+    saved = checkpoint_due_ && (last || checkpoint_due_(step_));
+    if (saved) {
+      Stopwatch watch;
+      save_({step_, samples_, last});
+      pause_seconds_ += watch.seconds();
+    }
+  }
+  outcome_.stopped_by_signal = requested_stop();
+  if (outcome_.stopped_by_signal != 0 && save_ && !saved) save_({step_, samples_, /*must=*/true});
+  if (!losses_.empty()) log_step();
+  for (auto& sink : sinks_) sink->finish();
+  outcome_.steps = step_;
+  outcome_.samples = samples_;
+  outcome_.seconds = since_start_.seconds();
+  return outcome_;
+}
+
+void Engine::train_step() {
+  Stopwatch watch;
+  metrics::TimeSplit split;
+  double begin = now_seconds();
+  strategy_.acquire();
+  StepLoss loss = compute_gradients(split);
+  bool updated = commit(loss, split);
+  if (!updated) ++outcome_.skipped;
+  ++step_;
+  double seconds = watch.seconds();
+  losses_.push_back(loss.sum);
+  split.other = std::max(0.0, seconds - split.data - split.forward - split.backward - split.update);
+  split_.data += split.data;
+  split_.forward += split.forward;
+  split_.backward += split.backward;
+  split_.update += split.update;
+  split_.other += split.other;
+  outcome_.step_seconds.push_back(seconds);
+  if (trace_ != nullptr) {
+    trace_->add({fmt::format("step {}", step_), "step", "steps", begin, seconds});
+    double at = begin;
+    const std::pair<const char*, double> parts[] = {
+        {"data", split.data}, {"forward", split.forward}, {"backward", split.backward}, {"update", split.update}};
+    for (const auto& [name, length] : parts) {
+      trace_->add({name, "compute", "main", at, length});
+      at += length;
+    }
+  }
+  double rate = static_cast<double>(samples_ - samples_at_record_) / std::max(1e-9, since_record_.seconds() - pause_seconds_);
+  for (auto& sink : sinks_) sink->tick(step_, rate);
+}
+
+Engine::StepLoss Engine::compute_gradients(metrics::TimeSplit& split) {
+  StepLoss loss;
+  double weight = 1.0 / static_cast<double>(plan_.accumulate);
+  for (int64_t i = 0; i < plan_.accumulate; ++i) {
+    Stopwatch waiting;
+    data::Batch batch = loader_.next();
+    split.data += waiting.seconds();
+    parallel::ComputeResult result = strategy_.compute(batch.inputs, batch.target, weight);
+    split.forward += result.forward_seconds;
+    split.backward += result.backward_seconds;
+    samples_ += batch.samples;
+    torch::Tensor part = result.loss * weight;
+    loss.sum = loss.sum.defined() ? loss.sum + part : part;
+  }
+  if (plan_.wait_for_loss) loss.finite = std::isfinite(loss.sum.item<double>());
+  return loss;
+}
+
+bool Engine::commit(const StepLoss& loss, metrics::TimeSplit& split) {
+  if (!loss.finite && !strategy_.loss_scale()) return handle_non_finite("the loss");
+  Stopwatch watch;
+  int64_t next = step_ + 1;
+  // Gradients are checked before anything of this step can reach a record or a checkpoint.
+  bool measure = next % plan_.log_every == 0 || next == plan_.total_steps || (checkpoint_due_ && checkpoint_due_(next));
+  parallel::CommitResult result = strategy_.commit({plan_.learning_rate(step_), measure});
+  split.update += watch.seconds();
+  if (result.grad_norm) grad_norm_ = result.grad_norm;
+  // With a loss scale an overflow is part of the method: the scaler halves and goes on.
+  if (!result.updated && !strategy_.loss_scale()) return handle_non_finite("a gradient");
+  return result.updated;
+}
+
+bool Engine::handle_non_finite(const char* what) {
+  std::string parameter = strategy_.first_non_finite_gradient().value_or("none; the loss alone");
+  if (!plan_.skip_non_finite) {
+    throw ConfigError(
+        "step {}: {} is not finite (first parameter with a non-finite gradient: {}). Parameters and checkpoints are as "
+        "before this step. Lower train.lr, set train.clip_norm, or train.non_finite = \"skip\".",
+        step_ + 1, what, parameter);
+  }
+  log::warn("step {}: {} is not finite (first parameter: {}); the step is skipped", step_ + 1, what, parameter);
+  return false;
+}
+
+bool Engine::epoch_ended() const {
+  auto batches = static_cast<double>(step_ * plan_.accumulate);
+  auto before = static_cast<double>((step_ - 1) * plan_.accumulate);
+  return std::floor(batches / plan_.batches_per_epoch) > std::floor(before / plan_.batches_per_epoch);
+}
+
+void Engine::evaluate_now() {
+  Stopwatch watch;
+  outcome_.evaluation = evaluate_();
+  last_evaluated_ = step_;
+  pause_seconds_ += watch.seconds();
+}
+
+void Engine::log_step() {
+  if (losses_.empty()) return;
+  auto count = static_cast<double>(losses_.size());
+  double loss = 0;
+  for (const torch::Tensor& one : losses_) loss += one.item<double>() / count;
+  if (!std::isfinite(loss) && !plan_.skip_non_finite && !plan_.wait_for_loss && !strategy_.loss_scale()) handle_non_finite("the loss");
+  double seconds = std::max(1e-9, since_record_.seconds() - pause_seconds_);
+
+  metrics::Record record;
+  record.step = step_;
+  record.epoch = static_cast<double>(step_ * plan_.accumulate) / plan_.batches_per_epoch;
+  record.time = since_start_.seconds();
+  record.loss = loss;
+  record.lr = plan_.learning_rate(step_ - 1);
+  record.samples = samples_;
+  record.samples_per_s = static_cast<double>(samples_ - samples_at_record_) / seconds;
+  if (plan_.tokens_per_sample > 0) record.tokens_per_s = record.samples_per_s * static_cast<double>(plan_.tokens_per_sample);
+  record.grad_norm = grad_norm_;
+  record.loss_scale = strategy_.loss_scale();
+  if (plan_.peak_memory) record.memory_bytes = plan_.peak_memory();
+  if (last_evaluated_ == step_ && outcome_.evaluation) {
+    record.accuracy = outcome_.evaluation->accuracy;
+    record.eval_loss = outcome_.evaluation->loss;
+  }
+  record.split = metrics::TimeSplit{split_.data / count, split_.forward / count, split_.backward / count,
+                                    split_.update / count, split_.other / count};
+  for (auto& sink : sinks_) sink->write(record);
+
+  outcome_.final_loss = loss;
+  losses_.clear();
+  grad_norm_.reset();
+  split_ = {};
+  pause_seconds_ = 0;
+  since_record_ = Stopwatch();
+  samples_at_record_ = samples_;
+}
+
+}  // namespace yoke::engine

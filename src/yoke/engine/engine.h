@@ -1,0 +1,104 @@
+// The loop: for each step a batch, a strategy, and those who watch. Nothing else.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "yoke/base/clock.h"
+#include "yoke/data/loader.h"
+#include "yoke/engine/evaluate.h"
+#include "yoke/metrics/sink.h"
+#include "yoke/metrics/trace.h"
+#include "yoke/parallel/strategy.h"
+
+namespace yoke::engine {
+
+struct LoopPlan {
+  int64_t total_steps = 0;
+  double batches_per_epoch = 1;  // of this rank's loader
+  int64_t accumulate = 1;
+  int64_t log_every = 10;
+  bool skip_non_finite = false;  // else a NaN stops the run
+  bool wait_for_loss = true;     // read the loss of every step (CPU); else only of logged ones
+  int64_t tokens_per_sample = 0; // 0: speed is told in samples only
+  std::function<double(int64_t step)> learning_rate;
+  std::function<int64_t()> peak_memory;
+};
+
+// Saves the state of the run after `step` steps. `must` is set at the end of the run and when it was told to stop.
+struct SaveRequest {
+  int64_t step = 0;
+  int64_t samples = 0;
+  bool must = false;
+};
+
+struct Outcome {
+  int64_t steps = 0;    // done in total, those before a resume included
+  int64_t samples = 0;
+  double final_loss = 0;                // of the last logged steps
+  std::optional<Evaluation> evaluation; // the last one
+  std::vector<double> step_seconds;     // of this process
+  double seconds = 0;                   // of this process, the loop alone
+  int64_t skipped = 0;                  // steps without an update
+  int stopped_by_signal = 0;            // 0: ran to its end
+};
+
+class Engine {
+ public:
+  // All must outlive the engine.
+  Engine(parallel::Strategy& strategy, data::Loader& loader, LoopPlan plan);
+
+  void attach(std::unique_ptr<metrics::Sink> sink) { sinks_.push_back(std::move(sink)); }
+  void attach_trace(metrics::Trace* trace) { trace_ = trace; }
+  // Called after each epoch and at the end.
+  void attach_evaluation(std::function<Evaluation()> evaluate) { evaluate_ = std::move(evaluate); }
+  // Called after every step; decides itself whether it is time, and says whether it saved.
+  // `due(step)` tells beforehand, so that the gradients of that step are checked.
+  void attach_checkpoints(std::function<bool(int64_t step)> due, std::function<void(const SaveRequest&)> save);
+  // Steps and samples done before, from a checkpoint.
+  void resume_at(int64_t step, int64_t samples);
+
+  // Runs until the planned steps are done or a signal asks to stop (see stop_signal.h). Throws ConfigError when the
+  // loss or the gradients stop being finite and the policy is to stop; nothing is saved after that.
+  Outcome run(const metrics::RunInfo& info);
+
+ private:
+  struct StepLoss {
+    torch::Tensor sum;
+    bool finite = true;
+  };
+  void train_step();
+  StepLoss compute_gradients(metrics::TimeSplit& split);
+  bool commit(const StepLoss& loss, metrics::TimeSplit& split);
+  bool handle_non_finite(const char* what);
+  void log_step();
+  void evaluate_now();
+  bool epoch_ended() const;
+
+  parallel::Strategy& strategy_;
+  data::Loader& loader_;
+  LoopPlan plan_;
+  std::vector<std::unique_ptr<metrics::Sink>> sinks_;
+  metrics::Trace* trace_ = nullptr;
+  std::function<Evaluation()> evaluate_;
+  std::function<bool(int64_t)> checkpoint_due_;
+  std::function<void(const SaveRequest&)> save_;
+
+  Stopwatch since_start_;
+  int64_t step_ = 0;
+  int64_t samples_ = 0;
+  Outcome outcome_;
+  int64_t last_evaluated_ = -1;
+  std::optional<double> grad_norm_;
+  // Since the last record:
+  std::vector<torch::Tensor> losses_;
+  metrics::TimeSplit split_;
+  Stopwatch since_record_;
+  double pause_seconds_ = 0;  // evaluation and checkpoint hand-over: not part of the speed
+  int64_t samples_at_record_ = 0;
+};
+
+}  // namespace yoke::engine

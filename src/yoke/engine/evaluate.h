@@ -1,0 +1,21 @@
+// Loss and accuracy on a data set.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "yoke/data/dataset.h"
+#include "yoke/engine/worker.h"
+
+namespace yoke::engine {
+
+struct Evaluation {
+  double loss = 0;                 // mean over the samples
+  std::optional<double> accuracy;  // where the model has right answers
+  int64_t samples = 0;
+};
+
+// Runs every sample of `dataset` once, in evaluation mode, without gradients; puts the model's mode back.
+Evaluation evaluate(const Worker& worker, const data::Dataset& dataset, int64_t batch_size);
+
+}  // namespace yoke::engine

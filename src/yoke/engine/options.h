@@ -1,0 +1,29 @@
+// The part of [train] that says how long and how the loop runs.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "yoke/config/fields.h"
+
+namespace yoke::engine {
+
+struct LoopOptions {
+  double epochs = 1;
+  int64_t steps = 0;       // 0: as many as `epochs` needs
+  int64_t accumulate = 1;  // micro-batches of one step
+  int64_t seed = 1;
+  bool evaluate = true;
+  std::string non_finite = "stop";
+};
+
+inline void describe(config::Fields& f, LoopOptions& o) {
+  f.number("epochs", o.epochs, "passes over the training set; a fraction is fine");
+  f.integer("steps", o.steps, "optimizer steps; 0 takes as many as train.epochs needs");
+  f.integer("accumulate", o.accumulate, "batches whose gradients are averaged for one step", 1);
+  f.integer("seed", o.seed, "seed of weights, sample order and dropout");
+  f.boolean("evaluate", o.evaluate, "measure loss and accuracy on the test set after each epoch and at the end");
+  f.choice("non_finite", o.non_finite, {"stop", "skip"}, "NaN or inf in loss or gradients: stop with an error, or skip that step");
+}
+
+}  // namespace yoke::engine

@@ -1,0 +1,13 @@
+// A fingerprint of all parameters: equal hashes mean bit-identical models.
+#pragma once
+
+#include <torch/nn/module.h>
+
+#include <string>
+
+namespace yoke::engine {
+
+// 32 hex digits: XXH3-128 over names, shapes and bytes of parameters and buffers, in the module's order.
+std::string parameter_hash(const torch::nn::Module& module);
+
+}  // namespace yoke::engine

@@ -1,0 +1,135 @@
+#include "yoke/engine/worker.h"
+
+#include <torch/nn/modules/batchnorm.h>
+
+#include <numeric>
+
+#include "yoke/checkpoint/weights.h"
+#include "yoke/compute/allocator.h"
+#include "yoke/compute/conv_path.h"
+#include "yoke/compute/device.h"
+#include "yoke/compute/recompute.h"
+#include "yoke/data/dataset.h"
+#include "yoke/engine/run_state.h"
+#include "yoke/parallel/one_device/graphed_device.h"
+#include "yoke/parallel/one_device/one_device.h"
+
+namespace yoke::engine {
+namespace {
+
+bool is_image_model(const models::Model& model) { return model.sample.kind == SampleKind::kImage; }
+
+// bf16 on CUDA: the weights themselves are narrow, with fp32 masters in the optimizer, which saves autocast's casts.
+// BatchNorm keeps fp32: its statistics need it and its kernels take mixed types.
+void narrow_weights(torch::nn::Module& module) {
+  for (const auto& part : module.modules()) {
+    if (part->as<torch::nn::BatchNorm2d>() != nullptr) continue;
+    for (auto& item : part->named_parameters(/*recurse=*/false)) item.value().set_data(item.value().to(torch::kBFloat16));
+  }
+}
+
+void spread_channels_last(torch::nn::Module& module) {
+  for (torch::Tensor& parameter : module.parameters()) {
+    if (parameter.dim() == 4) parameter.set_data(parameter.contiguous(torch::MemoryFormat::ChannelsLast));
+  }
+}
+
+std::function<torch::Tensor(const torch::Tensor&)> placement(const Worker& worker, bool narrow, bool channels_last) {
+  return [device = worker.device, narrow, channels_last](const torch::Tensor& input) {
+    torch::Tensor placed = input.to(device, /*non_blocking=*/true);
+    if (!placed.is_floating_point()) return placed;
+    if (narrow) placed = placed.to(torch::kBFloat16);
+    if (channels_last && placed.dim() == 4) placed = placed.contiguous(torch::MemoryFormat::ChannelsLast);
+    return placed;
+  };
+}
+
+std::vector<optim::NamedTensor> copies_of(const torch::nn::Module& module) {
+  std::vector<optim::NamedTensor> copies;
+  for (const auto& item : module.named_parameters()) copies.emplace_back(item.key(), item.value().detach().clone());
+  return copies;
+}
+
+// The masters start from the weights as they were before rounding.
+void fill_masters(optim::Optimizer& optimizer, const std::vector<optim::NamedTensor>& weights) {
+  torch::NoGradGuard no_grad;
+  for (auto& [name, tensor] : optimizer.state()) {
+    for (const auto& [of, full] : weights) {
+      if (name == "master/" + of) tensor.copy_(full);
+    }
+  }
+}
+
+void load_weights(Worker& worker, const WorkerOptions& options) {
+  torch::NoGradGuard no_grad;
+  if (options.init.empty()) return;
+  checkpoint::copy_weights(checkpoint::load_weights(options.init), named_tensors(*worker.model.module), options.init);
+}
+
+// Only budgets need to know how much each block keeps: for them one synthetic batch runs forward.
+std::vector<compute::BlockCost> block_costs(const Worker& worker, const WorkerOptions& options) {
+  if (options.compute.recompute.rfind("budget:", 0) != 0) return std::vector<compute::BlockCost>(worker.model.blocks.size());
+  data::DataOptions data;
+  data.samples = options.batch_size;
+  std::vector<int64_t> indices(static_cast<size_t>(options.batch_size));
+  std::iota(indices.begin(), indices.end(), 0);
+  models::Tensors inputs = data::open(data, data::Split::kTrain, worker.model.sample, /*seed=*/1)->gather(indices).inputs;
+  for (torch::Tensor& input : inputs) input = worker.place(input);
+  std::vector<RecomputeFunction> blocks;
+  for (const models::Block& block : worker.model.blocks) blocks.push_back(block.forward);
+  AutocastGuard autocast(worker.device.type(), worker.autocast);
+  return measure_blocks(blocks, inputs);
+}
+
+std::unique_ptr<parallel::Strategy> make_strategy(Worker& worker, const WorkerOptions& options) {
+  parallel::OneDeviceOptions strategy;
+  strategy.device = worker.device;
+  strategy.precision = worker.autocast;
+  strategy.clip_norm = options.optimizer.clip_norm;
+  strategy.keep_batches = options.optimizer.optimizer == "lbfgs";
+  strategy.place = worker.place;
+  strategy.segments = compute::recompute_segments(options.compute.recompute, block_costs(worker, options));
+  bool graph = worker.device.is_cuda() && options.compute.cuda_graph && options.accumulate == 1 && !strategy.keep_batches &&
+               worker.precision != Precision::kFp16 && worker.model.sample.kind != SampleKind::kSparse;
+  if (graph) return std::make_unique<parallel::GraphedDevice>(worker.model, *worker.optimizer, worker.scaler, std::move(strategy));
+  return std::make_unique<parallel::OneDevice>(worker.model, *worker.optimizer, worker.scaler, std::move(strategy));
+}
+
+}  // namespace
+
+std::unique_ptr<Worker> make_worker(const WorkerOptions& options) {
+  auto worker = std::make_unique<Worker>();
+  worker->device = compute::resolve_device(options.compute.device);
+  worker->precision = parse_precision(options.compute.precision);
+  compute::set_threads(options.compute.threads);
+  compute::keep_freed_memory();
+  compute::ConvChoices::global().set_mode(options.compute.conv);
+  if (!options.tuning_file.empty()) compute::ConvChoices::global().use_file(options.tuning_file);
+  if (worker->device.is_cuda()) {
+    set_tf32(worker->precision == Precision::kTf32);
+    at::globalContext().setBenchmarkCuDNN(true);  // shapes stay the same from step to step
+  }
+
+  torch::manual_seed(static_cast<uint64_t>(options.seed));
+  worker->model = options.init.empty() ? models::build(options.model) : models::lay_out(options.model);
+  load_weights(*worker, options);
+  worker->model.module->to(worker->device);
+  bool narrow = worker->device.is_cuda() && worker->precision == Precision::kBf16;
+  bool channels_last = worker->device.is_cuda() && options.compute.channels_last && is_image_model(worker->model);
+  worker->place = placement(*worker, narrow, channels_last);
+  worker->autocast = narrow ? Precision::kFp32 : worker->precision;
+
+  std::vector<optim::NamedTensor> full_weights;
+  if (narrow) full_weights = copies_of(*worker->model.module);
+  if (narrow) narrow_weights(*worker->model.module);
+  if (channels_last) spread_channels_last(*worker->model.module);
+  std::vector<optim::NamedTensor> parameters;
+  for (const auto& item : worker->model.module->named_parameters()) parameters.emplace_back(item.key(), item.value());
+  worker->optimizer = optim::make(options.optimizer, std::move(parameters));
+  fill_masters(*worker->optimizer, full_weights);
+  worker->scaler = optim::GradScaler({.enabled = worker->precision == Precision::kFp16});
+  worker->strategy = make_strategy(*worker, options);
+  return worker;
+}
+
+}  // namespace yoke::engine

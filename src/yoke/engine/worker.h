@@ -1,0 +1,47 @@
+// One device with a model, its optimizer and its strategy, ready to step. `train` and `bench step` both use it.
+#pragma once
+
+#include <torch/types.h>
+
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "yoke/compute/options.h"
+#include "yoke/compute/precision.h"
+#include "yoke/models/model.h"
+#include "yoke/optim/grad_scaler.h"
+#include "yoke/optim/optimizer.h"
+#include "yoke/parallel/strategy.h"
+
+namespace yoke::engine {
+
+struct WorkerOptions {
+  models::ModelOptions model;
+  optim::OptimizerOptions optimizer;
+  compute::ComputeOptions compute;
+  int64_t batch_size = 1;   // of one micro-batch; recomputation budgets are for it
+  int64_t accumulate = 1;
+  int64_t seed = 1;
+  std::string init;         // safetensors; empty: fresh weights
+  std::filesystem::path tuning_file;  // measured choices are remembered here; empty: not at all
+};
+
+struct Worker {
+  torch::Device device = torch::kCPU;
+  Precision precision = Precision::kFp32;
+  Precision autocast = Precision::kFp32;  // kFp32 also where the weights themselves are bf16
+  // Brings an input of the model to the device, in the format its weights have.
+  std::function<torch::Tensor(const torch::Tensor&)> place;
+  models::Model model;
+  optim::GradScaler scaler;
+  std::unique_ptr<optim::Optimizer> optimizer;
+  std::unique_ptr<parallel::Strategy> strategy;
+};
+
+// Sets threads and seed of the process, builds everything. Throws ConfigError (device, sizes) or CheckpointError
+// (weights of another model).
+std::unique_ptr<Worker> make_worker(const WorkerOptions& options);
+
+}  // namespace yoke::engine

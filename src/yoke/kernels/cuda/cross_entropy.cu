@@ -1,0 +1,124 @@
+#include "yoke/kernels/cuda/cross_entropy.h"
+
+#include <cuda_bf16.h>
+#include <cuda_runtime.h>
+
+#include <cmath>
+
+namespace yoke::kernels {
+namespace {
+
+constexpr int kThreads = 1024;
+constexpr int kWarps = kThreads / 32;
+constexpr int kVectorsPerThread = 8;  // of 8 numbers each, held in registers: 65536 classes
+
+// Running maximum and sum of exp(x - maximum) (Milakov and Gimelshein 2018).
+struct MaxSum {
+  float max;
+  float sum;
+};
+
+__device__ MaxSum merge(MaxSum a, MaxSum b) {
+  if (a.max < b.max) {
+    MaxSum swap = a;
+    a = b;
+    b = swap;
+  }
+  if (b.max == -INFINITY) return a;
+  a.sum += b.sum * __expf(b.max - a.max);
+  return a;
+}
+
+__device__ MaxSum block_reduce(MaxSum value) {
+  __shared__ MaxSum of_warp[kWarps];
+  for (int offset = 16; offset > 0; offset /= 2) {
+    MaxSum other{__shfl_xor_sync(0xffffffff, value.max, offset), __shfl_xor_sync(0xffffffff, value.sum, offset)};
+    value = merge(value, other);
+  }
+  if (threadIdx.x % 32 == 0) of_warp[threadIdx.x / 32] = value;
+  __syncthreads();
+  value = of_warp[threadIdx.x % 32];
+  for (int offset = 16; offset > 0; offset /= 2) {
+    MaxSum other{__shfl_xor_sync(0xffffffff, value.max, offset), __shfl_xor_sync(0xffffffff, value.sum, offset)};
+    value = merge(value, other);
+  }
+  return value;
+}
+
+__global__ void __launch_bounds__(kThreads) cross_entropy_kernel(__nv_bfloat16* logits, const int64_t* targets, float* losses,
+                                                                 int classes, int stride, float scale) {
+  __nv_bfloat16* row = logits + static_cast<int64_t>(blockIdx.x) * stride;
+  auto* vectors = reinterpret_cast<uint4*>(row);
+  const int count = stride / 8;
+  const int64_t target = targets[blockIdx.x];
+  const bool valid = target >= 0 && target < classes;
+  const float target_logit = valid ? __bfloat162float(row[target]) : 0.0f;
+
+  uint4 held[kVectorsPerThread];
+  MaxSum mine{-INFINITY, 0.0f};
+#pragma unroll
+  for (int v = 0; v < kVectorsPerThread; ++v) {
+    const int at = v * kThreads + static_cast<int>(threadIdx.x);
+    if (at >= count) continue;
+    held[v] = vectors[at];
+    const auto* numbers = reinterpret_cast<const __nv_bfloat16*>(&held[v]);
+    float values[8];
+    float top = -INFINITY;
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {
+      values[i] = at * 8 + i < classes ? __bfloat162float(numbers[i]) : -INFINITY;
+      top = fmaxf(top, values[i]);
+    }
+    if (top == -INFINITY) continue;
+    float sum = 0.0f;
+#pragma unroll
+    for (int i = 0; i < 8; ++i) sum += __expf(values[i] - top);
+    mine = merge(mine, MaxSum{top, sum});
+  }
+  // Every thread has read the row (the target's logit included) before anyone overwrites it.
+  const MaxSum whole = block_reduce(mine);
+  if (threadIdx.x == 0) losses[blockIdx.x] = valid ? logf(whole.sum) + whole.max - target_logit : NAN;
+  const float inverse = 1.0f / whole.sum;
+#pragma unroll
+  for (int v = 0; v < kVectorsPerThread; ++v) {
+    const int at = v * kThreads + static_cast<int>(threadIdx.x);
+    if (at >= count) continue;
+    auto* numbers = reinterpret_cast<__nv_bfloat16*>(&held[v]);
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {
+      const int column = at * 8 + i;
+      float gradient = column < classes ? __expf(__bfloat162float(numbers[i]) - whole.max) * inverse : 0.0f;
+      if (column == target) gradient -= 1.0f;
+      numbers[i] = __float2bfloat16(gradient * scale);
+    }
+    vectors[at] = held[v];
+  }
+}
+
+__global__ void scale_kernel(uint4* data, int64_t count, const float* factor) {
+  const float by = *factor;
+  if (by == 1.0f) return;
+  for (int64_t at = blockIdx.x * static_cast<int64_t>(blockDim.x) + threadIdx.x; at < count; at += static_cast<int64_t>(gridDim.x) * blockDim.x) {
+    uint4 vector = data[at];
+    auto* numbers = reinterpret_cast<__nv_bfloat16*>(&vector);
+    for (int i = 0; i < 8; ++i) numbers[i] = __float2bfloat16(__bfloat162float(numbers[i]) * by);
+    data[at] = vector;
+  }
+}
+
+}  // namespace
+
+bool have_cuda_kernels() { return true; }
+
+void cross_entropy_bf16(void* logits, const int64_t* target, float* loss, int64_t rows, int64_t classes, int64_t stride, float scale,
+                        void* stream) {
+  cross_entropy_kernel<<<static_cast<unsigned>(rows), kThreads, 0, static_cast<cudaStream_t>(stream)>>>(
+      static_cast<__nv_bfloat16*>(logits), target, loss, static_cast<int>(classes), static_cast<int>(stride), scale);
+}
+
+void scale_unless_one_bf16(void* data, int64_t count, const float* factor, void* stream) {
+  constexpr unsigned kBlocks = 1024;
+  scale_kernel<<<kBlocks, 256, 0, static_cast<cudaStream_t>(stream)>>>(static_cast<uint4*>(data), count / 8, factor);
+}
+
+}  // namespace yoke::kernels

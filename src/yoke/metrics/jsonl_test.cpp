@@ -1,0 +1,148 @@
+#include "yoke/metrics/jsonl.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "yoke/base/error.h"
+#include "yoke/base/file.h"
+#include "yoke/metrics/test_folder.h"
+
+namespace yoke::metrics {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+Record at(int64_t step, double loss = 1) {
+  Record record;
+  record.step = step;
+  record.loss = loss;
+  return record;
+}
+
+std::vector<int64_t> steps_in(const std::filesystem::path& path) {
+  std::vector<int64_t> steps;
+  for (const Record& record : read_records(path).records) steps.push_back(record.step);
+  return steps;
+}
+
+void write_run(const std::filesystem::path& path, int64_t first_step, std::vector<int64_t> steps,
+               double loss = 1) {
+  JsonLines sink(path);
+  sink.start({.first_step = first_step});
+  for (int64_t step : steps) sink.write(at(step, loss));
+}
+
+TEST(JsonLines, WritesOneObjectALineAndMakesItsFolder) {
+  auto path = fresh_folder() / "deep" / "metrics.jsonl";
+  write_run(path, 0, {10, 20});
+  std::string text = read_file(path);
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 2);
+  EXPECT_EQ(nlohmann::json::parse(text.substr(0, text.find('\n')))["step"], 10);
+}
+
+TEST(JsonLines, HasEachRecordOnDiskAtOnce) {
+  auto path = fresh_folder() / "metrics.jsonl";
+  JsonLines sink(path);
+  sink.start({});
+  sink.write(at(10));
+  EXPECT_THAT(steps_in(path), ElementsAre(10));
+}
+
+TEST(JsonLines, CutsOffWhatLiesBehindTheStepItGoesOnFrom) {
+  auto path = fresh_folder() / "metrics.jsonl";
+  write_run(path, 0, {10, 20, 30, 40}, 1);
+  write_run(path, 20, {30, 40, 50}, 2);
+  RecordFile file = read_records(path);
+  EXPECT_THAT(steps_in(path), ElementsAre(10, 20, 30, 40, 50));
+  EXPECT_EQ(file.records[1].loss, 1);
+  EXPECT_EQ(file.records[2].loss, 2);
+}
+
+TEST(JsonLines, DropsATornLastLine) {
+  auto path = fresh_folder() / "metrics.jsonl";
+  write_run(path, 0, {10, 20});
+  std::ofstream(path, std::ios::app) << R"({"step":30,"ti)";
+  EXPECT_TRUE(read_records(path).torn_end);
+  write_run(path, 20, {30});
+  EXPECT_THAT(steps_in(path), ElementsAre(10, 20, 30));
+  EXPECT_EQ(read_records(path).bad_lines, 0);
+}
+
+TEST(JsonLines, EndsAWholeLastLineThatLacksItsNewline) {
+  auto path = fresh_folder() / "metrics.jsonl";
+  write_run(path, 0, {10, 20});
+  std::filesystem::resize_file(path, std::filesystem::file_size(path) - 1);
+  write_run(path, 20, {30});
+  EXPECT_THAT(steps_in(path), ElementsAre(10, 20, 30));
+}
+
+TEST(JsonLines, StartsOverWithARunFromStepZero) {
+  auto path = fresh_folder() / "metrics.jsonl";
+  write_run(path, 0, {0, 10, 20});
+  write_run(path, 0, {0, 10});
+  EXPECT_THAT(steps_in(path), ElementsAre(0, 10));
+}
+
+TEST(JsonLines, LeavesAFileAloneThatNeedsNoCut) {
+  auto path = fresh_folder() / "metrics.jsonl";
+  write_run(path, 0, {10, 20});
+  auto inode_kept = std::filesystem::hard_link_count(path);
+  std::filesystem::create_hard_link(path, path.parent_path() / "link");
+  write_run(path, 20, {});
+  EXPECT_EQ(std::filesystem::hard_link_count(path), inode_kept + 1);
+}
+
+TEST(JsonLines, NamesTheFileOnAFullDisk) {
+  auto path = fresh_folder() / "metrics.jsonl";
+  std::filesystem::create_symlink("/dev/full", path);
+  JsonLines sink(path);
+  sink.start({});
+  try {
+    sink.write(at(10));
+    FAIL() << "wrote to a full disk";
+  } catch (const ConfigError& error) {
+    EXPECT_THAT(error.what(), HasSubstr(path.string()));
+    EXPECT_THAT(error.what(), HasSubstr("No space left"));
+  }
+}
+
+TEST(JsonLines, NamesTheFolderItCannotMake) {
+  auto folder = fresh_folder();
+  std::ofstream(folder / "file") << "x";
+  JsonLines sink(folder / "file" / "metrics.jsonl");
+  try {
+    sink.start({});
+    FAIL() << "made a folder below a file";
+  } catch (const ConfigError& error) {
+    EXPECT_THAT(error.what(), HasSubstr((folder / "file").string()));
+  }
+}
+
+TEST(ReadRecords, CountsBadLinesAndGoesOn) {
+  auto path = fresh_folder() / "metrics.jsonl";
+  write_run(path, 0, {10});
+  std::ofstream(path, std::ios::app) << "garbage\n\n" << to_json(at(20)).dump() << "\n[]\n";
+  RecordFile file = read_records(path);
+  EXPECT_THAT(steps_in(path), ElementsAre(10, 20));
+  EXPECT_EQ(file.bad_lines, 2);
+  EXPECT_EQ(file.first_bad_line, 2);
+  EXPECT_FALSE(file.torn_end);
+}
+
+TEST(ReadRecords, KeepsTheLaterOfTwoRecordsOfOneStep) {
+  auto path = fresh_folder() / "metrics.jsonl";
+  std::ofstream file(path);
+  for (int64_t step : {10, 20, 30}) file << to_json(at(step, 1)).dump() << "\n";
+  for (int64_t step : {20, 40}) file << to_json(at(step, 2)).dump() << "\n";
+  file.close();
+  EXPECT_THAT(steps_in(path), ElementsAre(10, 20, 40));
+  EXPECT_EQ(read_records(path).records[1].loss, 2);
+}
+
+}  // namespace
+}  // namespace yoke::metrics

@@ -1,0 +1,114 @@
+#include "yoke/metrics/summary.h"
+
+#include <array>
+#include <ctime>
+#include <nlohmann/json.hpp>
+
+#include "yoke/base/error.h"
+#include "yoke/metrics/json_fields.h"
+
+namespace yoke::metrics {
+namespace {
+
+class Writer {
+ public:
+  template <class T>
+  void put(const char* key, const T& value) {
+    json_[key] = value;
+  }
+  void put(const char* key, double value) { json_[key] = finite_or_null(value); }
+  void put(const char* key, const std::string& value) {
+    if (!value.empty()) json_[key] = value;
+  }
+  template <class T>
+  void put(const char* key, const std::optional<T>& value) {
+    if (value) put(key, *value);
+  }
+  nlohmann::ordered_json take() { return std::move(json_); }
+
+ private:
+  nlohmann::ordered_json json_ = nlohmann::ordered_json::object();
+};
+
+std::vector<int64_t> counts(const nlohmann::json& array, const char* key) {
+  std::vector<int64_t> values;
+  for (const nlohmann::json& element : array) {
+    std::optional<int64_t> value = as_count(element);
+    if (!value) throw ConfigError("summary: \"{}\" must hold whole numbers of at least 0.", key);
+    values.push_back(*value);
+  }
+  return values;
+}
+
+}  // namespace
+
+nlohmann::ordered_json to_json(const Summary& summary) {
+  Writer out;
+  out.put("model", summary.model);
+  out.put("data", summary.data);
+  out.put("optimizer", summary.optimizer);
+  out.put("precision", summary.precision);
+  out.put("device", summary.device);
+  out.put("device_name", summary.device_name);
+  out.put("steps", summary.steps);
+  out.put("epochs", summary.epochs);
+  out.put("world_size", summary.world_size);
+  out.put("final_loss", summary.final_loss);
+  out.put("accuracy", summary.accuracy);
+  out.put("eval_loss", summary.eval_loss);
+  out.put("samples_per_s", summary.samples_per_s);
+  out.put("tokens_per_s", summary.tokens_per_s);
+  out.put("step_seconds", nlohmann::ordered_json{{"median", finite_or_null(summary.step_seconds.median)},
+                                                 {"p95", finite_or_null(summary.step_seconds.p95)}});
+  out.put("parameters", summary.parameters);
+  out.put("parameter_hash", summary.parameter_hash);
+  out.put("seconds", summary.seconds);
+  out.put("peak_memory_bytes", summary.peak_memory_bytes);
+  out.put("scaling_efficiency", summary.scaling_efficiency);
+  out.put("resumed_from", summary.resumed_from);
+  out.put("started", summary.started);
+  out.put("command", summary.command);
+  return out.take();
+}
+
+Summary parse_summary(const std::string& text) {
+  const nlohmann::json parsed = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  const JsonFields fields(parsed, "summary");
+  Summary summary;
+  summary.model = fields.optional_text("model");
+  summary.data = fields.optional_text("data");
+  summary.optimizer = fields.optional_text("optimizer");
+  summary.precision = fields.optional_text("precision");
+  summary.device = fields.optional_text("device");
+  summary.device_name = fields.optional_text("device_name");
+  summary.steps = fields.count("steps");
+  summary.epochs = fields.number("epochs");
+  summary.world_size = fields.count("world_size");
+  summary.final_loss = fields.number("final_loss");
+  summary.accuracy = fields.optional_number("accuracy");
+  summary.eval_loss = fields.optional_number("eval_loss");
+  summary.samples_per_s = fields.number("samples_per_s");
+  summary.tokens_per_s = fields.optional_number("tokens_per_s");
+  const JsonFields step_seconds = fields.object("step_seconds");
+  summary.step_seconds = {step_seconds.number("median"), step_seconds.number("p95")};
+  summary.parameters = fields.count("parameters");
+  summary.parameter_hash = fields.optional_text("parameter_hash");
+  summary.seconds = fields.number("seconds");
+  summary.peak_memory_bytes = counts(fields.array("peak_memory_bytes"), "peak_memory_bytes");
+  summary.scaling_efficiency = fields.optional_number("scaling_efficiency");
+  summary.resumed_from = fields.optional_count("resumed_from");
+  summary.started = fields.optional_text("started");
+  summary.command = fields.optional_text("command");
+  return summary;
+}
+
+std::string utc_time(double wall_seconds) {
+  auto seconds = static_cast<std::time_t>(wall_seconds);
+  std::tm parts{};
+  if (::gmtime_r(&seconds, &parts) == nullptr) return "";
+  std::array<char, 32> text{};
+  std::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%SZ", &parts);
+  return text.data();
+}
+
+}  // namespace yoke::metrics

@@ -1,0 +1,88 @@
+// A timeline for Perfetto and chrome://tracing (Trace Event Format, JSON).
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "yoke/base/clock.h"
+#include "yoke/metrics/sink.h"
+
+namespace yoke::metrics {
+
+struct TraceOptions {
+  int64_t rank = 0;
+  int64_t world_size = 1;
+  // About 32 bytes of memory each. What comes later is counted and left out.
+  int64_t most_events = 1'000'000;
+};
+
+// Something that took time. Seconds are those of now_seconds().
+struct Span {
+  std::string name{};      // "forward"
+  std::string category{};  // "compute", "comm", "data", "checkpoint"
+  std::string lane{};      // the row it is drawn in: "main", "loader", "stream 7"
+  double start = 0;
+  double duration = 0;
+};
+
+// Collects spans in memory and writes them once. Records become counters (loss, samples/s) above the spans.
+class Trace : public Sink {
+ public:
+  // Time 0 of the timeline is the moment of construction. Nothing is written before finish().
+  explicit Trace(std::filesystem::path path, TraceOptions options = {});
+
+  // From any thread.
+  void add(const Span& span);
+  int64_t dropped() const;
+
+  void write(const Record& record) override;
+  // Writes the file, whole or not at all. Throws ConfigError naming the path.
+  void finish() override;
+
+ private:
+  struct Event {
+    double start;
+    double value;  // duration of a span, value of a counter
+    uint32_t name;
+    uint32_t category;
+    uint32_t lane;  // kCounter for counters
+  };
+  static constexpr uint32_t kCounter = UINT32_MAX;
+
+  uint32_t number_of(const std::string& text);
+  void append_event(std::string& out, const Event& event, const std::vector<std::string>& quoted) const;
+
+  std::filesystem::path path_;
+  TraceOptions options_;
+  double zero_ = now_seconds();
+  mutable std::mutex mutex_;  // guards what follows
+  std::map<std::string, uint32_t> numbers_;
+  std::map<uint32_t, uint32_t> lanes_;  // number of the name -> tid
+  std::vector<Event> events_;
+  int64_t dropped_ = 0;
+};
+
+// Adds a span from its construction to its destruction. A null trace costs nothing.
+class TraceScope {
+ public:
+  TraceScope(Trace* trace, const char* name, const char* category, const char* lane = "main")
+      : trace_(trace), name_(name), category_(category), lane_(lane), start_(trace ? now_seconds() : 0) {}
+  TraceScope(const TraceScope&) = delete;
+  TraceScope& operator=(const TraceScope&) = delete;
+  ~TraceScope() {
+    if (trace_) trace_->add({name_, category_, lane_, start_, now_seconds() - start_});
+  }
+
+ private:
+  Trace* trace_;
+  const char* name_;
+  const char* category_;
+  const char* lane_;
+  double start_;
+};
+
+}  // namespace yoke::metrics

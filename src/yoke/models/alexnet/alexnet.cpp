@@ -1,0 +1,30 @@
+#include "yoke/models/alexnet/alexnet.h"
+
+#include "yoke/models/common/initialise.h"
+#include "yoke/models/common/stack.h"
+
+namespace yoke::models {
+
+Model make_alexnet(const ModelOptions& options) {
+  ImageTask task = image_task(options, {.channels = 3, .side = 224, .classes = 1000}, /*least_side=*/63);
+  double dropout = dropout_or(options, 0.5);
+  Model model = start_model("alexnet", sample_of(task));
+  Stack stack(model, task);
+  Pool pool{.kernel = 3, .stride = 2};
+  ConvOptions same{.kernel = {3, 3}, .padding = {1, 1}};
+  stack.conv("features.0", 64, {.kernel = {11, 11}, .stride = {4, 4}, .padding = {2, 2}}, pool);
+  stack.conv("features.3", 192, {.kernel = {5, 5}, .padding = {2, 2}}, pool);
+  stack.conv("features.6", 384, same);
+  stack.conv("features.8", 256, same);
+  stack.conv("features.10", 256, same, pool);
+  stack.dense("classifier.1", 4096, {.dropout = dropout, .average_to = 6});
+  stack.dense("classifier.4", 4096, {.dropout = dropout});
+  stack.dense("classifier.6", task.classes, {.relu = false});
+
+  set_classification(model);
+  model.step_flops_per_sample = training_flops(stack.multiply_adds());
+  model.initialise = [module = model.module] { draw_default(*module); };
+  return model;
+}
+
+}  // namespace yoke::models

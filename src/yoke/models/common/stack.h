@@ -1,0 +1,45 @@
+// Straight networks: convolutions, then linear layers, one block each.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "yoke/models/common/layers.h"
+#include "yoke/models/common/task.h"
+#include "yoke/models/model.h"
+
+namespace yoke::models {
+
+struct Pool {
+  int64_t kernel = 0;  // 0: no pooling
+  int64_t stride = 0;
+};
+
+struct DenseOptions {
+  double dropout = 0;  // of its input
+  bool relu = true;
+  int64_t average_to = 0;  // first average the feature map to this height and width; 0: leave it
+};
+
+// Adds layers to a model from input to output, and keeps track of sizes and of the work.
+class Stack {
+ public:
+  // `model` must outlive the stack.
+  Stack(Model& model, const ImageTask& input);
+  Stack(Model& model, int64_t features);  // a vector
+
+  // Convolution, ReLU and max pooling, registered under the dotted path, which names the block too.
+  void conv(const std::string& path, int64_t out, const ConvOptions& options, Pool pool = {});
+  // Linear layer of the flattened input, ReLU unless told otherwise.
+  void dense(const std::string& path, int64_t out, const DenseOptions& options = {});
+
+  int64_t multiply_adds() const { return multiply_adds_; }
+
+ private:
+  Model& model_;
+  int64_t channels_;
+  int64_t side_;
+  int64_t multiply_adds_ = 0;
+};
+
+}  // namespace yoke::models

@@ -1,0 +1,58 @@
+#include "yoke/models/gpt2/transformer.h"
+
+#include "yoke/compute/layers.h"
+#include "yoke/models/common/layers.h"
+
+namespace yoke::models {
+
+constexpr double kNormEps = 1e-5;
+
+Projection::Projection(int64_t in, int64_t out) {
+  weight = register_parameter("weight", torch::empty({in, out}));
+  bias = register_parameter("bias", torch::empty({out}));
+}
+
+torch::Tensor Projection::forward(const torch::Tensor& x) const {
+  return compute::linear_transposed(x, weight, bias);
+}
+
+LayerNorm::LayerNorm(int64_t width) {
+  weight = register_parameter("weight", torch::empty({width}));
+  bias = register_parameter("bias", torch::empty({width}));
+}
+
+torch::Tensor LayerNorm::forward(const torch::Tensor& x) const {
+  return compute::layer_norm(x, weight, bias, kNormEps);
+}
+
+Layer::Layer(int64_t width, int64_t heads, double dropout) : heads_(heads), dropout_(dropout) {
+  ln_1_ = add<LayerNorm>(*this, "ln_1", width);
+  c_attn_ = add<Projection>(*this, "attn.c_attn", width, 3 * width);
+  attn_proj_ = add<Projection>(*this, "attn.c_proj", width, width);
+  ln_2_ = add<LayerNorm>(*this, "ln_2", width);
+  c_fc_ = add<Projection>(*this, "mlp.c_fc", width, 4 * width);
+  mlp_proj_ = add<Projection>(*this, "mlp.c_proj", 4 * width, width);
+}
+
+torch::Tensor Layer::forward(const torch::Tensor& x) const {
+  torch::Tensor y = x + drop(attend(ln_1_->forward(x)));
+  torch::Tensor inner = compute::linear_transposed_gelu(ln_2_->forward(y), c_fc_->weight, c_fc_->bias);
+  return y + drop(mlp_proj_->forward(inner));
+}
+
+torch::Tensor Layer::attend(const torch::Tensor& x) const {
+  int64_t width = x.size(-1);
+  auto heads = [&](const torch::Tensor& part) {  // [B, T, width] to [B, heads, T, width / heads]
+    return part.view({x.size(0), x.size(1), heads_, width / heads_}).transpose(1, 2);
+  };
+  std::vector<torch::Tensor> qkv = c_attn_->forward(x).split(width, /*dim=*/2);
+  torch::Tensor y =
+      compute::causal_attention(heads(qkv[0]), heads(qkv[1]), heads(qkv[2]), is_training() ? dropout_ : 0.0);
+  return attn_proj_->forward(y.transpose(1, 2).reshape(x.sizes()));
+}
+
+torch::Tensor Layer::drop(const torch::Tensor& x) const {
+  return at::dropout(x, dropout_, is_training());
+}
+
+}  // namespace yoke::models

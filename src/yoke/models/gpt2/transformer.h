@@ -1,0 +1,48 @@
+// GPT-2's building blocks, under Hugging Face's names.
+#pragma once
+
+#include <torch/nn/module.h>
+#include <torch/types.h>
+
+#include <cstdint>
+#include <memory>
+
+namespace yoke::models {
+
+// Hugging Face's Conv1D: a linear layer whose weight is [in, out].
+class Projection : public torch::nn::Module {
+ public:
+  Projection(int64_t in, int64_t out);
+  torch::Tensor forward(const torch::Tensor& x) const;
+
+  torch::Tensor weight;
+  torch::Tensor bias;
+};
+
+class LayerNorm : public torch::nn::Module {
+ public:
+  explicit LayerNorm(int64_t width);
+  torch::Tensor forward(const torch::Tensor& x) const;
+
+  torch::Tensor weight;
+  torch::Tensor bias;
+};
+
+// One layer: causal attention and a two-layer perceptron, each behind a norm and beside a shortcut.
+class Layer : public torch::nn::Module {
+ public:
+  // Requires: heads divides width.
+  Layer(int64_t width, int64_t heads, double dropout);
+  torch::Tensor forward(const torch::Tensor& x) const;  // [B, T, width]
+
+ private:
+  torch::Tensor attend(const torch::Tensor& x) const;
+  torch::Tensor drop(const torch::Tensor& x) const;
+
+  int64_t heads_;
+  double dropout_;
+  std::shared_ptr<LayerNorm> ln_1_, ln_2_;
+  std::shared_ptr<Projection> c_attn_, attn_proj_, c_fc_, mlp_proj_;
+};
+
+}  // namespace yoke::models

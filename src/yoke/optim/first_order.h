@@ -1,0 +1,58 @@
+// What SGD, AdamW and Adagrad share: gradients in groups, a learning rate that CUDA graphs can follow.
+#pragma once
+
+#include <torch/types.h>
+
+#include <vector>
+
+#include "yoke/optim/parameter_list.h"
+
+namespace yoke::optim {
+
+class FirstOrderOptimizer : public Optimizer {
+ public:
+  explicit FirstOrderOptimizer(std::vector<NamedTensor> parameters);
+
+  void set_lr(double lr) override;
+  void update(const LossFunction& loss) override;
+  void zero_grad() override { list_.zero_grad(); }
+
+ protected:
+  virtual void update_dense(const UpdateGroup& group) = 0;
+  virtual void update_sparse(const SparseUpdate& update) = 0;
+
+  // Calls a fused operator with the learning rate as the kind of argument this device wants.
+  template <class Operator>
+  void with_lr(const Operator& fused) const {
+    if (lr_on_device_.defined()) {
+      fused(lr_on_device_);
+    } else {
+      fused(lr_);
+    }
+  }
+
+  const ParameterList& list() const { return list_; }
+  double lr() const { return lr_; }
+
+ private:
+  ParameterList list_;
+  double lr_ = 0;
+  // CUDA: fp32, read by the kernels when they run, so that a replayed graph sees the latest set_lr().
+  torch::Tensor lr_on_device_;
+};
+
+// How many updates each parameter has had. One tensor, with a scalar view for each parameter, because a
+// parameter without a gradient does not advance.
+class StepCounters {
+ public:
+  explicit StepCounters(const ParameterList& list);
+  void advance(const std::vector<size_t>& indices);
+  std::vector<torch::Tensor> select(const std::vector<size_t>& indices) const;
+  const torch::Tensor& all() const { return all_; }
+
+ private:
+  torch::Tensor all_;                  // fp32 [parameters], as the fused operators want it
+  std::vector<torch::Tensor> single_;  // views of all_
+};
+
+}  // namespace yoke::optim

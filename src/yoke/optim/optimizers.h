@@ -1,0 +1,16 @@
+// The factories behind make(), one a file.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "yoke/optim/optimizer.h"
+
+namespace yoke::optim {
+
+std::unique_ptr<Optimizer> make_sgd(const OptimizerOptions& options, std::vector<NamedTensor> parameters);
+std::unique_ptr<Optimizer> make_adamw(const OptimizerOptions& options, std::vector<NamedTensor> parameters);
+std::unique_ptr<Optimizer> make_adagrad(const OptimizerOptions& options, std::vector<NamedTensor> parameters);
+std::unique_ptr<Optimizer> make_lbfgs(const OptimizerOptions& options, std::vector<NamedTensor> parameters);
+
+}  // namespace yoke::optim

@@ -1,0 +1,68 @@
+// The tensors an optimizer moves: parameters, their fp32 masters where need be, and today's gradients.
+#pragma once
+
+#include <torch/types.h>
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "yoke/optim/optimizer.h"
+
+namespace yoke::optim {
+
+// Some parameters that share a number format, as lists that fused operators take.
+struct UpdateGroup {
+  std::vector<size_t> indices;           // into the parameter list
+  std::vector<torch::Tensor> targets;    // what to move: parameter or master
+  std::vector<torch::Tensor> gradients;  // same dtype and layout as the target
+};
+
+struct SparseUpdate {
+  size_t index;
+  torch::Tensor target;
+  torch::Tensor gradient;  // coalesced
+};
+
+class ParameterList {
+ public:
+  // Requires: dense leaves without overlapping elements, on one device.
+  explicit ParameterList(std::vector<NamedTensor> parameters);
+
+  size_t size() const { return parameters_.size(); }
+  const std::string& name(size_t index) const { return parameters_[index].first; }
+  const torch::Tensor& parameter(size_t index) const { return parameters_[index].second; }
+  // The fp32 master of a bf16 or fp16 parameter, else the parameter.
+  const torch::Tensor& target(size_t index) const { return targets_[index]; }
+  torch::Device device() const;
+
+  // The parameters that have a dense gradient now; groups are never empty. Gradients of low-precision
+  // parameters come as fp32 copies.
+  std::vector<UpdateGroup> dense_updates() const;
+  std::vector<SparseUpdate> sparse_updates() const;
+  // Rounds the masters into their parameters.
+  void write_back() const;
+  void zero_grad() const;
+
+  // One zero tensor for each target, with its layout.
+  std::vector<torch::Tensor> zeros() const;
+  // Appends "master/<name>" for parameters that have one.
+  void append_masters(std::vector<NamedTensor>& state) const;
+  // Appends "<kind>/<name>" for every parameter.
+  void append(std::vector<NamedTensor>& state, const std::string& kind,
+              const std::vector<torch::Tensor>& tensors) const;
+
+ private:
+  bool has_master(size_t index) const { return !targets_[index].is_same(parameters_[index].second); }
+  UpdateGroup gather(const std::vector<size_t>& group) const;
+
+  std::vector<NamedTensor> parameters_;
+  std::vector<torch::Tensor> targets_;
+  std::vector<std::vector<size_t>> groups_;  // indices with the same dtype of parameter
+};
+
+// Elements of `tensors` at `indices`.
+std::vector<torch::Tensor> select(const std::vector<torch::Tensor>& tensors,
+                                  const std::vector<size_t>& indices);
+
+}  // namespace yoke::optim

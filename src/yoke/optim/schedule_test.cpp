@@ -1,0 +1,61 @@
+#include "yoke/optim/schedule.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "yoke/base/error.h"
+
+namespace yoke::optim {
+namespace {
+
+TEST(Schedule, FollowsTheLinearScalingRuleOfGoyal) {
+  ScheduleOptions options{
+      .schedule = "step", .warmup_epochs = 5, .decay_epochs = {30, 60, 80}, .scale_lr = true};
+  ScheduleContext context{.total_steps = 90 * 100, .steps_per_epoch = 100, .replicas = 32};
+  auto at_epoch = [&](double epoch) {
+    return learning_rate(options, 0.1, context, static_cast<int64_t>(epoch * 100));
+  };
+  EXPECT_DOUBLE_EQ(at_epoch(0), 0.1);
+  EXPECT_DOUBLE_EQ(at_epoch(2.5), (0.1 + 3.2) / 2);
+  EXPECT_DOUBLE_EQ(at_epoch(5), 3.2);
+  EXPECT_DOUBLE_EQ(at_epoch(29.99), 3.2);
+  EXPECT_DOUBLE_EQ(at_epoch(30), 0.32);
+  EXPECT_DOUBLE_EQ(at_epoch(60), 0.032);
+  EXPECT_DOUBLE_EQ(at_epoch(80), 0.0032);
+}
+
+TEST(Schedule, WarmUpRisesFromOneShareToTheFullRate) {
+  ScheduleOptions options{.warmup_steps = 4};
+  ScheduleContext context{.total_steps = 10, .steps_per_epoch = 5};
+  EXPECT_DOUBLE_EQ(learning_rate(options, 1.0, context, 0), 0.25);
+  EXPECT_DOUBLE_EQ(learning_rate(options, 1.0, context, 3), 1.0);
+  EXPECT_DOUBLE_EQ(learning_rate(options, 1.0, context, 9), 1.0);
+  options.warmup_epochs = 1;  // five steps: the longer one counts
+  EXPECT_DOUBLE_EQ(learning_rate(options, 1.0, context, 0), 0.2);
+}
+
+TEST(Schedule, CosineAndLinearEndAtTheirLeast) {
+  ScheduleContext context{.total_steps = 120, .steps_per_epoch = 10};
+  ScheduleOptions options{.schedule = "cosine", .warmup_steps = 20, .min_lr = 0.2};
+  EXPECT_DOUBLE_EQ(learning_rate(options, 1.0, context, 20), 1.0);
+  EXPECT_DOUBLE_EQ(learning_rate(options, 1.0, context, 70), 0.6);
+  EXPECT_DOUBLE_EQ(learning_rate(options, 1.0, context, 120), 0.2);
+  EXPECT_DOUBLE_EQ(learning_rate(options, 1.0, context, 500), 0.2);
+  options.schedule = "linear";
+  EXPECT_DOUBLE_EQ(learning_rate(options, 1.0, context, 45), 0.8);
+  EXPECT_DOUBLE_EQ(learning_rate(options, 1.0, context, 120), 0.2);
+}
+
+TEST(Schedule, ARunShorterThanItsWarmUpOnlyRises) {
+  ScheduleOptions options{.schedule = "cosine", .warmup_steps = 100};
+  ScheduleContext context{.total_steps = 10};
+  EXPECT_DOUBLE_EQ(learning_rate(options, 1.0, context, 9), 0.1);
+}
+
+TEST(Schedule, RefusesAnUnknownName) {
+  EXPECT_THROW(learning_rate({.schedule = "triangle"}, 1.0, {}, 0), ConfigError);
+}
+
+}  // namespace
+}  // namespace yoke::optim

@@ -1,0 +1,80 @@
+#include "yoke/parallel/one_device/one_device.h"
+
+#include <cmath>
+
+#include "yoke/base/clock.h"
+#include "yoke/compute/device.h"
+#include "yoke/compute/layers.h"
+#include "yoke/optim/clip.h"
+#include "yoke/optim/finite.h"
+
+namespace yoke::parallel {
+
+OneDevice::OneDevice(const models::Model& model, optim::Optimizer& optimizer, optim::GradScaler& scaler, OneDeviceOptions options)
+    : model_(model), optimizer_(optimizer), scaler_(scaler), options_(std::move(options)) {
+  for (const auto& item : model.module->named_parameters()) {
+    named_parameters_.emplace_back(item.key(), item.value());
+    parameters_.push_back(item.value());
+  }
+  for (const models::Block& block : model.blocks) blocks_.push_back(block.forward);
+  batch_counters_ = compute::batch_counters(*model.module);
+}
+
+void OneDevice::acquire() {
+  optimizer_.zero_grad();
+  step_batches_.clear();
+}
+
+torch::Tensor OneDevice::forward_loss(const MicroBatch& batch) {
+  AutocastGuard autocast(options_.device.type(), options_.precision);
+  return model_.loss(run_blocks(blocks_, batch.inputs, options_.segments), batch.target) * batch.weight;
+}
+
+ComputeResult OneDevice::compute(const std::vector<torch::Tensor>& inputs, const torch::Tensor& target, double weight) {
+  Stopwatch watch;
+  MicroBatch batch{{}, target.to(options_.device, /*non_blocking=*/true), weight};
+  for (const torch::Tensor& input : inputs) batch.inputs.push_back(options_.place(input));
+  if (!batch_counters_.empty()) at::_foreach_add_(batch_counters_, 1);
+  torch::Tensor loss = forward_loss(batch);
+  double forward_seconds = watch.lap();
+  scaler_.scale(loss).backward();
+  double backward_seconds = watch.lap();
+  if (options_.keep_batches) step_batches_.push_back(std::move(batch));
+  return {loss.detach() / weight, forward_seconds, backward_seconds};
+}
+
+CommitResult OneDevice::commit(const CommitOptions& commit) {
+  CommitResult result;
+  bool finite = scaler_.unscale(parameters_);
+  if (finite && (options_.clip_norm > 0 || commit.measure_norm)) {
+    torch::Tensor norm = optim::clip_grad_norm(parameters_, options_.clip_norm);
+    if (commit.measure_norm) {
+      result.grad_norm = norm.item<double>();
+      finite = std::isfinite(*result.grad_norm);
+    }
+  }
+  if (finite) optimizer_.step(commit.lr, [this] { return evaluate_again(); });
+  scaler_.update();
+  result.updated = finite;
+  return result;
+}
+
+// The loss of the whole step at the current parameters, with its gradients.
+torch::Tensor OneDevice::evaluate_again() {
+  torch::Tensor sum;
+  for (const MicroBatch& batch : step_batches_) {
+    torch::Tensor loss = forward_loss(batch);
+    loss.backward();
+    sum = sum.defined() ? sum + loss.detach() : loss.detach();
+  }
+  return sum;
+}
+
+std::optional<std::string> OneDevice::first_non_finite_gradient() { return optim::first_non_finite_gradient(named_parameters_); }
+
+std::optional<double> OneDevice::loss_scale() const {
+  if (options_.precision != Precision::kFp16) return std::nullopt;
+  return scaler_.current_scale();
+}
+
+}  // namespace yoke::parallel

@@ -1,0 +1,29 @@
+// The charts of a run, drawn from its records.
+#pragma once
+
+#include <array>
+#include <string>
+#include <vector>
+
+#include "yoke/metrics/record.h"
+
+namespace yoke::report {
+
+struct Figure {
+  std::string heading;
+  std::string svg;
+};
+
+// Loss, accuracy, learning rate, throughput, gradient norm, loss scale, memory: those that the records have.
+std::vector<Figure> figures_of(const std::vector<metrics::Record>& records);
+
+inline constexpr std::array kPhases = {"data", "forward", "backward", "update", "other"};
+
+// Where the time of the steps went; empty where no record tells.
+struct TimeShares {
+  std::vector<double> seconds;  // per step and phase, on average
+  std::string svg;              // over the run
+};
+TimeShares time_shares(const std::vector<metrics::Record>& records);
+
+}  // namespace yoke::report

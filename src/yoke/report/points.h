@@ -1,0 +1,22 @@
+// Points of a curve.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+namespace yoke::report {
+
+// A y that is not finite is a gap.
+struct Point {
+  double x = 0;
+  double y = 0;
+};
+
+// At most about `most` points that look the same: of each stretch the lowest, the highest and a gap survive.
+std::vector<Point> thin_out(const std::vector<Point>& points, size_t most);
+
+// The mean of each point and up to `reach` neighbours on both sides; near the start as many on one side as on
+// the other, so that the steep beginning of a curve is not flattened. Gaps stay gaps and count for nobody.
+std::vector<Point> smooth(const std::vector<Point>& points, size_t reach);
+
+}  // namespace yoke::report

@@ -1,0 +1,177 @@
+#include "yoke/report/report.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "yoke/base/error.h"
+#include "yoke/base/file.h"
+#include "yoke/metrics/test_folder.h"
+
+namespace yoke::report {
+namespace {
+
+using metrics::fresh_folder;
+using metrics::Record;
+using metrics::Summary;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+constexpr const char* kConfig = R"([model]
+name = "lenet"  # built-in
+[train]
+lr = 0.05
+note = "a # in quotes"
+)";
+
+void put(const std::filesystem::path& path, const std::string& text) {
+  std::ofstream(path) << text;
+}
+
+std::string lines(int count, bool everything) {
+  std::string text;
+  for (int i = 1; i <= count; ++i) {
+    Record record{.step = i * 10, .loss = 2.0 / i, .lr = 0.1, .samples = i * 640, .samples_per_s = 1000};
+    if (everything) {
+      record.grad_norm = 1;
+      record.loss_scale = 65536;
+      record.accuracy = 0.5;
+      record.eval_loss = 1;
+      record.memory_bytes = 1000000;
+      record.split = metrics::TimeSplit{0.001, 0.002, 0.004, 0.002, 0.001};
+    }
+    text += to_json(record).dump() + "\n";
+  }
+  return text;
+}
+
+std::string summary() {
+  Summary summary{.model = "lenet",
+                  .data = "fashion_mnist",
+                  .precision = "bf16",
+                  .device = "cpu",
+                  .steps = 1000,
+                  .final_loss = 0.25,
+                  .accuracy = 0.9,
+                  .parameters = 61706,
+                  .peak_memory_bytes = {5, 2000000},
+                  .command = "yoke train a.toml"};
+  return to_json(summary).dump();
+}
+
+std::string report_of(const std::filesystem::path& folder) {
+  write_report(folder, folder / "report.html");
+  return read_file(folder / "report.html");
+}
+
+TEST(Report, ShowsAWholeRun) {
+  auto folder = fresh_folder();
+  put(folder / "config.toml", kConfig);
+  put(folder / "metrics.jsonl", lines(100, true));
+  put(folder / "summary.json", summary());
+  std::string html = report_of(folder);
+  for (const char* text :
+       {"lenet on fashion_mnist", "Finished", "90.00%", "61,706", "2 MB", "bf16", "<h3>Loss</h3>",
+        "<h3>Accuracy</h3>", "<h3>Learning rate</h3>", "<h3>Throughput</h3>", "<h3>Gradient norm</h3>",
+        "<h3>Loss scale</h3>", "<h3>Memory</h3>", "Where the time goes", "40.0%", "Configuration",
+        "yoke train a.toml", "a # in quotes"}) {
+    EXPECT_THAT(html, HasSubstr(text));
+  }
+  EXPECT_THAT(html, Not(HasSubstr("class=\"notes\"")));
+}
+
+TEST(Report, NeedsNoScriptAndNoOtherFile) {
+  auto folder = fresh_folder();
+  put(folder / "metrics.jsonl", lines(100, true));
+  std::string html = report_of(folder);
+  for (const char* text : {"<script", "http://", "https://", "src=", "url(", "@import"}) {
+    EXPECT_THAT(html, Not(HasSubstr(text)));
+  }
+}
+
+TEST(Report, LeavesOutWhatTheRecordsDoNotHave) {
+  auto folder = fresh_folder();
+  put(folder / "metrics.jsonl", lines(5, false));
+  std::string html = report_of(folder);
+  EXPECT_THAT(html, AllOf(HasSubstr("<h3>Loss</h3>"), Not(HasSubstr("<h3>Accuracy</h3>")),
+                          Not(HasSubstr("Where the time goes")), Not(HasSubstr("<h2>Configuration"))));
+}
+
+TEST(Report, SaysWhatIsMissingOrTorn) {
+  auto folder = fresh_folder();
+  put(folder / "metrics.jsonl", "garbage\n" + lines(5, false) + R"({"step":6)");
+  put(folder / "summary.json", summary().substr(0, 50));
+  std::string html = report_of(folder);
+  EXPECT_THAT(html, HasSubstr("config.toml is missing"));
+  EXPECT_THAT(html, HasSubstr("last line of metrics.jsonl is torn"));
+  EXPECT_THAT(html, HasSubstr("1 damaged line was left out, first line 1"));
+  EXPECT_THAT(html, HasSubstr("summary.json cannot be read"));
+  EXPECT_THAT(html, HasSubstr("Not finished"));
+}
+
+TEST(Report, StandsOnEachFileAlone) {
+  for (const char* file : {"config.toml", "metrics.jsonl", "summary.json"}) {
+    auto folder = fresh_folder();
+    put(folder / file, file == std::string("config.toml")     ? kConfig
+                       : file == std::string("metrics.jsonl") ? ""
+                                                              : summary().c_str());
+    EXPECT_THAT(report_of(folder), HasSubstr("</html>")) << file;
+  }
+}
+
+TEST(Report, TellsWhenTheLossIsNotFinite) {
+  auto folder = fresh_folder();
+  put(folder / "metrics.jsonl",
+      lines(3, true) + R"({"step":40,"time":1,"loss":null,"lr":0.1,"samples":1,"samples_per_s":null})" +
+          "\n");
+  std::string html = report_of(folder);
+  EXPECT_THAT(html, HasSubstr("not a finite number in 1 of 4 records, first at step 40"));
+  EXPECT_THAT(html, Not(HasSubstr("nan")));
+}
+
+TEST(Report, EscapesEverythingThatCameFromOutside) {
+  auto folder = fresh_folder() / "<b>run&";
+  std::filesystem::create_directories(folder);
+  put(folder / "config.toml", "[<i>x]\n<u>key = \"<script>alert(1)</script>\"\n");
+  Summary hostile{.model = "<img onerror=x>", .started = "<s>", .command = "yoke && <evil>"};
+  put(folder / "summary.json", to_json(hostile).dump());
+  std::string html = report_of(folder);
+  for (const char* text : {"<script", "<img", "<b>run", "<i>", "<u>", "<s>", "<evil>"}) {
+    EXPECT_THAT(html, Not(HasSubstr(text)));
+  }
+}
+
+TEST(Report, RefusesAFolderWithoutARun) {
+  auto folder = fresh_folder();
+  for (const auto& path : {folder, folder / "missing"}) {
+    try {
+      write_report(path, folder / "report.html");
+      FAIL() << "wrote a report of nothing";
+    } catch (const ConfigError& error) {
+      EXPECT_THAT(error.what(), HasSubstr(path.string()));
+    }
+  }
+}
+
+TEST(Report, NamesAnOutputItCannotWrite) {
+  auto folder = fresh_folder();
+  put(folder / "config.toml", kConfig);
+  EXPECT_THROW(write_report(folder, folder / "no such folder" / "report.html"), ConfigError);
+}
+
+TEST(ReadConfig, ShowsWhatATornFileHas) {
+  auto sections =
+      read_config("[model]\nname = \"lenet\"\n\n[empty]\n[train]\nlr = 0.05 # x\nsizes = [1, 2]\nseed");
+  ASSERT_EQ(sections.size(), 2u);
+  EXPECT_EQ(sections[1].name, "train");
+  EXPECT_EQ(sections[1].values[1].second, "[1, 2]");
+  EXPECT_EQ(sections[1].values.size(), 2u);
+}
+
+}  // namespace
+}  // namespace yoke::report

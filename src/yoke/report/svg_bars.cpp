@@ -1,0 +1,70 @@
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "yoke/report/html.h"
+#include "yoke/report/svg_chart.h"
+#include "yoke/report/svg_frame.h"
+
+namespace yoke::report {
+namespace {
+
+double height_of(double value) {
+  return std::isfinite(value) && value > 0 ? value : 0;
+}
+
+double total_of(const StackedBar& bar) {
+  return std::accumulate(bar.values.begin(), bar.values.end(), 0.0,
+                         [](double sum, double value) { return sum + height_of(value); });
+}
+
+std::string tooltip(const StackedBars& chart, const StackedBar& bar) {
+  std::string text = fmt::format("{} {} to {}", chart.x_label, value_text(bar.from, Unit::kNumber),
+                                 value_text(bar.to, Unit::kNumber));
+  for (size_t i = chart.layers.size(); i-- > 0;) {
+    double value = i < bar.values.size() ? height_of(bar.values[i]) : 0;
+    text += fmt::format("\n{}: {}", chart.layers[i], value_text(value, chart.unit));
+  }
+  return text;
+}
+
+std::string draw(const StackedBars& chart, const Frame& frame, const StackedBar& bar) {
+  double left = frame.x_at(bar.from);
+  double width = frame.x_at(bar.to) - left;
+  double gap = width > 4 ? 1 : 0;
+  std::string svg = fmt::format(R"(<g class="stack"><title>{}</title>)", escape(tooltip(chart, bar)));
+  double below = 0;
+  for (size_t i = 0; i < bar.values.size(); ++i) {
+    double above = below + height_of(bar.values[i]);
+    double top = frame.y_at(above);
+    svg += fmt::format(R"(<rect class="bar c{}" x="{:.1f}" y="{:.2f}" width="{:.1f}" height="{:.2f}"/>)",
+                       i + 1, left + gap / 2, top, std::max(width - gap, 0.5), frame.y_at(below) - top);
+    below = above;
+  }
+  return svg + "</g>";
+}
+
+}  // namespace
+
+std::string to_svg(const StackedBars& chart) {
+  Frame frame{chart.title, chart.x_label, chart.y_label, chart.unit, {}, {}, {}};
+  double highest = 0;
+  for (const StackedBar& bar : chart.bars) highest = std::max(highest, total_of(bar));
+  frame.y = make_axis(0, highest > 0 ? highest : 1, false);
+  frame.x = make_axis(0, 1, false);
+  if (!chart.bars.empty() && chart.bars.front().from < chart.bars.back().to) {
+    frame.x = make_axis(chart.bars.front().from, chart.bars.back().to, false);
+    frame.x.low = chart.bars.front().from;
+    frame.x.high = chart.bars.back().to;
+  }
+  for (size_t i = 0; chart.legend && i < chart.layers.size(); ++i) {
+    frame.legend.push_back({chart.layers[i], static_cast<int>(i) + 1});
+  }
+  std::string content;
+  for (const StackedBar& bar : chart.bars) content += draw(chart, frame, bar);
+  return to_svg(frame, content);
+}
+
+}  // namespace yoke::report

@@ -1,0 +1,116 @@
+"""The command line's promises: names, JSON fields, streams, speed of what needs no tensors."""
+import json
+import pathlib
+import re
+import subprocess
+import sys
+import time
+import tomllib
+
+import pytest
+from conftest import ROOT, YOKE
+
+TINY = "configs/mlp_tiny.toml"
+COMMANDS = ["train", "eval", "model info", "model export", "bench step", "ckpt ls", "ckpt verify", "ckpt export",
+            "ckpt import", "config show", "config keys", "report", "doctor"]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_help_of_one_screen(yoke, command):
+    text = yoke(*command.split(), "--help").out
+    assert "Example: yoke " + command in text
+    assert len(text.splitlines()) <= 24
+    assert all(len(line) <= 110 for line in text.splitlines())
+
+
+def test_help_lists_every_command_and_exits_at_once(yoke):
+    text = yoke("--help").out
+    for command in COMMANDS:
+        assert command.split()[0] in text
+    linked = subprocess.run(["ldd", str(YOKE)], capture_output=True, text=True).stdout
+    assert "torch" not in linked
+
+
+def test_train_writes_what_it_promises(yoke, tmp_path):
+    run = tmp_path / "run"
+    summary = yoke("train", TINY, "--steps", "20", "--out.dir", run, "--out.log_every", "5", "--trace", "--json").json
+    for key in ("steps", "epochs", "world_size", "final_loss", "accuracy", "samples_per_s", "step_seconds", "parameters",
+                "parameter_hash", "seconds", "peak_memory_bytes"):
+        assert key in summary
+    assert summary["steps"] == 20 and summary["world_size"] == 1
+    assert json.loads((run / "summary.json").read_text()) == summary
+    tomllib.loads((run / "config.toml").read_text())
+    records = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    assert [r["step"] for r in records] == [5, 10, 15, 20]
+    for key in ("step", "time", "loss", "lr", "samples", "samples_per_s"):
+        assert all(key in r for r in records)
+    assert records[-1]["accuracy"] == summary["accuracy"]
+    assert list(run.glob("events.out.tfevents.*"))
+    trace = json.loads(next((run / "trace").glob("*.json")).read_text())
+    assert {"forward", "backward", "update"} <= {e["name"] for e in trace["traceEvents"]}
+    assert "<svg" in (run / "report.html").read_text()
+    assert (run / "checkpoints/step-20").is_dir()
+
+
+def test_piped_output_is_plain(yoke, tmp_path):
+    result = yoke("train", TINY, "--steps", "20", "--out.dir", tmp_path / "run")
+    for stream in (result.out, result.err):
+        assert "\r" not in stream and "\033" not in stream
+        assert all(len(line) <= 120 for line in stream.splitlines())
+    assert "samples/s" in result.out
+
+
+def test_quiet_is_quiet(yoke, tmp_path):
+    assert yoke("train", TINY, "--steps", "5", "--out.dir", tmp_path / "run", "--quiet").err == ""
+
+
+def test_config_show_tells_where_values_come_from(yoke):
+    keys = {k["key"]: k for k in yoke("config", "show", TINY, "--train.lr", "0.5", "--json", env={"YOKE_DATA__LIMIT": "7"}).json["keys"]}
+    assert keys["train.lr"]["origin"] == "--train.lr" and keys["train.lr"]["value"] == 0.5
+    assert keys["data.limit"]["origin"] == "YOKE_DATA__LIMIT"
+    assert re.fullmatch(r"configs/mlp_tiny.toml:\d+", keys["model.name"]["origin"])
+    assert keys["out.tensorboard"]["origin"] == "built-in"
+
+
+def test_config_keys_is_the_documentation(yoke):
+    page = (ROOT / "docs/configuration.md").read_text()
+    assert yoke("config", "keys").out in page, "run tools/write_docs"
+
+
+@pytest.mark.parametrize("recipe", sorted(p.stem for p in (ROOT / "configs").glob("*.toml")))
+def test_every_recipe_reads(yoke, recipe):
+    text = yoke("config", "show", f"configs/{recipe}.toml").out
+    tomllib.loads(text)
+
+
+def test_model_info(yoke):
+    info = yoke("model", "info", "lenet", "--json").json
+    assert info["parameters"] == 61706
+    assert sum(b["parameters"] for b in info["blocks"]) == 61706
+    assert all({"name", "shape", "dtype"} <= t.keys() for t in info["tensors"])
+
+
+def test_bench_step(yoke):
+    rows = yoke("bench", "step", "--model", "lenet,mlp", "--batch", "8,16", "--steps", "2", "--threads", "1", "--json").json["results"]
+    assert [(r["model"], r["batch"]) for r in rows] == [("lenet", 8), ("lenet", 16), ("mlp", 8), ("mlp", 16)]
+    for row in rows:
+        for key in ("precision", "device", "recompute", "samples_per_s", "tflops", "peak_fraction", "peak_memory_bytes"):
+            assert key in row
+        assert row["step_seconds"]["median"] <= row["step_seconds"]["p95"]
+
+
+def test_doctor(yoke):
+    checks = {c["name"]: c for c in yoke("doctor", "--json").json["checks"]}
+    assert {"libtorch", "threads", "matrix multiply", "convolution", "cuda", "disk", "shared memory"} <= checks.keys()
+
+
+def test_train_eval_export_agree(yoke, tmp_path):
+    run, weights = tmp_path / "run", tmp_path / "w.safetensors"
+    summary = yoke("train", TINY, "--steps", "30", "--out.dir", run, "--json", "-q").json
+    yoke("ckpt", "export", run, "-o", weights)
+    evaluated = yoke("eval", TINY, "--init", weights, "--json").json
+    assert evaluated["accuracy"] == summary["accuracy"]
+    imported = tmp_path / "imported"
+    yoke("ckpt", "import", weights, "-o", imported)
+    resumed = yoke("train", TINY, "--steps", "5", "--out.dir", imported, "--json", "-q").json
+    assert resumed["steps"] == 5 and resumed["resumed_from"] == 0

@@ -1,0 +1,44 @@
+"""Fixtures for the tests that drive the built program."""
+import json
+import os
+import pathlib
+import subprocess
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+YOKE = pathlib.Path(os.environ.get("YOKE_BIN", ROOT / "build/yoke"))
+
+
+class Result:
+    def __init__(self, process):
+        self.code = process.returncode
+        self.out = process.stdout
+        self.err = process.stderr
+
+    @property
+    def json(self):
+        return json.loads(self.out)
+
+
+@pytest.fixture(scope="session")
+def cache_folder(tmp_path_factory):
+    """Measured choices are shared by the tests of one session, and by nothing else."""
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture
+def yoke(cache_folder, tmp_path):
+    """Runs `yoke WORDS…` from the repository's root and gives code, out and err. `code` checks the exit code."""
+
+    def run(*words, code=0, env=None, cwd=ROOT, timeout=300, **options):
+        environment = {k: v for k, v in os.environ.items() if not k.startswith("YOKE_")}
+        environment["XDG_CACHE_HOME"] = str(cache_folder)
+        environment.update(env or {})
+        process = subprocess.run([str(YOKE), *map(str, words)], capture_output=True, text=True, env=environment,
+                                 cwd=cwd, timeout=timeout, **options)
+        if code is not None:
+            assert process.returncode == code, f"exit {process.returncode}\n{process.stdout}\n{process.stderr}"
+        return Result(process)
+
+    return run
