@@ -4,18 +4,17 @@
 #include <malloc.h>
 #include <sys/mman.h>
 
+#include <atomic>
 #include <bit>
+#include <cstdlib>
 #include <map>
 #include <mutex>
-#include <new>
-#include <unordered_map>
 #include <vector>
-
-#include "yoke/base/error.h"
 
 namespace yoke::compute {
 namespace {
 
+constexpr size_t kHeader = 64;        // before every block: its size, and the alignment of what follows
 constexpr size_t kSmall = 256 << 10;  // smaller ones are malloc's business
 constexpr size_t kHugePage = 2 << 20;
 constexpr size_t kWaste = 8;  // a block may be larger than asked for by one part in so many
@@ -47,15 +46,12 @@ void* map_block(size_t bytes) {
 
 class KeepingAllocator final : public c10::Allocator {
  public:
-  explicit KeepingAllocator(c10::Allocator* small) : small_(small) {}
-
   c10::DataPtr allocate(size_t bytes) override {
-    if (bytes < kSmall) return small_->allocate(bytes);
-    void* block = take(block_size(bytes));
-    return {block, block, &give_back, c10::Device(c10::DeviceType::CPU)};
+    void* data = bytes == 0 ? nullptr : take(bytes + kHeader);
+    return {data, data, &give_back, c10::Device(c10::DeviceType::CPU)};
   }
 
-  c10::DeleterFnPtr raw_deleter() const override { return nullptr; }
+  c10::DeleterFnPtr raw_deleter() const override { return &give_back; }
 
   void copy_data(void* to, const void* from, std::size_t bytes) const override {
     default_copy_data(to, from, bytes);
@@ -65,64 +61,80 @@ class KeepingAllocator final : public c10::Allocator {
     std::lock_guard lock(mutex_);
     int64_t released = 0;
     for (auto& [size, blocks] : free_) {
-      for (void* block : blocks) {
-        munmap(block, size);
-        sizes_.erase(block);
-        released += static_cast<int64_t>(size);
-      }
+      for (void* block : blocks) munmap(block, size);
+      released += static_cast<int64_t>(size * blocks.size());
     }
     free_.clear();
     return released;
   }
 
-  void put(void* block) {
-    std::lock_guard lock(mutex_);
-    free_[sizes_.at(block)].push_back(block);
+  // Never destroyed: tensors in static objects give their memory back after main has ended.
+  static KeepingAllocator& instance() {
+    static auto* allocator = new KeepingAllocator;
+    return *allocator;
   }
-
-  static KeepingAllocator* instance;
 
  private:
-  static void give_back(void* block) {
-    if (block != nullptr) instance->put(block);
+  // What lies in the header; 0 for a block of malloc's.
+  static size_t& size_of(void* block) { return *static_cast<size_t*>(block); }
+
+  static void give_back(void* data) {
+    if (data == nullptr) return;
+    void* block = static_cast<char*>(data) - kHeader;
+    if (size_of(block) == 0) {
+      std::free(block);
+    } else {
+      instance().keep(block);
+    }
   }
 
-  void* take(size_t size) {
-    {
-      std::lock_guard lock(mutex_);
-      auto found = free_.lower_bound(size);
-      for (; found != free_.end() && found->first <= size + size / kWaste; ++found) {
-        if (found->second.empty()) continue;
-        void* block = found->second.back();
-        found->second.pop_back();
-        return block;
-      }
-    }
+  void keep(void* block) {
+    std::lock_guard lock(mutex_);
+    free_[size_of(block)].push_back(block);
+  }
+
+  void* take(size_t bytes) {
+    void* block =
+        bytes < kSmall ? std::aligned_alloc(kHeader, rounded(bytes, kHeader)) : take_large(block_size(bytes));
+    TORCH_CHECK_WITH(OutOfMemoryError, block != nullptr, "out of memory: no ", bytes,
+                     " bytes for a tensor on the CPU. Use a smaller batch, or train.recompute = \"blocks\".");
+    if (bytes < kSmall) size_of(block) = 0;
+    return static_cast<char*>(block) + kHeader;
+  }
+
+  void* take_large(size_t size) {
+    if (void* block = take_kept(size)) return block;
     void* block = map_block(size);
     if (block == nullptr && release() > 0) block = map_block(size);
-    TORCH_CHECK_WITH(OutOfMemoryError, block != nullptr, "out of memory: no ", size,
-                     " bytes for a tensor on the CPU. Use a smaller batch, or train.recompute = \"blocks\".");
-    std::lock_guard lock(mutex_);
-    sizes_.emplace(block, size);
+    if (block != nullptr) size_of(block) = size;
     return block;
   }
 
-  c10::Allocator* small_;
+  void* take_kept(size_t size) {
+    std::lock_guard lock(mutex_);
+    auto found = free_.lower_bound(size);
+    for (; found != free_.end() && found->first <= size + size / kWaste; ++found) {
+      if (found->second.empty()) continue;
+      void* block = found->second.back();
+      found->second.pop_back();
+      return block;
+    }
+    return nullptr;
+  }
+
   std::mutex mutex_;
   std::map<size_t, std::vector<void*>> free_;
-  std::unordered_map<void*, size_t> sizes_;
 };
 
-KeepingAllocator* KeepingAllocator::instance = nullptr;
+std::atomic<bool> in_use = false;
 
 }  // namespace
 
 void keep_freed_memory() {
   static std::once_flag once;
   std::call_once(once, [] {
-    // Never destroyed: tensors in static objects give their memory back after main has ended.
-    KeepingAllocator::instance = new KeepingAllocator(c10::GetCPUAllocator());
-    c10::SetCPUAllocator(KeepingAllocator::instance, /*priority=*/1);
+    c10::SetCPUAllocator(&KeepingAllocator::instance(), /*priority=*/1);
+    in_use = true;
 #if defined(__GLIBC__)
     // For what does not come from LibTorch's allocator: workspaces of oneDNN and the BLAS.
     mallopt(M_MMAP_THRESHOLD, 1 << 30);
@@ -133,7 +145,7 @@ void keep_freed_memory() {
 }
 
 int64_t release_kept_memory() {
-  int64_t released = KeepingAllocator::instance == nullptr ? 0 : KeepingAllocator::instance->release();
+  int64_t released = in_use ? KeepingAllocator::instance().release() : 0;
 #if defined(__GLIBC__)
   malloc_trim(0);
 #endif

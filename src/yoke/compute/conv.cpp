@@ -1,7 +1,5 @@
 // conv2d: the differentiable function over the ways of conv_ways.h, each layer's chosen by conv_path.h.
 #include <ATen/Parallel.h>
-#include <fmt/ranges.h>
-#include <fmt/format.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "yoke/compute/conv_ways.h"
@@ -63,7 +61,9 @@ const char* format_name(const Tensor& t) {
 }
 
 std::string sizes_text(const Tensor& t) {
-  return fmt::format("{}", fmt::join(t.sizes(), "x"));
+  std::string text = std::to_string(t.size(0));
+  for (int64_t d = 1; d < t.dim(); ++d) text += "x" + std::to_string(t.size(d));
+  return text;
 }
 
 std::string describe(const char* what, const Tensor& x, const Tensor& weight, const ConvShape& s) {
@@ -80,8 +80,9 @@ std::vector<ConvPath> candidates_for(const Tensor& x, const Tensor& weight, cons
 }
 
 struct ConvFunction : torch::autograd::Function<ConvFunction> {
-  static Tensor forward(AutogradContext* ctx, const Tensor& x, const Tensor& weight, const Tensor& bias,
-                        const ConvShape& shape) {
+  static Tensor forward(AutogradContext* ctx, const Tensor& x, const Tensor& weight,
+                        const std::optional<Tensor>& maybe_bias, const ConvShape& shape) {
+    Tensor bias = maybe_bias.value_or(Tensor());
     auto measured = [&](ConvPath path) { run_forward(path, x, weight, bias, shape); };
     ConvPath path = ConvChoices::global().choose(describe("forward", x, weight, shape),
                                                  candidates_for(x, weight, shape), measured);
@@ -119,7 +120,7 @@ Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias, const C
               x.size(2) + 2 * shape.padding[0] >= weight.size(2) &&
               x.size(3) + 2 * shape.padding[1] >= weight.size(3);
   if (!fast) return at::conv2d(x, weight, present(bias), shape.stride, shape.padding);
-  return ConvFunction::apply(x, weight, bias, shape);
+  return ConvFunction::apply(x, weight, present(bias), shape);
 }
 
 }  // namespace yoke::compute

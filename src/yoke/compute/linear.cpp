@@ -75,8 +75,9 @@ Tensor before_activation(const Tensor& grad_y, const Tensor& saved, Activation a
 
 // x [rows, in]; matrix [in, out] is the weight or its transposed view.
 struct LinearFunction : torch::autograd::Function<LinearFunction> {
-  static Tensor forward(AutogradContext* ctx, const Tensor& x, const Tensor& weight, const Tensor& bias,
-                        bool transposed, int64_t activation_code) {
+  static Tensor forward(AutogradContext* ctx, const Tensor& x, const Tensor& weight,
+                        const std::optional<Tensor>& maybe_bias, bool transposed, int64_t activation_code) {
+    Tensor bias = maybe_bias.value_or(Tensor());
     auto activation = static_cast<Activation>(activation_code);
     Tensor z = at::mm(x, transposed ? weight : weight.t());
     Tensor y = z;
@@ -107,7 +108,7 @@ struct LinearFunction : torch::autograd::Function<LinearFunction> {
     if (activation != Activation::kNone) grad = before_activation(grad, kept, activation);
     Tensor grad_x, grad_weight, grad_bias;
     if (ctx->needs_input_grad(1)) grad_weight = transposed ? at::mm(x.t(), grad) : at::mm(grad.t(), x);
-    if (ctx->needs_input_grad(2) && ctx->saved_data["bias"].toBool()) grad_bias = sum_of_rows(grad);
+    if (ctx->saved_data["bias"].toBool() && ctx->needs_input_grad(2)) grad_bias = sum_of_rows(grad);
     if (ctx->needs_input_grad(0)) grad_x = at::mm(grad, transposed ? weight.t() : weight);
     return {grad_x, grad_weight, grad_bias, Tensor(), Tensor()};
   }
@@ -130,7 +131,8 @@ Tensor dense(const Tensor& x, const Tensor& weight, const Tensor& bias, bool tra
   int64_t in = shape.back();
   shape.back() = out;
   Tensor rows = x.dim() == 2 && x.is_contiguous() ? x : x.reshape({-1, in});
-  Tensor y = LinearFunction::apply(rows, weight, bias, transposed, static_cast<int64_t>(activation));
+  Tensor y = LinearFunction::apply(rows, weight, bias.defined() ? std::optional(bias) : std::nullopt,
+                                   transposed, static_cast<int64_t>(activation));
   return x.dim() == 2 ? y : y.view(shape);
 }
 

@@ -41,7 +41,9 @@ void for_columns(int64_t channels, const std::function<void(int64_t first, int64
 struct BatchNormFunction : torch::autograd::Function<BatchNormFunction> {
   // Returns {y, mean, biased variance}; only y has a gradient.
   static variable_list forward(AutogradContext* ctx, const Tensor& x, const Tensor& weight,
-                               const Tensor& bias, const Tensor& residual, double eps, bool relu) {
+                               const Tensor& bias, const std::optional<Tensor>& maybe_residual, double eps,
+                               bool relu) {
+    Tensor residual = maybe_residual.value_or(Tensor());
     Tensor y = at::empty_like(x);
     Tensor mean = at::empty({x.size(1)}, x.options());
     Tensor inverse = at::empty_like(mean);
@@ -111,17 +113,20 @@ Tensor normalised(torch::nn::BatchNorm2dImpl& norm, const Tensor& x, const Tenso
   if (count) norm.num_batches_tracked.add_(1);
   // Momentum 0 multiplies the statistics by exactly 1 and adds exactly 0.
   double momentum = update ? norm.options.momentum().value_or(0.1) : 0.0;
-  bool fast = training && plain_float(x) && plain_floats(norm.weight, norm.bias, norm.running_mean) &&
-              x.dim() == 4 && x.numel() > x.size(1) && image_format(x) == ImageFormat::kPixels &&
-              (!residual.defined() || (plain_float(residual) && residual.sizes() == x.sizes() &&
-                                       residual.is_contiguous(at::MemoryFormat::ChannelsLast)));
+  bool fast = training && plain_floats(x, norm.weight, norm.bias, norm.running_mean) && x.dim() == 4 &&
+              x.numel() > x.size(1) &&
+              (!residual.defined() || (plain_float(residual) && residual.sizes() == x.sizes()));
   if (!fast) {
     Tensor y = plain_batch_norm(norm, x, momentum);
     // In place: BatchNorm's backward keeps its input, not its output.
     if (residual.defined()) y = y.add_(residual);
     return relu ? at::relu_(y) : y;
   }
-  variable_list out = BatchNormFunction::apply(x, norm.weight, norm.bias, residual, norm.options.eps(), relu);
+  // Nets with batch norm run with channels last from the first one on: the layers after it follow its format.
+  constexpr auto kPixels = at::MemoryFormat::ChannelsLast;
+  auto addend = residual.defined() ? std::optional(residual.contiguous(kPixels)) : std::nullopt;
+  variable_list out = BatchNormFunction::apply(x.contiguous(kPixels), norm.weight, norm.bias, addend,
+                                               norm.options.eps(), relu);
   if (update) update_statistics(norm, out[1], out[2], x.numel() / x.size(1), momentum);
   return out[0];
 }

@@ -11,6 +11,25 @@ int64_t whole_vectors(int64_t count) {
   return (count + kLanes - 1) / kLanes * kLanes;
 }
 
+// Vectors may run over the end of a row: the next row of the same plane is written later.
+template <int kOutputs, int kVectors>
+YOKE_INLINE void store_tile(const Vec* sums, float* y, const PlaneShape& s, int64_t o, int64_t row,
+                            int64_t x) {
+  int64_t plane = s.out_height() * s.out_width();
+  for (int i = 0; i < kOutputs; ++i) {
+    for (int v = 0; v < kVectors; ++v) {
+      int64_t column = x + v * kLanes;
+      int64_t at = row * s.out_width() + column;
+      float* to = y + (o + i) * plane + at;
+      if (at + kLanes <= plane) {
+        store(to, sums[i * kVectors + v]);
+      } else {
+        store_some(to, sums[i * kVectors + v], s.out_width() - column);
+      }
+    }
+  }
+}
+
 // Outputs [o, o + kOutputs) of one output row, kVectors vectors from column x on.
 template <int kOutputs, int kVectors>
 YOKE_INLINE void convolve_tile(const float* padded, const float* weight, const float* bias, float* y,
@@ -35,18 +54,7 @@ YOKE_INLINE void convolve_tile(const float* padded, const float* weight, const f
       }
     }
   }
-  int64_t out_width = s.out_width();
-  for (int i = 0; i < kOutputs; ++i) {
-    float* to = y + ((o + i) * s.out_height() + row) * out_width;
-    for (int v = 0; v < kVectors; ++v) {
-      int64_t column = x + v * kLanes;
-      if (column + kLanes <= out_width) {
-        store(to + column, sums[i][v]);
-      } else if (column < out_width) {
-        store_some(to + column, sums[i][v], out_width - column);
-      }
-    }
-  }
+  store_tile<kOutputs, kVectors>(&sums[0][0], y, s, o, row, x);
 }
 
 template <int kOutputs>
@@ -68,6 +76,29 @@ YOKE_INLINE void convolve_planes_body(const float* padded, const float* weight, 
   for (; o + 6 <= s.outputs; o += 6) convolve_outputs<6>(padded, weight, bias, y, s, o);
   for (; o + 2 <= s.outputs; o += 2) convolve_outputs<2>(padded, weight, bias, y, s, o);
   for (; o < s.outputs; ++o) convolve_outputs<1>(padded, weight, bias, y, s, o);
+}
+
+YOKE_INLINE void fill_zero(float* to, int64_t count) {
+  for (int64_t i = 0; i < count; i += kLanes) store(to + i, Vec{});
+}
+
+// Vectors run over the end of a row, into what is written after it; the buffer has room for the last one.
+YOKE_INLINE void pad_planes_body(const float* image, float* padded, const PlaneShape& s) {
+  int64_t pitch = s.pitch();
+  const float* end = image + s.channels * s.height * s.width;
+  for (int64_t c = 0; c < s.channels; ++c) {
+    fill_zero(padded, s.padding_height * pitch + s.padding_width);
+    padded += s.padding_height * pitch;
+    for (int64_t row = 0; row < s.height; ++row, image += s.width, padded += pitch) {
+      float* to = padded + s.padding_width;
+      int64_t i = 0;
+      for (; i < s.width && end - image >= i + kLanes; i += kLanes) store(to + i, load(image + i));
+      if (i < s.width) store_some(to + i, load_some(image + i, s.width - i), s.width - i);
+      fill_zero(to + s.width, pitch - s.width);  // to the next row's first pixel
+    }
+    fill_zero(padded, s.padding_height * pitch);
+    padded += s.padding_height * pitch;
+  }
 }
 
 // sums[o * per_output] += the products of one tap with kOutputs planes of grad_y.
@@ -127,6 +158,11 @@ YOKE_KERNEL(convolve_planes,
             (const float* padded, const float* weight, const float* bias, float* y, const PlaneShape& shape),
             (padded, weight, bias, y, shape))
 
+int64_t PlaneShape::padded_size() const {
+  // Vectors written from the last pixel on: one row and a vector more.
+  return channels * rows() * pitch() + pitch() + kLanes;
+}
+
 int64_t PlaneShape::pitch() const {
   return whole_vectors(out_width()) + kernel_width - 1;
 }
@@ -142,18 +178,7 @@ PlaneShape PlaneShape::transposed() const {
           .padding_width = kernel_width - 1 - padding_width};
 }
 
-void pad_planes(const float* image, float* padded, const PlaneShape& s) {
-  int64_t pitch = s.pitch();
-  for (int64_t c = 0; c < s.channels; ++c) {
-    padded = std::fill_n(padded, s.padding_height * pitch, 0.0f);
-    for (int64_t row = 0; row < s.height; ++row, image += s.width) {
-      padded = std::fill_n(padded, s.padding_width, 0.0f);
-      padded = std::copy_n(image, s.width, padded);
-      padded = std::fill_n(padded, pitch - s.padding_width - s.width, 0.0f);
-    }
-    padded = std::fill_n(padded, s.padding_height * pitch, 0.0f);
-  }
-}
+YOKE_KERNEL(pad_planes, (const float* image, float* padded, const PlaneShape& shape), (image, padded, shape))
 
 void transpose_weight(const float* weight, float* transposed, const PlaneShape& s) {
   int64_t taps = s.kernel_height * s.kernel_width;

@@ -22,7 +22,7 @@ struct PlaneShape {
   // Rows of a padded plane, floats from one row to the next, floats of a padded image.
   int64_t rows() const { return height + 2 * padding_height; }
   int64_t pitch() const;
-  int64_t padded_size() const { return channels * rows() * pitch(); }
+  int64_t padded_size() const;
   // The convolution that turns the gradient of the output into the gradient of the input.
   PlaneShape transposed() const;
 };

@@ -1,0 +1,111 @@
+#include "yoke/compute/conv_path.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "yoke/base/error.h"
+#include "yoke/base/file.h"
+
+namespace yoke::compute {
+namespace {
+
+const std::vector<ConvPath> kTwo = {ConvPath::kOneDnn, ConvPath::kNative};
+
+void spin(double seconds) {
+  auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
+  while (std::chrono::steady_clock::now() < end) {
+  }
+}
+
+ConvChoices::Runner slow_except(ConvPath fast) {
+  return [fast](ConvPath path) { spin(path == fast ? 1e-5 : 2e-3); };
+}
+
+std::filesystem::path fresh_file(const char* name) {
+  std::filesystem::path file = std::filesystem::path(testing::TempDir()) / name;
+  std::filesystem::remove(file);
+  return file;
+}
+
+TEST(ConvChoices, TakesTheFasterWayAndKeepsIt) {
+  ConvChoices choices;
+  EXPECT_EQ(choices.choose("a", kTwo, slow_except(ConvPath::kNative)), ConvPath::kNative);
+  EXPECT_EQ(choices.choose("a", kTwo, slow_except(ConvPath::kOneDnn)), ConvPath::kNative);
+  EXPECT_EQ(choices.choose("b", kTwo, slow_except(ConvPath::kOneDnn)), ConvPath::kOneDnn);
+}
+
+TEST(ConvChoices, StaysWithTheDefaultWhenNothingIsGained) {
+  ConvChoices choices;
+  EXPECT_EQ(choices.choose("a", kTwo, [](ConvPath) { spin(1e-3); }), ConvPath::kOneDnn);
+}
+
+TEST(ConvChoices, AForcedWayIsTakenWhereItCanComputeTheLayer) {
+  ConvChoices choices;
+  choices.set_mode("native");
+  auto never = [](ConvPath) { FAIL(); };
+  EXPECT_EQ(choices.choose("a", kTwo, never), ConvPath::kNative);
+  EXPECT_EQ(choices.choose("b", {ConvPath::kOneDnn, ConvPath::kDirect}, never), ConvPath::kOneDnn);
+  EXPECT_THROW(choices.set_mode("fastest"), ConfigError);
+}
+
+TEST(ConvChoices, AnotherProcessFindsTheChoicesInTheFile) {
+  std::filesystem::path file = fresh_file("conv_choices.json");
+  ConvChoices first, second, third;
+  first.use_file(file);
+  second.use_file(file);  // before there is anything in it
+  EXPECT_EQ(first.choose("a", kTwo, slow_except(ConvPath::kNative)), ConvPath::kNative);
+  auto never = [](ConvPath) { FAIL(); };
+  EXPECT_EQ(second.choose("a", kTwo, never), ConvPath::kNative);
+  third.use_file(file);
+  EXPECT_EQ(third.choose("a", kTwo, never), ConvPath::kNative);
+}
+
+TEST(ConvChoices, ProcessesThatMeasureAtTheSameTimeAgree) {
+  std::filesystem::path file = fresh_file("conv_choices_race.json");
+  std::vector<ConvPath> taken(4);
+  std::vector<std::thread> threads;
+  for (size_t i = 0; i < taken.size(); ++i) {
+    threads.emplace_back([&, i] {
+      ConvChoices choices;
+      choices.use_file(file);
+      taken[i] = choices.choose("a", kTwo, slow_except(i % 2 == 0 ? ConvPath::kNative : ConvPath::kOneDnn));
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (ConvPath path : taken) EXPECT_EQ(path, taken[0]);
+}
+
+TEST(ConvChoices, WhatIsImportedWinsOverTheFile) {
+  std::filesystem::path file = fresh_file("conv_choices_import.json");
+  ConvChoices first, second;
+  first.use_file(file);
+  first.choose("a", kTwo, slow_except(ConvPath::kNative));
+  nlohmann::json other = first.to_json();
+  for (auto& [key, path] : other["choices"].items()) path = "onednn";
+  second.import_json(other);
+  second.use_file(file);
+  EXPECT_EQ(second.choose("a", kTwo, [](ConvPath) { FAIL(); }), ConvPath::kOneDnn);
+}
+
+TEST(ConvChoices, DamagedDocumentsAreErrorsThatNameTheFile) {
+  ConvChoices choices;
+  for (const char* text :
+       {"", "[1]", "{\"version\": 2, \"choices\": {}}", "{\"version\": 1}",
+        "{\"version\": 1, \"choices\": {\"a\": \"gpu\"}}", "{\"version\": 1, \"choices\": {\"a\": 3}}",
+        "{\"version\": \"1\", \"choices\": {}}"}) {
+    std::filesystem::path file = fresh_file("conv_choices_damaged.json");
+    write_file_atomically(file, text);
+    try {
+      choices.use_file(file);
+      FAIL() << text;
+    } catch (const ConfigError& error) {
+      EXPECT_NE(std::string(error.what()).find("conv_choices_damaged.json"), std::string::npos) << text;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace yoke::compute
