@@ -48,6 +48,7 @@ class KeepingAllocator final : public c10::Allocator {
  public:
   c10::DataPtr allocate(size_t bytes) override {
     void* data = bytes == 0 ? nullptr : take(bytes + kHeader);
+    if (data != nullptr) c10::profiledCPUMemoryReporter().New(data, bytes);  // MemoryMeter listens
     return {data, data, &give_back, c10::Device(c10::DeviceType::CPU)};
   }
 
@@ -80,6 +81,7 @@ class KeepingAllocator final : public c10::Allocator {
 
   static void give_back(void* data) {
     if (data == nullptr) return;
+    c10::profiledCPUMemoryReporter().Delete(data);
     void* block = static_cast<char*>(data) - kHeader;
     if (size_of(block) == 0) {
       std::free(block);
