@@ -32,8 +32,9 @@ class Parser {
     add_checkpoint();
     add_config();
     add_report();
-    common(app_.add_subcommand("doctor", "check this machine: LibTorch, speed, devices, disk, what is missing"),
-           "yoke doctor");
+    common(
+        app_.add_subcommand("doctor", "check this machine: LibTorch, speed, devices, disk, what is missing"),
+        "yoke doctor");
   }
 
   void parse(std::vector<std::string> words) {
@@ -56,22 +57,34 @@ class Parser {
   }
 
   // A plain option that stands for a configuration key.
-  void key_option(Subcommand* command, const std::string& flag, const std::string& key, const std::string& help) {
+  void key_option(Subcommand* command, const std::string& flag, const std::string& key,
+                  const std::string& help) {
     command->add_option_function<std::string>(
-        flag, [this, flag, key](const std::string& value) { out_.overrides.push_back({key, value, flag}); }, help);
+        flag,
+        [this, flag, key](const std::string& value) {
+          out_.overrides.push_back({key, value, flag});
+        },
+        help);
   }
 
   void add_train() {
-    auto* command = common(app_.add_subcommand("train", "train a model as a configuration says; goes on from the last checkpoint"),
-                           "yoke train configs/lenet_fashion.toml --train.lr 0.1 --out.dir runs/try1\n"
-                           "Every key of the configuration is an option: yoke config keys");
+    auto* command =
+        common(app_.add_subcommand("train",
+                                   "train a model as a configuration says; goes on from the last checkpoint"),
+               "yoke train configs/lenet_fashion.toml --train.lr 0.1 --out.dir runs/try1\n"
+               "Every key of the configuration is an option: yoke config keys");
     command->add_option("FILE", out_.train.file, "configuration (TOML)")->required();
-    command->add_option("--resume", out_.train.resume, "auto, never, or a checkpoint's folder")->capture_default_str();
+    command->add_option("--resume", out_.train.resume, "auto, never, or a checkpoint's folder")
+        ->capture_default_str();
     command->add_option("--init", out_.train.init, "start from these weights (safetensors)");
     key_option(command, "--device", "train.device", "cpu, cuda or cuda:N");
     key_option(command, "--steps", "train.steps", "optimizer steps");
-    command->add_flag_function("--trace", [this](int64_t) { out_.overrides.push_back({"out.trace", "true", "--trace"}); },
-                               "write a Chrome trace to OUT/trace/");
+    command->add_flag_function(
+        "--trace",
+        [this](int64_t) {
+          out_.overrides.push_back({"out.trace", "true", "--trace"});
+        },
+        "write a Chrome trace to OUT/trace/");
   }
 
   void add_eval() {
@@ -79,7 +92,8 @@ class Parser {
                            "yoke eval configs/lenet_fashion.toml --init weights.safetensors");
     command->add_option("FILE", out_.eval.file, "configuration (TOML)")->required();
     command->add_option("--init", out_.eval.init, "weights (safetensors)")->required();
-    command->add_option("--inputs", out_.eval.inputs, "safetensors with tensor `input` (`input_ids` for GPT-2)");
+    command->add_option("--inputs", out_.eval.inputs,
+                        "safetensors with tensor `input` (`input_ids` for GPT-2)");
     command->add_option("--outputs", out_.eval.outputs, "write tensor `output` (logits) here");
     key_option(command, "--device", "train.device", "cpu, cuda or cuda:N");
   }
@@ -87,7 +101,8 @@ class Parser {
   void add_model() {
     auto* group = app_.add_subcommand("model", "what is in a model; freshly initialised weights");
     group->require_subcommand(1);
-    auto* info = common(group->add_subcommand("info", "parameters, blocks and tensors of a model"), "yoke model info resnet50");
+    auto* info = common(group->add_subcommand("info", "parameters, blocks and tensors of a model"),
+                        "yoke model info resnet50");
     info->add_option("NAME", out_.model.name, "model")->required();
     auto* save = common(group->add_subcommand("export", "write freshly initialised weights"),
                         "yoke model export lenet -o lenet.safetensors --seed 7");
@@ -99,16 +114,24 @@ class Parser {
   void add_bench() {
     auto* group = app_.add_subcommand("bench", "measure");
     group->require_subcommand(1);
-    auto* step = common(group->add_subcommand("step", "throughput against model, batch size, precision and device"),
-                        "yoke bench step --model lenet,vgg_small --batch 16,64 --precision fp32,bf16");
+    auto* step =
+        common(group->add_subcommand("step", "throughput against model, batch size, precision and device"),
+               "yoke bench step --model lenet,vgg_small --batch 16,64 --precision fp32,bf16");
     BenchStepArguments& arguments = out_.bench_step;
     step->add_option("--model", arguments.models, "models")->delimiter(',')->required();
     step->add_option("--batch", arguments.batches, "batch sizes")->delimiter(',')->capture_default_str();
-    step->add_option("--precision", arguments.precisions, "fp32 tf32 bf16 fp16")->delimiter(',')->capture_default_str();
+    step->add_option("--precision", arguments.precisions, "fp32 tf32 bf16 fp16")
+        ->delimiter(',')
+        ->capture_default_str();
     step->add_option("--device", arguments.devices, "cpu cuda")->delimiter(',')->capture_default_str();
-    step->add_option("--recompute", arguments.recomputes, "none blocks sqrt budget:<bytes>")->delimiter(',')->capture_default_str();
-    step->add_option("--threads", arguments.threads, "CPU threads; 0 takes every core")->capture_default_str();
-    step->add_option("--steps", arguments.steps, "timed steps of each")->capture_default_str()->check(CLI::PositiveNumber);
+    step->add_option("--recompute", arguments.recomputes, "none blocks sqrt budget:<bytes>")
+        ->delimiter(',')
+        ->capture_default_str();
+    step->add_option("--threads", arguments.threads, "CPU threads; 0 takes every core")
+        ->capture_default_str();
+    step->add_option("--steps", arguments.steps, "timed steps of each")
+        ->capture_default_str()
+        ->check(CLI::PositiveNumber);
   }
 
   void add_checkpoint() {
@@ -116,11 +139,13 @@ class Parser {
     group->require_subcommand(1);
     auto* list = common(group->add_subcommand("ls", "checkpoints of a run"), "yoke ckpt ls runs/lenet");
     list->add_option("DIR", out_.checkpoint.path, "a run's folder")->required();
-    auto* verify = common(group->add_subcommand("verify", "recompute every digest"), "yoke ckpt verify runs/lenet");
+    auto* verify =
+        common(group->add_subcommand("verify", "recompute every digest"), "yoke ckpt verify runs/lenet");
     verify->add_option("DIR", out_.checkpoint.path, "a run's folder or one checkpoint")->required();
     auto* save = common(group->add_subcommand("export", "weights of a checkpoint as one safetensors file"),
                         "yoke ckpt export runs/lenet -o lenet.safetensors");
-    save->add_option("DIR", out_.checkpoint.path, "a run's folder (its newest) or one checkpoint")->required();
+    save->add_option("DIR", out_.checkpoint.path, "a run's folder (its newest) or one checkpoint")
+        ->required();
     save->add_option("-o,--output", out_.checkpoint.output, "file to write")->required();
     auto* load = common(group->add_subcommand("import", "a run's folder that starts from given weights"),
                         "yoke ckpt import gpt2.safetensors -o runs/gpt2");
@@ -138,7 +163,8 @@ class Parser {
   }
 
   void add_report() {
-    auto* command = common(app_.add_subcommand("report", "write a run's report as one HTML file"), "yoke report runs/lenet");
+    auto* command = common(app_.add_subcommand("report", "write a run's report as one HTML file"),
+                           "yoke report runs/lenet");
     command->add_option("RUN_DIR", out_.report.directory, "a run's folder")->required();
     command->add_option("-o,--output", out_.report.output, "file to write; default RUN_DIR/report.html");
   }
@@ -148,11 +174,13 @@ class Parser {
 };
 
 bool reads_configuration(const std::string& command) {
-  return command == "train" || command == "eval" || command.rfind("model ", 0) == 0 || command == "bench step" ||
-         command == "config show";
+  return command == "train" || command == "eval" || command.rfind("model ", 0) == 0 ||
+         command == "bench step" || command == "config show";
 }
 
-std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
+std::string first_line(const std::string& text) {
+  return text.substr(0, text.find('\n'));
+}
 
 }  // namespace
 
@@ -169,7 +197,8 @@ CommandLine parse_command_line(std::vector<std::string> words) {
   } catch (const CLI::CallForVersion& asked) {
     std::exit(parser.exit(asked));
   } catch (const CLI::ParseError& error) {
-    throw ConfigError("{}. `yoke --help` and `yoke COMMAND --help` show what is accepted.", first_line(error.what()));
+    throw ConfigError("{}. `yoke --help` and `yoke COMMAND --help` show what is accepted.",
+                      first_line(error.what()));
   }
   if (!overrides.empty() && !reads_configuration(line.command)) {
     throw ConfigError("{}: `yoke {}` takes no configuration keys.", overrides.front().origin, line.command);

@@ -51,7 +51,7 @@ struct CommandLine {
   std::string command;  // "train", "model info", "ckpt verify", …
   bool json = false;
   bool quiet = false;
-  std::string typed;  // the whole command, for reports
+  std::string typed;                        // the whole command, for reports
   std::vector<config::Override> overrides;  // --section.key and --set
   std::string config_file;                  // config show
   TrainArguments train;

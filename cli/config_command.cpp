@@ -51,7 +51,10 @@ int show_config_keys(const CommandLine& line) {
   }
   nlohmann::json keys = nlohmann::json::array();
   for (const config::Entry& entry : configuration.schema.entries()) {
-    nlohmann::json key = {{"key", entry.key()}, {"type", entry.field.type}, {"default", to_json(entry.initial)}, {"help", entry.field.help}};
+    nlohmann::json key = {{"key", entry.key()},
+                          {"type", entry.field.type},
+                          {"default", to_json(entry.initial)},
+                          {"help", entry.field.help}};
     if (!entry.field.accepted.empty()) key["accepted"] = entry.field.accepted;
     keys.push_back(key);
   }
@@ -68,7 +71,8 @@ std::string configuration_reference() {
       section = entry.section;
       out += fmt::format("{}## [{}]\n\n", out.empty() ? "" : "\n", section);
     }
-    out += fmt::format("- `{} = {}` ({}): {}\n", entry.key(), config::to_toml(entry.initial), accepted_text(entry.field), entry.field.help);
+    out += fmt::format("- `{} = {}` ({}): {}\n", entry.key(), config::to_toml(entry.initial),
+                       accepted_text(entry.field), entry.field.help);
   }
   return out;
 }

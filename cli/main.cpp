@@ -20,9 +20,11 @@ void check_configuration(const CommandLine& line) {
 }
 
 int become_torch_program(char** argv) {
-  std::filesystem::path sibling = std::filesystem::read_symlink("/proc/self/exe").parent_path() / "yoke-torch";
+  std::filesystem::path sibling =
+      std::filesystem::read_symlink("/proc/self/exe").parent_path() / "yoke-torch";
   ::execv(sibling.c_str(), argv);
-  throw ConfigError("{}: {}. It lies beside `yoke` in a complete build: run `make build`.", sibling.string(), describe_errno(errno));
+  throw ConfigError("{}: {}. It lies beside `yoke` in a complete build: run `make build`.", sibling.string(),
+                    describe_errno(errno));
 }
 
 }  // namespace

@@ -44,7 +44,8 @@ int run_program(int argc, char** argv, const std::function<int(const CommandLine
   } catch (const Error& error) {
     return fail(json, error.code(), error.what());
   } catch (const std::bad_alloc&) {
-    return fail(json, ExitCode::kInternal, "out of memory. Try a smaller data.batch_size, or train.recompute = \"blocks\".");
+    return fail(json, ExitCode::kInternal,
+                "out of memory. Try a smaller data.batch_size, or train.recompute = \"blocks\".");
   } catch (const std::exception& error) {
     return fail(json, ExitCode::kInternal, without_trace(error.what()));
   }

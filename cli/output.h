@@ -13,7 +13,8 @@ namespace yoke::cli {
 // The one JSON document of a command run with --json.
 void print_json(const nlohmann::json& document);
 
-// Parses the command line, runs `command`, and turns what it throws into a message on stderr and an exit code.
+// Parses the command line, runs `command`, and turns what it throws into a message on stderr and an exit
+// code.
 int run_program(int argc, char** argv, const std::function<int(const CommandLine&)>& command);
 
 }  // namespace yoke::cli

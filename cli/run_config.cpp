@@ -31,10 +31,14 @@ void check_together(const RunConfig& config) {
     throw ConfigError("train.nesterov = true with train.momentum = 0: Nesterov needs a momentum, e.g. 0.9.");
   }
   if (train.compute.precision == "tf32" && train.compute.device == "cpu") {
-    throw ConfigError("train.precision = \"tf32\" on the CPU: tf32 is a mode of NVIDIA GPUs. Use fp32 or bf16, or --device cuda.");
+    throw ConfigError(
+        "train.precision = \"tf32\" on the CPU: tf32 is a mode of NVIDIA GPUs. Use fp32 or bf16, or --device "
+        "cuda.");
   }
   if (train.optimizer.optimizer == "lbfgs" && train.compute.precision == "fp16") {
-    throw ConfigError("train.optimizer = \"lbfgs\" with train.precision = \"fp16\": its line steps cannot skip an overflow. Use fp32 or bf16.");
+    throw ConfigError(
+        "train.optimizer = \"lbfgs\" with train.precision = \"fp16\": its line steps cannot skip an "
+        "overflow. Use fp32 or bf16.");
   }
 }
 

@@ -38,8 +38,8 @@ class Configuration {
   Configuration(const Configuration&) = delete;
   Configuration& operator=(const Configuration&) = delete;
 
-  // Reads `file` (when not empty), then the environment, then `overrides`, and checks values against each other.
-  // Throws ConfigError.
+  // Reads `file` (when not empty), then the environment, then `overrides`, and checks values against each
+  // other. Throws ConfigError.
   void load(const std::string& file, const std::vector<config::Override>& overrides);
 
   RunConfig values;

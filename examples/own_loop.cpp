@@ -10,7 +10,8 @@ struct Net : torch::nn::Module {
 
   torch::Tensor forward(const torch::Tensor& x) {
     // The activations inside are not kept; backward computes them again.
-    auto middle = yoke::recompute([&](const auto& v) { return std::vector{hidden(in(v[0]).relu()).relu()}; }, {x});
+    auto middle =
+        yoke::recompute([&](const auto& v) { return std::vector{hidden(in(v[0]).relu()).relu()}; }, {x});
     return out(middle[0]);
   }
 };
@@ -42,7 +43,8 @@ int main(int argc, char** argv) {
     loss.backward();
     yoke::optim::clip_grad_norm(net->parameters(), 1.0);
     optimizer->step(1e-3);
-    if ((step + 1) % 50 == 0) std::printf("step %lld  loss %.3f\n", static_cast<long long>(step + 1), loss.item<double>());
+    if ((step + 1) % 50 == 0)
+      std::printf("step %lld  loss %.3f\n", static_cast<long long>(step + 1), loss.item<double>());
   }
   writer.save(step, {parameters, optimizer->state(), {{"step", step}}});
   writer.wait();

@@ -18,30 +18,33 @@ namespace yoke::cli {
 namespace {
 
 nlohmann::json to_json(const engine::BenchStepResult& result) {
-  nlohmann::json out = {{"model", result.model},
-                        {"batch", result.batch},
-                        {"precision", result.precision},
-                        {"device", result.device},
-                        {"recompute", result.recompute},
-                        {"samples_per_s", result.samples_per_s},
-                        {"step_seconds", {{"median", result.step_seconds_median}, {"p95", result.step_seconds_p95}}},
-                        {"tflops", result.tflops},
-                        {"peak_fraction", result.peak_fraction},
-                        {"peak_memory_bytes", result.peak_memory_bytes}};
+  nlohmann::json out = {
+      {"model", result.model},
+      {"batch", result.batch},
+      {"precision", result.precision},
+      {"device", result.device},
+      {"recompute", result.recompute},
+      {"samples_per_s", result.samples_per_s},
+      {"step_seconds", {{"median", result.step_seconds_median}, {"p95", result.step_seconds_p95}}},
+      {"tflops", result.tflops},
+      {"peak_fraction", result.peak_fraction},
+      {"peak_memory_bytes", result.peak_memory_bytes}};
   if (result.tokens_per_s) out["tokens_per_s"] = *result.tokens_per_s;
   return out;
 }
 
 // One cell of the sweep, as a configuration would say it: the same checks apply.
-engine::WorkerOptions cell_options(const CommandLine& line, const std::string& model, int64_t batch, const std::string& precision,
-                                   const std::string& device, const std::string& recompute) {
+engine::WorkerOptions cell_options(const CommandLine& line, const std::string& model, int64_t batch,
+                                   const std::string& precision, const std::string& device,
+                                   const std::string& recompute) {
   Configuration configuration;
-  std::vector<config::Override> overrides = {{"model.name", model, "--model"},
-                                             {"data.batch_size", fmt::format("{}", batch), "--batch"},
-                                             {"train.precision", precision, "--precision"},
-                                             {"train.device", device, "--device"},
-                                             {"train.recompute", recompute, "--recompute"},
-                                             {"train.threads", fmt::format("{}", line.bench_step.threads), "--threads"}};
+  std::vector<config::Override> overrides = {
+      {"model.name", model, "--model"},
+      {"data.batch_size", fmt::format("{}", batch), "--batch"},
+      {"train.precision", precision, "--precision"},
+      {"train.device", device, "--device"},
+      {"train.recompute", recompute, "--recompute"},
+      {"train.threads", fmt::format("{}", line.bench_step.threads), "--threads"}};
   overrides.insert(overrides.end(), line.overrides.begin(), line.overrides.end());
   configuration.load("", overrides);
   const RunConfig& config = configuration.values;
@@ -94,8 +97,10 @@ int run_bench_step(const CommandLine& line) {
       for (const std::string& precision : arguments.precisions) {
         for (const std::string& recompute : arguments.recomputes) {
           for (int64_t batch : arguments.batches) {
-            log::info("bench step: {} batch {} {} on {}, recompute {}", model, batch, precision, device, recompute);
-            results.push_back(engine::bench_step(cell_options(line, model, batch, precision, device, recompute), arguments.steps));
+            log::info("bench step: {} batch {} {} on {}, recompute {}", model, batch, precision, device,
+                      recompute);
+            results.push_back(engine::bench_step(
+                cell_options(line, model, batch, precision, device, recompute), arguments.steps));
           }
         }
       }

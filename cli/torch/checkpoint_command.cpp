@@ -23,12 +23,16 @@ int print_verdicts(const CommandLine& line, const std::vector<format::Verdict>& 
   nlohmann::json rows = nlohmann::json::array();
   for (const format::Verdict& verdict : verdicts) {
     ok = ok && verdict.ok;
-    nlohmann::json row = {{"path", verdict.path.string()}, {"step", verdict.step}, {"ok", verdict.ok}, {"bytes", verdict.bytes}};
+    nlohmann::json row = {{"path", verdict.path.string()},
+                          {"step", verdict.step},
+                          {"ok", verdict.ok},
+                          {"bytes", verdict.bytes}};
     if (!verdict.ok) row["problem"] = verdict.problem;
     rows.push_back(row);
     if (line.json) continue;
-    fmt::print("{:<4} step {:<8} {:>10}  {}{}\n", verdict.ok ? "ok" : "BAD", verdict.step, format_bytes(static_cast<double>(verdict.bytes)),
-               verdict.path.string(), verdict.ok ? "" : ": " + verdict.problem);
+    fmt::print("{:<4} step {:<8} {:>10}  {}{}\n", verdict.ok ? "ok" : "BAD", verdict.step,
+               format_bytes(static_cast<double>(verdict.bytes)), verdict.path.string(),
+               verdict.ok ? "" : ": " + verdict.problem);
   }
   if (line.json) print_json({{"ok", ok}, {"checkpoints", rows}});
   return ok ? 0 : static_cast<int>(ExitCode::kCheckpoint);
@@ -91,7 +95,8 @@ int run_checkpoint_import(const CommandLine& line) {
   if (line.json) {
     print_json({{"run", line.checkpoint.output}, {"tensors", state.model.size()}});
   } else {
-    fmt::print("{}: checkpoint of step 0 with {} tensors; train with --out.dir {}\n", line.checkpoint.output, state.model.size(), line.checkpoint.output);
+    fmt::print("{}: checkpoint of step 0 with {} tensors; train with --out.dir {}\n", line.checkpoint.output,
+               state.model.size(), line.checkpoint.output);
   }
   return 0;
 }

@@ -35,18 +35,23 @@ constexpr double kLittleDiskBytes = 2e9;
 constexpr double kLittleSharedMemoryBytes = 64e6;
 
 Check check_libtorch() {
-  return {"libtorch", true, fmt::format("{} ({} capability, MKL {}, oneDNN {})", TORCH_VERSION, at::get_cpu_capability(),
-                                        at::hasMKL() ? "yes" : "no", at::hasMKLDNN() ? "yes" : "no"), ""};
+  return {"libtorch", true,
+          fmt::format("{} ({} capability, MKL {}, oneDNN {})", TORCH_VERSION, at::get_cpu_capability(),
+                      at::hasMKL() ? "yes" : "no", at::hasMKLDNN() ? "yes" : "no"),
+          ""};
 }
 
 Check check_threads() {
-  return {"threads", true, fmt::format("{} used, {} cores", at::get_num_threads(), std::thread::hardware_concurrency()), ""};
+  return {"threads", true,
+          fmt::format("{} used, {} cores", at::get_num_threads(), std::thread::hardware_concurrency()), ""};
 }
 
 Check check_speed(const std::string& name, double flops, double slow_per_thread) {
   bool slow = flops < slow_per_thread * at::get_num_threads();
   return {name, !slow, fmt::format("{:.1f} GFLOP/s", flops / 1e9),
-          slow ? "this LibTorch computes slowly (a reference BLAS, or a busy machine). Use the PyPI wheel: tools/setup" : ""};
+          slow ? "this LibTorch computes slowly (a reference BLAS, or a busy machine). Use the PyPI wheel: "
+                 "tools/setup"
+               : ""};
 }
 
 Check check_cuda() {
@@ -73,13 +78,16 @@ Check check_data() {
   options.name = "fashion_mnist";
   try {
     auto dataset = data::open(options, data::Split::kTrain, {SampleKind::kImage, {1, 28, 28}, 10}, 1);
-    return {"fashion_mnist", true, fmt::format("{} training images", format_count(static_cast<double>(dataset->size()))), ""};
+    return {"fashion_mnist", true,
+            fmt::format("{} training images", format_count(static_cast<double>(dataset->size()))), ""};
   } catch (const ConfigError& error) {
     return {"fashion_mnist", false, "missing", error.what()};
   }
 }
 
-Check check_backends() { return {"backends", true, "one device (no communication backend is built yet)", ""}; }
+Check check_backends() {
+  return {"backends", true, "one device (no communication backend is built yet)", ""};
+}
 
 }  // namespace
 
@@ -89,8 +97,10 @@ int run_doctor(const CommandLine& line) {
       {"yoke", true, kVersion, ""},
       check_libtorch(),
       check_threads(),
-      check_speed("matrix multiply", engine::matmul_flops(torch::kCPU, Precision::kFp32), kSlowMatmulFlopsPerThread),
-      check_speed("convolution", engine::convolution_flops(torch::kCPU, Precision::kFp32), kSlowConvolutionFlopsPerThread),
+      check_speed("matrix multiply", engine::matmul_flops(torch::kCPU, Precision::kFp32),
+                  kSlowMatmulFlopsPerThread),
+      check_speed("convolution", engine::convolution_flops(torch::kCPU, Precision::kFp32),
+                  kSlowConvolutionFlopsPerThread),
       check_cuda(),
       check_space("disk", ".", kLittleDiskBytes),
       check_space("shared memory", "/dev/shm", kLittleSharedMemoryBytes),

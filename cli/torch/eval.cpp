@@ -31,9 +31,11 @@ models::Tensors read_inputs(const engine::Worker& worker, const std::string& pat
   models::Tensors inputs;
   auto tensors = checkpoint::load_tensors(path).tensors;
   for (const std::string& name : input_names(model)) {
-    auto found = std::find_if(tensors.begin(), tensors.end(), [&](const auto& item) { return item.first == name; });
+    auto found =
+        std::find_if(tensors.begin(), tensors.end(), [&](const auto& item) { return item.first == name; });
     if (found == tensors.end()) {
-      throw ConfigError("{}: no tensor `{}`. `yoke eval` of {} takes: {}.", path, name, model.name, join(input_names(model)));
+      throw ConfigError("{}: no tensor `{}`. `yoke eval` of {} takes: {}.", path, name, model.name,
+                        join(input_names(model)));
     }
     const torch::Tensor& tensor = found->second;
     inputs.push_back(worker.place(tensor.to(tensor.is_floating_point() ? torch::kFloat : torch::kLong)));
@@ -65,11 +67,13 @@ int run_eval(const CommandLine& line) {
     models::Tensors outputs = worker->model.forward(read_inputs(*worker, line.eval.inputs));
     result["shape"] = outputs[0].sizes().vec();
     if (!line.eval.outputs.empty()) {
-      checkpoint::save_tensors(line.eval.outputs, {{"output", outputs[0].to(torch::kFloat).cpu().contiguous()}}, {});
+      checkpoint::save_tensors(line.eval.outputs,
+                               {{"output", outputs[0].to(torch::kFloat).cpu().contiguous()}}, {});
       result["outputs"] = line.eval.outputs;
     }
   } else {
-    auto dataset = data::open(config.data, data::Split::kTest, worker->model.sample, static_cast<uint64_t>(options.seed));
+    auto dataset = data::open(config.data, data::Split::kTest, worker->model.sample,
+                              static_cast<uint64_t>(options.seed));
     engine::Evaluation evaluation = engine::evaluate(*worker, *dataset, config.data.batch_size);
     result["loss"] = evaluation.loss;
     result["samples"] = evaluation.samples;
@@ -78,7 +82,8 @@ int run_eval(const CommandLine& line) {
   if (line.json) {
     print_json(result);
   } else {
-    for (const auto& [key, value] : result.items()) fmt::print("{:<10} {}\n", key, value.is_string() ? value.get<std::string>() : value.dump());
+    for (const auto& [key, value] : result.items())
+      fmt::print("{:<10} {}\n", key, value.is_string() ? value.get<std::string>() : value.dump());
   }
   return 0;
 }

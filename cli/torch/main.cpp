@@ -9,6 +9,7 @@ int main(int argc, char** argv) {
     for (const Command& command : kCommands) {
       if (line.command == command.name) return command.run(line);
     }
-    throw yoke::ConfigError("`{}` is a command of `yoke`, not of `yoke-torch`. Start `yoke {}`.", line.command, line.command);
+    throw yoke::ConfigError("`{}` is a command of `yoke`, not of `yoke-torch`. Start `yoke {}`.",
+                            line.command, line.command);
   });
 }

@@ -31,20 +31,28 @@ int run_model_info(const CommandLine& line) {
   Configuration configuration;
   models::Model model = models::lay_out(model_options(line, configuration));
   nlohmann::json blocks = nlohmann::json::array();
-  for (const models::Block& block : model.blocks) blocks.push_back({{"name", block.name}, {"parameters", count(block)}});
+  for (const models::Block& block : model.blocks)
+    blocks.push_back({{"name", block.name}, {"parameters", count(block)}});
   nlohmann::json tensors = nlohmann::json::array();
   auto add = [&](const std::string& name, const torch::Tensor& tensor) {
     auto type = checkpoint::to_dtype(tensor.scalar_type());
-    tensors.push_back({{"name", name}, {"shape", tensor.sizes().vec()}, {"dtype", type ? std::string(checkpoint::format::name_of(*type)) : "?"}});
+    tensors.push_back({{"name", name},
+                       {"shape", tensor.sizes().vec()},
+                       {"dtype", type ? std::string(checkpoint::format::name_of(*type)) : "?"}});
   };
   for (const auto& item : model.module->named_parameters()) add(item.key(), item.value());
   for (const auto& item : model.module->named_buffers()) add(item.key(), item.value());
   if (line.json) {
-    print_json({{"model", model.name}, {"parameters", model.parameter_count()}, {"sample", to_string(model.sample)}, {"blocks", blocks}, {"tensors", tensors}});
+    print_json({{"model", model.name},
+                {"parameters", model.parameter_count()},
+                {"sample", to_string(model.sample)},
+                {"blocks", blocks},
+                {"tensors", tensors}});
     return 0;
   }
-  fmt::print("{}: {} parameters in {} tensors, takes {}\n\n", model.name, format_count(static_cast<double>(model.parameter_count())),
-             model.module->parameters().size(), to_string(model.sample));
+  fmt::print("{}: {} parameters in {} tensors, takes {}\n\n", model.name,
+             format_count(static_cast<double>(model.parameter_count())), model.module->parameters().size(),
+             to_string(model.sample));
   for (const models::Block& block : model.blocks) {
     fmt::print("  {:<24} {:>14}\n", block.name, format_count(static_cast<double>(count(block))));
   }
@@ -57,13 +65,16 @@ int run_model_export(const CommandLine& line) {
   torch::manual_seed(static_cast<uint64_t>(configuration.values.train.loop.seed));
   models::Model model = models::build(options);
   std::vector<std::pair<std::string, torch::Tensor>> tensors;
-  for (const auto& item : model.module->named_parameters()) tensors.emplace_back(item.key(), item.value().detach());
+  for (const auto& item : model.module->named_parameters())
+    tensors.emplace_back(item.key(), item.value().detach());
   for (const auto& item : model.module->named_buffers()) tensors.emplace_back(item.key(), item.value());
   checkpoint::save_tensors(line.model.output, tensors, {{"format", "pt"}, {"model", options.name}});
   if (line.json) {
-    print_json({{"file", line.model.output}, {"tensors", tensors.size()}, {"parameters", model.parameter_count()}});
+    print_json(
+        {{"file", line.model.output}, {"tensors", tensors.size()}, {"parameters", model.parameter_count()}});
   } else {
-    fmt::print("{}: {} tensors, {} parameters\n", line.model.output, tensors.size(), format_count(static_cast<double>(model.parameter_count())));
+    fmt::print("{}: {} tensors, {} parameters\n", line.model.output, tensors.size(),
+               format_count(static_cast<double>(model.parameter_count())));
   }
   return 0;
 }

@@ -39,33 +39,38 @@ engine::WorkerOptions worker_options(const RunConfig& config, const std::string&
   return options;
 }
 
-engine::LoopPlan loop_plan(const RunConfig& config, const engine::Worker& worker, const data::Loader& loader) {
+engine::LoopPlan loop_plan(const RunConfig& config, const engine::Worker& worker,
+                           const data::Loader& loader) {
   const engine::LoopOptions& loop = config.train.loop;
   engine::LoopPlan plan;
   plan.accumulate = loop.accumulate;
   plan.batches_per_epoch = static_cast<double>(loader.batches_per_epoch());
   double steps_per_epoch = plan.batches_per_epoch / static_cast<double>(loop.accumulate);
-  plan.total_steps = loop.steps > 0 ? loop.steps : static_cast<int64_t>(std::ceil(loop.epochs * steps_per_epoch));
+  plan.total_steps =
+      loop.steps > 0 ? loop.steps : static_cast<int64_t>(std::ceil(loop.epochs * steps_per_epoch));
   plan.log_every = config.out.log_every;
   plan.skip_non_finite = loop.non_finite == "skip";
   plan.wait_for_loss = worker.device.is_cpu();
   bool tokens = worker.model.sample.kind == SampleKind::kTokens;
-  plan.tokens_per_sample = tokens ? (config.data.seq_len > 0 ? config.data.seq_len : worker.model.sample.shape[0]) : 0;
-  optim::ScheduleContext context{plan.total_steps, std::max<int64_t>(1, std::llround(steps_per_epoch)), /*replicas=*/1};
-  plan.learning_rate = [schedule = config.train.schedule, lr = config.train.optimizer.lr, context](int64_t step) {
-    return optim::learning_rate(schedule, lr, context, step);
-  };
+  plan.tokens_per_sample =
+      tokens ? (config.data.seq_len > 0 ? config.data.seq_len : worker.model.sample.shape[0]) : 0;
+  optim::ScheduleContext context{plan.total_steps, std::max<int64_t>(1, std::llround(steps_per_epoch)),
+                                 /*replicas=*/1};
+  plan.learning_rate = [schedule = config.train.schedule, lr = config.train.optimizer.lr,
+                        context](int64_t step) { return optim::learning_rate(schedule, lr, context, step); };
   plan.peak_memory = [device = worker.device] { return compute::peak_memory_bytes(device); };
   return plan;
 }
 
 // The state to go on from, or nothing for a fresh start.
-std::optional<checkpoint::Loaded> find_resume(const TrainArguments& arguments, const std::filesystem::path& out) {
+std::optional<checkpoint::Loaded> find_resume(const TrainArguments& arguments,
+                                              const std::filesystem::path& out) {
   if (arguments.resume == "never") return std::nullopt;
   std::optional<checkpoint::Loaded> loaded =
       arguments.resume == "auto" ? checkpoint::load_newest(out) : checkpoint::load(arguments.resume);
   if (!loaded) return std::nullopt;
-  for (const auto& other : loaded->passed_over) log::warn("passed over checkpoint {}: {}", other.path.string(), other.problem);
+  for (const auto& other : loaded->passed_over)
+    log::warn("passed over checkpoint {}: {}", other.path.string(), other.problem);
   return loaded;
 }
 
@@ -104,17 +109,21 @@ int run_train(const CommandLine& line) {
   if (config.checkpoint.every_steps > 0) {
     engine.attach_checkpoints([&](int64_t step) { return step % config.checkpoint.every_steps == 0; },
                               [&](const engine::SaveRequest& request) {
-                                auto state = engine::collect_state(*worker, loader, {request.step, request.samples}, configuration.schema.to_toml());
+                                auto state =
+                                    engine::collect_state(*worker, loader, {request.step, request.samples},
+                                                          configuration.schema.to_toml());
                                 writer.save(request.step, state);
                               });
   }
 
   engine::Outcome outcome = engine.run(folder.run_info(worker->model, plan, progress.step));
   writer.wait();
-  metrics::Summary summary = folder.summarise(outcome, plan, *worker, resume ? std::optional(progress.step) : std::nullopt);
+  metrics::Summary summary =
+      folder.summarise(outcome, plan, *worker, resume ? std::optional(progress.step) : std::nullopt);
   folder.finish(summary);
   if (outcome.stopped_by_signal != 0) {
-    log::info("stopped at step {} of {}; the same command goes on from there", outcome.steps, plan.total_steps);
+    log::info("stopped at step {} of {}; the same command goes on from there", outcome.steps,
+              plan.total_steps);
     return 128 + outcome.stopped_by_signal;
   }
   print_summary(line, summary, config);

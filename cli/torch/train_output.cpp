@@ -23,7 +23,8 @@ RunFolder::RunFolder(std::filesystem::path path, const Configuration& configurat
   std::error_code error;
   std::filesystem::create_directories(path_, error);
   if (error) {
-    throw ConfigError("out.dir = \"{}\": cannot make the folder: {}. Choose another with --out.dir.", path_.string(), error.message());
+    throw ConfigError("out.dir = \"{}\": cannot make the folder: {}. Choose another with --out.dir.",
+                      path_.string(), error.message());
   }
   write_file_atomically(path_ / "config.toml", configuration.schema.to_toml());
 }
@@ -40,7 +41,8 @@ void RunFolder::attach_sinks(engine::Engine& engine) {
   }
 }
 
-metrics::RunInfo RunFolder::run_info(const models::Model& model, const engine::LoopPlan& plan, int64_t first_step) const {
+metrics::RunInfo RunFolder::run_info(const models::Model& model, const engine::LoopPlan& plan,
+                                     int64_t first_step) const {
   metrics::RunInfo info;
   info.name = fmt::format("{} on {}", config_.model.name, config_.data.name);
   info.total_steps = plan.total_steps;
@@ -49,7 +51,8 @@ metrics::RunInfo RunFolder::run_info(const models::Model& model, const engine::L
   return info;
 }
 
-metrics::Summary RunFolder::summarise(const engine::Outcome& outcome, const engine::LoopPlan& plan, const engine::Worker& worker,
+metrics::Summary RunFolder::summarise(const engine::Outcome& outcome, const engine::LoopPlan& plan,
+                                      const engine::Worker& worker,
                                       std::optional<int64_t> resumed_from) const {
   metrics::Summary summary;
   summary.model = config_.model.name;
@@ -68,7 +71,8 @@ metrics::Summary RunFolder::summarise(const engine::Outcome& outcome, const engi
   summary.step_seconds = {metrics::median(outcome.step_seconds), metrics::p95(outcome.step_seconds)};
   double samples_per_step = static_cast<double>(config_.data.batch_size * plan.accumulate);
   if (!outcome.step_seconds.empty()) summary.samples_per_s = samples_per_step / summary.step_seconds.median;
-  if (plan.tokens_per_sample > 0) summary.tokens_per_s = summary.samples_per_s * static_cast<double>(plan.tokens_per_sample);
+  if (plan.tokens_per_sample > 0)
+    summary.tokens_per_s = summary.samples_per_s * static_cast<double>(plan.tokens_per_sample);
   summary.parameters = worker.model.parameter_count();
   summary.parameter_hash = engine::parameter_hash(*worker.model.module);
   summary.seconds = outcome.seconds;
@@ -89,17 +93,20 @@ void print_summary(const CommandLine& line, const metrics::Summary& summary, con
     print_json(metrics::to_json(summary));
     return;
   }
-  fmt::print("{} on {}: {} steps ({:.2f} epochs) in {}\n", summary.model, summary.data, summary.steps, summary.epochs, format_duration(summary.seconds));
+  fmt::print("{} on {}: {} steps ({:.2f} epochs) in {}\n", summary.model, summary.data, summary.steps,
+             summary.epochs, format_duration(summary.seconds));
   fmt::print("  loss        {:.4f}\n", summary.final_loss);
   if (summary.eval_loss) fmt::print("  test loss   {:.4f}\n", *summary.eval_loss);
   if (summary.accuracy) fmt::print("  accuracy    {:.2f} %\n", 100 * *summary.accuracy);
   if (summary.samples_per_s > 0) {
     fmt::print("  speed       {} samples/s", format_short(summary.samples_per_s));
     if (summary.tokens_per_s) fmt::print(", {} tokens/s", format_short(*summary.tokens_per_s));
-    fmt::print(" (step {}, p95 {})\n", format_duration(summary.step_seconds.median), format_duration(summary.step_seconds.p95));
+    fmt::print(" (step {}, p95 {})\n", format_duration(summary.step_seconds.median),
+               format_duration(summary.step_seconds.p95));
   }
   fmt::print("  memory      {}\n", format_bytes(static_cast<double>(summary.peak_memory_bytes.front())));
-  fmt::print("  parameters  {} ({})\n", format_count(static_cast<double>(summary.parameters)), summary.parameter_hash);
+  fmt::print("  parameters  {} ({})\n", format_count(static_cast<double>(summary.parameters)),
+             summary.parameter_hash);
   if (config.out.report) fmt::print("  report      {}/report.html\n", config.out.dir);
 }
 

@@ -19,9 +19,10 @@ class RunFolder {
   RunFolder(std::filesystem::path path, const Configuration& configuration, const CommandLine& line);
 
   void attach_sinks(engine::Engine& engine);
-  metrics::RunInfo run_info(const models::Model& model, const engine::LoopPlan& plan, int64_t first_step) const;
-  metrics::Summary summarise(const engine::Outcome& outcome, const engine::LoopPlan& plan, const engine::Worker& worker,
-                             std::optional<int64_t> resumed_from) const;
+  metrics::RunInfo run_info(const models::Model& model, const engine::LoopPlan& plan,
+                            int64_t first_step) const;
+  metrics::Summary summarise(const engine::Outcome& outcome, const engine::LoopPlan& plan,
+                             const engine::Worker& worker, std::optional<int64_t> resumed_from) const;
   // summary.json and report.html.
   void finish(const metrics::Summary& summary) const;
 

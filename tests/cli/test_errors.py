@@ -112,7 +112,7 @@ def test_truncated_data_names_file_and_offset(yoke, tmp_path):
     for name in ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"):
         (tmp_path / "d" / name).write_bytes(b"\x00\x00\x08\x03\x00\x00")
     fails(yoke, "train", "configs/lenet_fashion.toml", "--data.dir", tmp_path / "d", "--out.dir", tmp_path / "r",
-          says=["train-images-idx3-ubyte", "offset"])
+          says=["train-images-idx3-ubyte", "byte 6"])
 
 
 def test_cuda_without_cuda(yoke, tmp_path):
@@ -164,7 +164,7 @@ def test_nan_names_step_and_parameter(yoke, tmp_path):
 def test_a_full_disk_loses_nothing(yoke, tmp_path):
     run = tmp_path / "r"
     yoke("train", TINY, "--steps", "4", "--checkpoint.every_steps", "2", "--out.dir", run, "-q")
-    limit = 30_000  # bytes a file may have: less than a checkpoint
+    limit = 9_000  # bytes a file may have: less than a checkpoint
 
     def small_files():
         import signal

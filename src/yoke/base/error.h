@@ -67,8 +67,8 @@ namespace detail {
 }  // namespace yoke
 
 // Our own invariants. The text is a fmt format: YOKE_CHECK(begin <= end, "empty stage {}", stage).
-#define YOKE_CHECK(condition, ...)                                                                     \
-  do {                                                                                                 \
-    if (!(condition)) [[unlikely]]                                                                     \
-      ::yoke::detail::check_failed(__FILE__, __LINE__, #condition, ::fmt::format(__VA_ARGS__));        \
+#define YOKE_CHECK(condition, ...)                                                              \
+  do {                                                                                          \
+    if (!(condition)) [[unlikely]]                                                              \
+      ::yoke::detail::check_failed(__FILE__, __LINE__, #condition, ::fmt::format(__VA_ARGS__)); \
   } while (false)

@@ -30,15 +30,21 @@ const char* label(Level level, bool colour) {
 
 }  // namespace
 
-void set_level(Level level) { current_level = level; }
-Level level() { return current_level; }
+void set_level(Level level) {
+  current_level = level;
+}
+Level level() {
+  return current_level;
+}
 
 void set_prefix(std::string text) {
   std::lock_guard lock(mutex);
   prefix = std::move(text);
 }
 
-void set_before_write(void (*callback)()) { before_write = callback; }
+void set_before_write(void (*callback)()) {
+  before_write = callback;
+}
 
 void write(Level level, const std::string& text) {
   std::lock_guard lock(mutex);

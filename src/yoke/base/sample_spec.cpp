@@ -16,7 +16,8 @@ std::string to_string(const SampleSpec& spec) {
     case SampleKind::kSparse:
       return fmt::format("sparse vector of {} features, 2 classes", at(0));
     case SampleKind::kVideo:
-      return fmt::format("{} frames of {} features, {} words, vocabulary {}", at(0), at(1), at(2), spec.classes);
+      return fmt::format("{} frames of {} features, {} words, vocabulary {}", at(0), at(1), at(2),
+                         spec.classes);
   }
   return "unknown";
 }

@@ -17,7 +17,8 @@ enum class SampleKind {
 
 struct SampleSpec {
   SampleKind kind = SampleKind::kImage;
-  std::vector<int64_t> shape;  // kImage: C,H,W; kVector: features; kTokens: length; kSparse: features; kVideo: frames, features, words
+  std::vector<int64_t> shape;  // kImage: C,H,W; kVector: features; kTokens: length; kSparse: features;
+                               // kVideo: frames, features, words
   int64_t classes = 0;         // classes, or the vocabulary for kTokens and kVideo
 
   bool operator==(const SampleSpec&) const = default;

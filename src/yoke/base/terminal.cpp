@@ -8,7 +8,9 @@
 
 namespace yoke::terminal {
 
-bool is_terminal(int fd) { return ::isatty(fd) == 1; }
+bool is_terminal(int fd) {
+  return ::isatty(fd) == 1;
+}
 
 bool use_colour(int fd) {
   // NO_COLOR and TERM describe the terminal, not the run: the one exception to "the environment is

@@ -18,9 +18,9 @@ std::optional<double> parse_rate(std::string_view text);
 // Seconds: "5ms", "2s", "1.5", "3m", "1h".
 std::optional<double> parse_duration(std::string_view text);
 
-std::string format_bytes(double bytes);        // "1.23 MB"
-std::string format_duration(double seconds);   // "5.20 ms", "2m 03s"
-std::string format_count(double count);        // "61,706"; "1.2k" is format_short
-std::string format_short(double count);        // "431k"
+std::string format_bytes(double bytes);       // "1.23 MB"
+std::string format_duration(double seconds);  // "5.20 ms", "2m 03s"
+std::string format_count(double count);       // "61,706"; "1.2k" is format_short
+std::string format_short(double count);       // "431k"
 
 }  // namespace yoke

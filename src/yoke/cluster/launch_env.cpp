@@ -19,12 +19,14 @@ std::vector<config::Override> config_overrides() {
     size_t equals = text.find('=');
     std::string name = text.substr(0, equals);
     size_t separator = name.find("__");
-    if (name.rfind("YOKE_", 0) != 0 || separator == std::string::npos || equals == std::string::npos) continue;
+    if (name.rfind("YOKE_", 0) != 0 || separator == std::string::npos || equals == std::string::npos)
+      continue;
     std::string key = name.substr(5, separator - 5) + "." + name.substr(separator + 2);
     std::transform(key.begin(), key.end(), key.begin(), [](unsigned char c) { return std::tolower(c); });
     overrides.push_back({key, text.substr(equals + 1), name});
   }
-  std::sort(overrides.begin(), overrides.end(), [](const auto& a, const auto& b) { return a.origin < b.origin; });
+  std::sort(overrides.begin(), overrides.end(),
+            [](const auto& a, const auto& b) { return a.origin < b.origin; });
   return overrides;
 }
 

@@ -9,7 +9,8 @@ using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
 struct Affine : public torch::autograd::Function<Affine> {
-  static torch::Tensor forward(AutogradContext* context, const torch::Tensor& x, const torch::Tensor& weight, const torch::Tensor& bias) {
+  static torch::Tensor forward(AutogradContext* context, const torch::Tensor& x, const torch::Tensor& weight,
+                               const torch::Tensor& bias) {
     context->save_for_backward({x, weight});
     std::vector<int64_t> shape = x.sizes().vec();
     shape.back() = weight.size(1);

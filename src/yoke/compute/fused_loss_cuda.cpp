@@ -13,16 +13,21 @@ using torch::autograd::variable_list;
 
 constexpr int64_t kWidestRow = 65536;
 
-void* current_stream() { return c10::cuda::getCurrentCUDAStream().stream(); }
+void* current_stream() {
+  return c10::cuda::getCurrentCUDAStream().stream();
+}
 
 struct FusedLoss : public torch::autograd::Function<FusedLoss> {
-  static torch::Tensor forward(AutogradContext* context, const torch::Tensor& logits, const torch::Tensor& target, int64_t vocabulary) {
+  static torch::Tensor forward(AutogradContext* context, const torch::Tensor& logits,
+                               const torch::Tensor& target, int64_t vocabulary) {
     torch::Tensor rows = logits.view({-1, logits.size(-1)});
     torch::Tensor targets = target.reshape({-1}).contiguous();
-    YOKE_CHECK(targets.numel() == rows.size(0), "{} targets for {} rows of logits", targets.numel(), rows.size(0));
+    YOKE_CHECK(targets.numel() == rows.size(0), "{} targets for {} rows of logits", targets.numel(),
+               rows.size(0));
     torch::Tensor losses = torch::empty({rows.size(0)}, rows.options().dtype(torch::kFloat));
-    kernels::cross_entropy_bf16(rows.data_ptr(), targets.data_ptr<int64_t>(), losses.data_ptr<float>(), rows.size(0), vocabulary,
-                                rows.size(1), 1.0f / static_cast<float>(rows.size(0)), current_stream());
+    kernels::cross_entropy_bf16(rows.data_ptr(), targets.data_ptr<int64_t>(), losses.data_ptr<float>(),
+                                rows.size(0), vocabulary, rows.size(1),
+                                1.0f / static_cast<float>(rows.size(0)), current_stream());
     // Not an input of autograd any more: it holds the gradient.
     context->saved_data["gradient"] = logits.detach();
     return losses.mean();
@@ -31,7 +36,8 @@ struct FusedLoss : public torch::autograd::Function<FusedLoss> {
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     torch::Tensor gradient = context->saved_data["gradient"].toTensor();
     torch::Tensor factor = gradients[0].to(torch::kFloat).contiguous();
-    kernels::scale_unless_one_bf16(gradient.data_ptr(), gradient.numel(), factor.data_ptr<float>(), current_stream());
+    kernels::scale_unless_one_bf16(gradient.data_ptr(), gradient.numel(), factor.data_ptr<float>(),
+                                   current_stream());
     return {gradient, torch::Tensor(), torch::Tensor()};
   }
 };
@@ -39,8 +45,9 @@ struct FusedLoss : public torch::autograd::Function<FusedLoss> {
 }  // namespace
 
 bool can_fuse_loss(const torch::Tensor& logits) {
-  return kernels::have_cuda_kernels() && logits.is_cuda() && logits.scalar_type() == torch::kBFloat16 && logits.is_contiguous() &&
-         logits.requires_grad() && torch::GradMode::is_enabled() && logits.size(-1) % 8 == 0 && logits.size(-1) <= kWidestRow;
+  return kernels::have_cuda_kernels() && logits.is_cuda() && logits.scalar_type() == torch::kBFloat16 &&
+         logits.is_contiguous() && logits.requires_grad() && torch::GradMode::is_enabled() &&
+         logits.size(-1) % 8 == 0 && logits.size(-1) <= kWidestRow;
 }
 
 torch::Tensor fused_loss(const torch::Tensor& logits, const torch::Tensor& target, int64_t vocabulary) {

@@ -6,8 +6,9 @@
 
 namespace yoke::compute {
 
-// CUDA graphs. Memory that the function allocates stays at the same addresses in every replay, so the tensors it
-// leaves behind are filled anew each time. The function must not wait for the device or depend on its results.
+// CUDA graphs. Memory that the function allocates stays at the same addresses in every replay, so the tensors
+// it leaves behind are filled anew each time. The function must not wait for the device or depend on its
+// results.
 class DeviceGraph {
  public:
   virtual ~DeviceGraph() = default;

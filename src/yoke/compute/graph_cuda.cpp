@@ -41,6 +41,8 @@ std::unique_ptr<DeviceGraph> DeviceGraph::record(const std::function<void()>& fu
   return std::make_unique<CudaGraph>(function);
 }
 
-void DeviceGraph::warm_up(const std::function<void()>& function) { on_side_stream(function); }
+void DeviceGraph::warm_up(const std::function<void()>& function) {
+  on_side_stream(function);
+}
 
 }  // namespace yoke::compute

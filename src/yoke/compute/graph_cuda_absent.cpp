@@ -7,6 +7,8 @@ std::unique_ptr<DeviceGraph> DeviceGraph::record(const std::function<void()>&) {
   throw ConfigError("CUDA graphs: this yoke was built without CUDA. Build with: make build PRESET=cuda");
 }
 
-void DeviceGraph::warm_up(const std::function<void()>& function) { function(); }
+void DeviceGraph::warm_up(const std::function<void()>& function) {
+  function();
+}
 
 }  // namespace yoke::compute

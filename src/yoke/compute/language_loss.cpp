@@ -5,7 +5,8 @@
 
 namespace yoke::compute {
 
-torch::Tensor consume_language_loss(const torch::Tensor& logits, const torch::Tensor& target, int64_t vocabulary) {
+torch::Tensor consume_language_loss(const torch::Tensor& logits, const torch::Tensor& target,
+                                    int64_t vocabulary) {
   if (can_fuse_loss(logits)) return fused_loss(logits, target, vocabulary);
   return cross_entropy(logits, target);
 }

@@ -5,9 +5,10 @@
 
 namespace yoke::compute {
 
-// Mean over all positions of logits [.., padded vocabulary] (see vocabulary_head.h) against int64 targets [..].
-// Consumes the logits: on CUDA in bf16 they are overwritten by their own gradient in one pass, which saves their
-// being read twice more and a copy of their size. Elsewhere it is plain cross entropy.
-torch::Tensor consume_language_loss(const torch::Tensor& logits, const torch::Tensor& target, int64_t vocabulary);
+// Mean over all positions of logits [.., padded vocabulary] (see vocabulary_head.h) against int64 targets
+// [..]. Consumes the logits: on CUDA in bf16 they are overwritten by their own gradient in one pass, which
+// saves their being read twice more and a copy of their size. Elsewhere it is plain cross entropy.
+torch::Tensor consume_language_loss(const torch::Tensor& logits, const torch::Tensor& target,
+                                    int64_t vocabulary);
 
 }  // namespace yoke::compute

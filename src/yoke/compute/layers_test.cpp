@@ -1,6 +1,8 @@
 #include "yoke/compute/layers.h"
 
+#include <ATen/autocast_mode.h>
 #include <gtest/gtest.h>
+#include <torch/csrc/autograd/autograd.h>
 
 #include "yoke/compute/conv_path.h"
 
@@ -103,13 +105,13 @@ TEST_F(Layers, EveryWayOfConvolvingEqualsLibTorchInBothMemoryFormats) {
 
 TEST_F(Layers, ConvolutionGivesTheSameBitsAgainOnceItsWayIsChosen) {
   Tensor x = torch::randn({4, 6, 14, 14}), weight = torch::randn({16, 6, 5, 5});
-  Tensor first = conv2d(x, weight, {});
-  EXPECT_TRUE(conv2d(x, weight, {}).equal(first));
+  Tensor first = compute::conv2d(x, weight, {});
+  EXPECT_TRUE(compute::conv2d(x, weight, {}).equal(first));
   nlohmann::json choices = ConvChoices::global().to_json();
   EXPECT_EQ(choices["choices"].size(), 1u);
   ConvChoices::global().clear();
   ConvChoices::global().import_json(choices);
-  EXPECT_TRUE(conv2d(x, weight, {}).equal(first));
+  EXPECT_TRUE(compute::conv2d(x, weight, {}).equal(first));
   EXPECT_EQ(ConvChoices::global().to_json(), choices);
 }
 
@@ -130,7 +132,7 @@ TEST_F(Layers, LinearLayersEqualLibTorchsForRowsAndSequences) {
     auto plain = [](const auto& v) { return at::linear(v[0], v[1], v[2]); };
     auto other = [](const auto& v) { return at::linear(v[0], v[1].t(), v[2]); };
     expect_same([](const auto& v) { return linear(v[0], v[1], v[2]); }, plain, inputs);
-    expect_same([](const auto& v) { return linear(v[0], v[1], {}); },
+    expect_same([](const auto& v) { return compute::linear(v[0], v[1], {}); },
                 [](const auto& v) { return at::linear(v[0], v[1]); }, {inputs[0], inputs[1]});
     expect_same([](const auto& v) { return linear_relu(v[0], v[1], v[2]); },
                 [&](const auto& v) { return at::relu(plain(v)); }, inputs);

@@ -12,9 +12,9 @@ enum class Precision { kFp32, kTf32, kBf16, kFp16 };
 Precision parse_precision(const std::string& name);  // throws ConfigError
 std::string to_string(Precision precision);
 
-// While it lives, operators on `device` of this thread run in `precision` where that is safe (matrix products,
-// convolutions) and in fp32 where it is not (reductions, losses), by LibTorch's autocast. Guards nest; the
-// destructor restores what was before and drops the cast cache when the outermost guard ends.
+// While it lives, operators on `device` of this thread run in `precision` where that is safe (matrix
+// products, convolutions) and in fp32 where it is not (reductions, losses), by LibTorch's autocast. Guards
+// nest; the destructor restores what was before and drops the cast cache when the outermost guard ends.
 class AutocastGuard {
  public:
   AutocastGuard(torch::DeviceType device, Precision precision);
@@ -29,7 +29,8 @@ class AutocastGuard {
   bool previous_cache_;
 };
 
-// tf32 for fp32 matrix products and convolutions on CUDA, process-wide. Throws ConfigError where the device has none.
+// tf32 for fp32 matrix products and convolutions on CUDA, process-wide. Throws ConfigError where the device
+// has none.
 void set_tf32(bool enabled);
 
 }  // namespace yoke

@@ -14,9 +14,11 @@ constexpr int64_t kMultiple = 64;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// A function of its own, because autograd would copy the whole gradient to undo the filling of the last columns.
+// A function of its own, because autograd would copy the whole gradient to undo the filling of the last
+// columns.
 struct PaddedHead : public torch::autograd::Function<PaddedHead> {
-  static torch::Tensor forward(AutogradContext* context, const torch::Tensor& x, const torch::Tensor& weight) {
+  static torch::Tensor forward(AutogradContext* context, const torch::Tensor& x,
+                               const torch::Tensor& weight) {
     int64_t vocabulary = weight.size(0);
     int64_t surplus = (kMultiple - vocabulary % kMultiple) % kMultiple;
     torch::Tensor padded = at::constant_pad_nd(weight, {0, 0, 0, surplus});
@@ -48,6 +50,8 @@ torch::Tensor vocabulary_logits(const torch::Tensor& x, const torch::Tensor& wei
   return pad ? PaddedHead::apply(x, weight) : compute::linear(x, weight, {});
 }
 
-torch::Tensor without_padding(const torch::Tensor& logits, int64_t vocabulary) { return logits.narrow(-1, 0, vocabulary); }
+torch::Tensor without_padding(const torch::Tensor& logits, int64_t vocabulary) {
+  return logits.narrow(-1, 0, vocabulary);
+}
 
 }  // namespace yoke::compute

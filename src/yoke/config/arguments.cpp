@@ -8,12 +8,15 @@
 namespace yoke::config {
 namespace {
 
-bool starts_with(const std::string& text, std::string_view start) { return text.rfind(start, 0) == 0; }
+bool starts_with(const std::string& text, std::string_view start) {
+  return text.rfind(start, 0) == 0;
+}
 
 // --section.key: two dashes and a dot before any '='.
 bool is_dotted_option(const std::string& word) {
   if (!starts_with(word, "--")) return false;
-  std::string name = word.substr(2, word.find('=') == std::string::npos ? std::string::npos : word.find('=') - 2);
+  std::string name =
+      word.substr(2, word.find('=') == std::string::npos ? std::string::npos : word.find('=') - 2);
   return name.find('.') != std::string::npos;
 }
 
@@ -56,7 +59,8 @@ class Taker {
 
  private:
   std::string value_after(const std::string& option) {
-    if (at_ + 1 >= words_.size()) throw ConfigError("{} needs a value.", option);
+    bool missing = at_ + 1 >= words_.size() || starts_with(words_[at_ + 1], "--");
+    if (missing) throw ConfigError("{} needs a value.", option);
     return words_[++at_];
   }
 
@@ -84,7 +88,8 @@ class Taker {
 
   // `--x` alone is true; `--x false` and `--x true` are understood too.
   std::string boolean_value() {
-    if (at_ + 1 < words_.size() && (words_[at_ + 1] == "true" || words_[at_ + 1] == "false")) return words_[++at_];
+    if (at_ + 1 < words_.size() && (words_[at_ + 1] == "true" || words_[at_ + 1] == "false"))
+      return words_[++at_];
     return "true";
   }
 

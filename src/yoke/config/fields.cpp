@@ -24,8 +24,10 @@ std::optional<Number> parse_whole_text(const std::string& text) {
 std::optional<bool> as_bool(const Value& value) {
   if (const auto* flag = std::get_if<bool>(&value)) return *flag;
   if (const auto* text = std::get_if<Text>(&value)) {
-    if (text->content == "true" || text->content == "1" || text->content == "yes" || text->content == "on") return true;
-    if (text->content == "false" || text->content == "0" || text->content == "no" || text->content == "off") return false;
+    if (text->content == "true" || text->content == "1" || text->content == "yes" || text->content == "on")
+      return true;
+    if (text->content == "false" || text->content == "0" || text->content == "no" || text->content == "off")
+      return false;
   }
   return std::nullopt;
 }
@@ -55,7 +57,8 @@ std::optional<Array> as_array(const Value& value) {
   const auto* text = std::get_if<Text>(&value);
   if (text == nullptr) return std::nullopt;
   std::string inner = trim(text->content);
-  if (inner.size() >= 2 && inner.front() == '[' && inner.back() == ']') inner = inner.substr(1, inner.size() - 2);
+  if (inner.size() >= 2 && inner.front() == '[' && inner.back() == ']')
+    inner = inner.substr(1, inner.size() - 2);
   Array array;
   for (std::string& part : split(trim(inner), ',')) array.push_back(Text{std::move(part)});
   return array;
@@ -73,7 +76,8 @@ std::string integer_range(int64_t least, int64_t most) {
 }
 
 template <class Element, class Convert>
-std::string set_list(std::vector<Element>& target, const Value& value, Convert convert, const char* accepted) {
+std::string set_list(std::vector<Element>& target, const Value& value, Convert convert,
+                     const char* accepted) {
   std::optional<Array> array = as_array(value);
   if (!array) return accepted;
   std::vector<Element> elements;
@@ -89,7 +93,11 @@ std::string set_list(std::vector<Element>& target, const Value& value, Convert c
 }  // namespace
 
 void Fields::boolean(std::string name, bool& value, std::string help) {
-  add({std::move(name), "true or false", std::move(help), {}, [&value] { return Value(value); },
+  add({std::move(name),
+       "true or false",
+       std::move(help),
+       {},
+       [&value] { return Value(value); },
        [&value](const Value& given) -> std::string {
          auto flag = as_bool(given);
          if (!flag) return "true or false";
@@ -99,7 +107,11 @@ void Fields::boolean(std::string name, bool& value, std::string help) {
 }
 
 void Fields::integer(std::string name, int64_t& value, std::string help, int64_t least, int64_t most) {
-  add({std::move(name), "whole number", std::move(help), {}, [&value] { return Value(value); },
+  add({std::move(name),
+       "whole number",
+       std::move(help),
+       {},
+       [&value] { return Value(value); },
        [&value, least, most](const Value& given) -> std::string {
          auto whole = as_integer(given);
          if (!whole || *whole < least || *whole > most) return integer_range(least, most);
@@ -109,10 +121,15 @@ void Fields::integer(std::string name, int64_t& value, std::string help, int64_t
 }
 
 void Fields::number(std::string name, double& value, std::string help, double least, double most) {
-  add({std::move(name), "number", std::move(help), {}, [&value] { return Value(value); },
+  add({std::move(name),
+       "number",
+       std::move(help),
+       {},
+       [&value] { return Value(value); },
        [&value, least, most](const Value& given) -> std::string {
          auto real = as_number(given);
-         if (!real || !std::isfinite(*real) || *real < least || *real > most) return range_text("a number", least, most);
+         if (!real || !std::isfinite(*real) || *real < least || *real > most)
+           return range_text("a number", least, most);
          value = *real;
          return "";
        }});
@@ -122,8 +139,10 @@ void Fields::text(std::string name, std::string& value, std::string help) {
   checked_text(std::move(name), value, std::move(help), [](const std::string&) { return std::string(); });
 }
 
-void Fields::choice(std::string name, std::string& value, std::vector<std::string> accepted, std::string help) {
-  Field field{std::move(name), "one of a list", std::move(help), accepted, [&value] { return Value(value); }, {}};
+void Fields::choice(std::string name, std::string& value, std::vector<std::string> accepted,
+                    std::string help) {
+  Field field{
+      std::move(name), "one of a list", std::move(help), accepted, [&value] { return Value(value); }, {}};
   field.set = [&value, accepted = std::move(accepted)](const Value& given) -> std::string {
     auto text = as_text(given);
     if (text && std::find(accepted.begin(), accepted.end(), *text) != accepted.end()) {
@@ -141,11 +160,17 @@ void Fields::choice(std::string name, std::string& value, std::vector<std::strin
 }
 
 void Fields::bytes(std::string name, int64_t& value, std::string help) {
-  add({std::move(name), "size", std::move(help), {}, [&value] { return Value(value); },
+  add({std::move(name),
+       "size",
+       std::move(help),
+       {},
+       [&value] { return Value(value); },
        [&value](const Value& given) -> std::string {
          auto whole = std::get_if<int64_t>(&given);
          auto text = as_text(given);
-         auto size = whole != nullptr && *whole >= 0 ? std::optional(*whole) : text ? parse_bytes(*text) : std::nullopt;
+         auto size = whole != nullptr && *whole >= 0 ? std::optional(*whole)
+                     : text                          ? parse_bytes(*text)
+                                                     : std::nullopt;
          if (!size) return "a size such as 64K, 25MB or 1048576";
          value = *size;
          return "";
@@ -153,7 +178,11 @@ void Fields::bytes(std::string name, int64_t& value, std::string help) {
 }
 
 void Fields::duration(std::string name, double& seconds, std::string help) {
-  add({std::move(name), "duration", std::move(help), {}, [&seconds] { return Value(seconds); },
+  add({std::move(name),
+       "duration",
+       std::move(help),
+       {},
+       [&seconds] { return Value(seconds); },
        [&seconds](const Value& given) -> std::string {
          auto text = as_text(given);
          auto parsed = text ? parse_duration(*text) : as_number(given);
@@ -164,20 +193,34 @@ void Fields::duration(std::string name, double& seconds, std::string help) {
 }
 
 void Fields::integers(std::string name, std::vector<int64_t>& value, std::string help) {
-  add({std::move(name), "list of whole numbers", std::move(help), {},
+  add({std::move(name),
+       "list of whole numbers",
+       std::move(help),
+       {},
        [&value] { return Value(Array(value.begin(), value.end())); },
-       [&value](const Value& given) { return set_list(value, given, as_integer, "whole numbers such as [784, 256, 10] or 784,256,10"); }});
+       [&value](const Value& given) {
+         return set_list(value, given, as_integer, "whole numbers such as [784, 256, 10] or 784,256,10");
+       }});
 }
 
 void Fields::numbers(std::string name, std::vector<double>& value, std::string help) {
-  add({std::move(name), "list of numbers", std::move(help), {},
+  add({std::move(name),
+       "list of numbers",
+       std::move(help),
+       {},
        [&value] { return Value(Array(value.begin(), value.end())); },
-       [&value](const Value& given) { return set_list(value, given, as_number, "numbers such as [30, 60, 80] or 30,60,80"); }});
+       [&value](const Value& given) {
+         return set_list(value, given, as_number, "numbers such as [30, 60, 80] or 30,60,80");
+       }});
 }
 
 void Fields::checked_text(std::string name, std::string& value, std::string help,
                           std::function<std::string(const std::string&)> check) {
-  add({std::move(name), "text", std::move(help), {}, [&value] { return Value(value); },
+  add({std::move(name),
+       "text",
+       std::move(help),
+       {},
+       [&value] { return Value(value); },
        [&value, check = std::move(check)](const Value& given) -> std::string {
          auto text = as_text(given);
          if (!text) return "a text";

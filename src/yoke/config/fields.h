@@ -1,4 +1,5 @@
-// The list of an option struct's fields, written once; reading, printing, --help and the reference page use it.
+// The list of an option struct's fields, written once; reading, printing, --help and the reference page use
+// it.
 //
 //   inline void describe(config::Fields& f, DdpOptions& o) {
 //     f.bytes("bucket_bytes", o.bucket_bytes, "target size of one gradient bucket");
@@ -18,7 +19,7 @@ namespace yoke::config {
 
 struct Field {
   std::string name;
-  std::string type;                   // "integer", "number", "text", "true or false", "size", …
+  std::string type;  // "integer", "number", "text", "true or false", "size", …
   std::string help;
   std::vector<std::string> accepted;  // for choices; empty otherwise
   std::function<Value()> get;
@@ -31,13 +32,14 @@ constexpr int64_t kNoLimit = INT64_MAX;
 class Fields {
  public:
   void boolean(std::string name, bool& value, std::string help);
-  void integer(std::string name, int64_t& value, std::string help, int64_t least = 0, int64_t most = kNoLimit);
+  void integer(std::string name, int64_t& value, std::string help, int64_t least = 0,
+               int64_t most = kNoLimit);
   void number(std::string name, double& value, std::string help, double least = 0.0, double most = 1e308);
   void text(std::string name, std::string& value, std::string help);
   void choice(std::string name, std::string& value, std::vector<std::string> accepted, std::string help);
-  void bytes(std::string name, int64_t& value, std::string help);       // 25MB
-  void duration(std::string name, double& seconds, std::string help);   // 5ms
-  void integers(std::string name, std::vector<int64_t>& value, std::string help);   // [1, 2] or 1,2
+  void bytes(std::string name, int64_t& value, std::string help);                  // 25MB
+  void duration(std::string name, double& seconds, std::string help);              // 5ms
+  void integers(std::string name, std::vector<int64_t>& value, std::string help);  // [1, 2] or 1,2
   void numbers(std::string name, std::vector<double>& value, std::string help);
   // A text that `check` accepts by returning "", or refuses by saying what it accepts.
   void checked_text(std::string name, std::string& value, std::string help,

@@ -61,11 +61,14 @@ void Schema::add_section(std::string name, const Fields& fields) {
 }
 
 Entry* Schema::find(std::string_view key) {
-  auto found = std::find_if(entries_.begin(), entries_.end(), [&](const Entry& entry) { return entry.key() == key; });
+  auto found =
+      std::find_if(entries_.begin(), entries_.end(), [&](const Entry& entry) { return entry.key() == key; });
   return found == entries_.end() ? nullptr : &*found;
 }
 
-bool Schema::has(std::string_view key) const { return const_cast<Schema*>(this)->find(key) != nullptr; }
+bool Schema::has(std::string_view key) const {
+  return const_cast<Schema*>(this)->find(key) != nullptr;
+}
 
 const Entry& Schema::at(std::string_view key) const {
   const Entry* entry = const_cast<Schema*>(this)->find(key);
@@ -105,14 +108,17 @@ void Schema::read_text(std::string_view text, const std::string& file_name) {
       auto converted = convert(value);
       if (!converted) {
         if (find(full) == nullptr) unknown_key(*this, full, origin);
-        throw ConfigError("{}: {} has a table or a date where a {} is wanted.", origin, full, at(full).field.type);
+        throw ConfigError("{}: {} has a table or a date where a {} is wanted.", origin, full,
+                          at(full).field.type);
       }
       assign(full, *converted, origin);
     }
   }
 }
 
-void Schema::set(const Override& change) { assign(change.key, Text{change.value}, change.origin); }
+void Schema::set(const Override& change) {
+  assign(change.key, Text{change.value}, change.origin);
+}
 
 std::string Schema::to_toml(bool origins) const {
   std::string out;

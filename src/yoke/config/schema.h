@@ -17,8 +17,8 @@ namespace yoke::config {
 struct Entry {
   std::string section;
   Field field;
-  Value initial;                     // the built-in value
-  std::string origin = "built-in";   // "built-in", "configs/lenet.toml:12", "YOKE_TRAIN__LR", "--train.lr"
+  Value initial;                    // the built-in value
+  std::string origin = "built-in";  // "built-in", "configs/lenet.toml:12", "YOKE_TRAIN__LR", "--train.lr"
   std::string key() const { return section + "." + field.name; }
 };
 

@@ -62,17 +62,20 @@ TEST(Schema, AnIntegerIsFineWhereANumberIsWanted) {
 
 TEST(Schema, UnknownKeyNamesFileLineAndNearestName) {
   Fixture f;
-  EXPECT_THAT(f.error_of("[train]\nstep = 3\n"), HasSubstr("a.toml:2: unknown key `train.step`. Did you mean `train.steps`?"));
+  EXPECT_THAT(f.error_of("[train]\nstep = 3\n"),
+              HasSubstr("a.toml:2: unknown key `train.step`. Did you mean `train.steps`?"));
   EXPECT_THAT(f.error_of("[trian]\nlr = 3\n"), HasSubstr("Did you mean `train.lr`?"));
   EXPECT_THAT(f.error_of("zzz = 3\n"), HasSubstr("unknown key `zzz`"));
 }
 
 TEST(Schema, WrongTypesSayWhatIsAccepted) {
   Fixture f;
-  EXPECT_THAT(f.error_of("[train]\nlr = \"fast\"\n"), HasSubstr("train.lr = \"fast\": accepted is a number of at least 0"));
+  EXPECT_THAT(f.error_of("[train]\nlr = \"fast\"\n"),
+              HasSubstr("train.lr = \"fast\": accepted is a number of at least 0"));
   EXPECT_THAT(f.error_of("[train]\nsteps = 0\n"), HasSubstr("a whole number of at least 1"));
   EXPECT_THAT(f.error_of("[train]\nsteps = 1.5\n"), HasSubstr("a whole number"));
-  EXPECT_THAT(f.error_of("[train]\noptimizer = \"adam\"\n"), HasSubstr("one of sgd, adamw (did you mean adamw?)"));
+  EXPECT_THAT(f.error_of("[train]\noptimizer = \"adam\"\n"),
+              HasSubstr("one of sgd, adamw (did you mean adamw?)"));
   EXPECT_THAT(f.error_of("[train]\nsizes = [1, \"x\"]\n"), HasSubstr("whole numbers"));
   EXPECT_THAT(f.error_of("[train]\nlr = 2020-01-01\n"), HasSubstr("table or a date"));
   EXPECT_THAT(f.error_of("[train\n"), HasSubstr("a.toml:1: not valid TOML"));
@@ -90,8 +93,9 @@ TEST(Schema, TextReadsBackAsTheSameConfiguration) {
 
 TEST(Arguments, EveryFormIsUnderstood) {
   Fixture f;
-  std::vector<std::string> words = {"file.toml", "--train.lr", "0.3", "--no-train.shuffle", "--train.steps=7",
-                                    "--set", "train.lr=0.4", "--json", "--train.sizes", "3,4"};
+  std::vector<std::string> words = {"file.toml",       "--train.lr", "0.3",          "--no-train.shuffle",
+                                    "--train.steps=7", "--set",      "train.lr=0.4", "--json",
+                                    "--train.sizes",   "3,4"};
   for (const Override& change : take_overrides(f.schema, words)) f.schema.set(change);
   EXPECT_THAT(words, ElementsAre("file.toml", "--json"));
   EXPECT_EQ(f.options.lr, 0.4);

@@ -28,6 +28,7 @@ enum class Split { kTrain, kTest };
 // from there, token files their sample length). Throws ConfigError: files missing (names every place looked
 // at, and how to get them), truncated or foreign (names file and offset), or samples of another kind or size
 // than the model takes (names both). `seed` makes synthetic data.
-std::unique_ptr<Dataset> open(const DataOptions& options, Split split, const SampleSpec& wanted, uint64_t seed);
+std::unique_ptr<Dataset> open(const DataOptions& options, Split split, const SampleSpec& wanted,
+                              uint64_t seed);
 
 }  // namespace yoke::data

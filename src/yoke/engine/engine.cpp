@@ -11,7 +11,8 @@ namespace yoke::engine {
 Engine::Engine(parallel::Strategy& strategy, data::Loader& loader, LoopPlan plan)
     : strategy_(strategy), loader_(loader), plan_(std::move(plan)) {}
 
-void Engine::attach_checkpoints(std::function<bool(int64_t)> due, std::function<void(const SaveRequest&)> save) {
+void Engine::attach_checkpoints(std::function<bool(int64_t)> due,
+                                std::function<void(const SaveRequest&)> save) {
   checkpoint_due_ = std::move(due);
   save_ = std::move(save);
 }
@@ -71,14 +72,17 @@ void Engine::train_step() {
   if (trace_ != nullptr) {
     trace_->add({fmt::format("step {}", step_), "step", "steps", begin, seconds});
     double at = begin;
-    const std::pair<const char*, double> parts[] = {
-        {"data", split.data}, {"forward", split.forward}, {"backward", split.backward}, {"update", split.update}};
+    const std::pair<const char*, double> parts[] = {{"data", split.data},
+                                                    {"forward", split.forward},
+                                                    {"backward", split.backward},
+                                                    {"update", split.update}};
     for (const auto& [name, length] : parts) {
       trace_->add({name, "compute", "main", at, length});
       at += length;
     }
   }
-  double rate = static_cast<double>(samples_ - samples_at_record_) / std::max(1e-9, since_record_.seconds() - pause_seconds_);
+  double rate = static_cast<double>(samples_ - samples_at_record_) /
+                std::max(1e-9, since_record_.seconds() - pause_seconds_);
   for (auto& sink : sinks_) sink->tick(step_, rate);
 }
 
@@ -105,7 +109,8 @@ bool Engine::commit(const StepLoss& loss, metrics::TimeSplit& split) {
   Stopwatch watch;
   int64_t next = step_ + 1;
   // Gradients are checked before anything of this step can reach a record or a checkpoint.
-  bool measure = next % plan_.log_every == 0 || next == plan_.total_steps || (checkpoint_due_ && checkpoint_due_(next));
+  bool measure =
+      next % plan_.log_every == 0 || next == plan_.total_steps || (checkpoint_due_ && checkpoint_due_(next));
   parallel::CommitResult result = strategy_.commit({plan_.learning_rate(step_), measure});
   split.update += watch.seconds();
   if (result.grad_norm) grad_norm_ = result.grad_norm;
@@ -118,11 +123,13 @@ bool Engine::handle_non_finite(const char* what) {
   std::string parameter = strategy_.first_non_finite_gradient().value_or("none; the loss alone");
   if (!plan_.skip_non_finite) {
     throw ConfigError(
-        "step {}: {} is not finite (first parameter with a non-finite gradient: {}). Parameters and checkpoints are as "
+        "step {}: {} is not finite (first parameter with a non-finite gradient: {}). Parameters and "
+        "checkpoints are as "
         "before this step. Lower train.lr, set train.clip_norm, or train.non_finite = \"skip\".",
         step_ + 1, what, parameter);
   }
-  log::warn("step {}: {} is not finite (first parameter: {}); the step is skipped", step_ + 1, what, parameter);
+  log::warn("step {}: {} is not finite (first parameter: {}); the step is skipped", step_ + 1, what,
+            parameter);
   return false;
 }
 
@@ -144,7 +151,8 @@ void Engine::log_step() {
   auto count = static_cast<double>(losses_.size());
   double loss = 0;
   for (const torch::Tensor& one : losses_) loss += one.item<double>() / count;
-  if (!std::isfinite(loss) && !plan_.skip_non_finite && !plan_.wait_for_loss && !strategy_.loss_scale()) handle_non_finite("the loss");
+  if (!std::isfinite(loss) && !plan_.skip_non_finite && !plan_.wait_for_loss && !strategy_.loss_scale())
+    handle_non_finite("the loss");
   double seconds = std::max(1e-9, since_record_.seconds() - pause_seconds_);
 
   metrics::Record record;
@@ -155,7 +163,8 @@ void Engine::log_step() {
   record.lr = plan_.learning_rate(step_ - 1);
   record.samples = samples_;
   record.samples_per_s = static_cast<double>(samples_ - samples_at_record_) / seconds;
-  if (plan_.tokens_per_sample > 0) record.tokens_per_s = record.samples_per_s * static_cast<double>(plan_.tokens_per_sample);
+  if (plan_.tokens_per_sample > 0)
+    record.tokens_per_s = record.samples_per_s * static_cast<double>(plan_.tokens_per_sample);
   record.grad_norm = grad_norm_;
   record.loss_scale = strategy_.loss_scale();
   if (plan_.peak_memory) record.memory_bytes = plan_.peak_memory();

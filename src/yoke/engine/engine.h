@@ -21,14 +21,15 @@ struct LoopPlan {
   double batches_per_epoch = 1;  // of this rank's loader
   int64_t accumulate = 1;
   int64_t log_every = 10;
-  bool skip_non_finite = false;  // else a NaN stops the run
-  bool wait_for_loss = true;     // read the loss of every step (CPU); else only of logged ones
-  int64_t tokens_per_sample = 0; // 0: speed is told in samples only
+  bool skip_non_finite = false;   // else a NaN stops the run
+  bool wait_for_loss = true;      // read the loss of every step (CPU); else only of logged ones
+  int64_t tokens_per_sample = 0;  // 0: speed is told in samples only
   std::function<double(int64_t step)> learning_rate;
   std::function<int64_t()> peak_memory;
 };
 
-// Saves the state of the run after `step` steps. `must` is set at the end of the run and when it was told to stop.
+// Saves the state of the run after `step` steps. `must` is set at the end of the run and when it was told to
+// stop.
 struct SaveRequest {
   int64_t step = 0;
   int64_t samples = 0;
@@ -36,14 +37,14 @@ struct SaveRequest {
 };
 
 struct Outcome {
-  int64_t steps = 0;    // done in total, those before a resume included
+  int64_t steps = 0;  // done in total, those before a resume included
   int64_t samples = 0;
-  double final_loss = 0;                // of the last logged steps
-  std::optional<Evaluation> evaluation; // the last one
-  std::vector<double> step_seconds;     // of this process
-  double seconds = 0;                   // of this process, the loop alone
-  int64_t skipped = 0;                  // steps without an update
-  int stopped_by_signal = 0;            // 0: ran to its end
+  double final_loss = 0;                 // of the last logged steps
+  std::optional<Evaluation> evaluation;  // the last one
+  std::vector<double> step_seconds;      // of this process
+  double seconds = 0;                    // of this process, the loop alone
+  int64_t skipped = 0;                   // steps without an update
+  int stopped_by_signal = 0;             // 0: ran to its end
 };
 
 class Engine {
@@ -57,12 +58,13 @@ class Engine {
   void attach_evaluation(std::function<Evaluation()> evaluate) { evaluate_ = std::move(evaluate); }
   // Called after every step; decides itself whether it is time, and says whether it saved.
   // `due(step)` tells beforehand, so that the gradients of that step are checked.
-  void attach_checkpoints(std::function<bool(int64_t step)> due, std::function<void(const SaveRequest&)> save);
+  void attach_checkpoints(std::function<bool(int64_t step)> due,
+                          std::function<void(const SaveRequest&)> save);
   // Steps and samples done before, from a checkpoint.
   void resume_at(int64_t step, int64_t samples);
 
-  // Runs until the planned steps are done or a signal asks to stop (see stop_signal.h). Throws ConfigError when the
-  // loss or the gradients stop being finite and the policy is to stop; nothing is saved after that.
+  // Runs until the planned steps are done or a signal asks to stop (see stop_signal.h). Throws ConfigError
+  // when the loss or the gradients stop being finite and the policy is to stop; nothing is saved after that.
   Outcome run(const metrics::RunInfo& info);
 
  private:

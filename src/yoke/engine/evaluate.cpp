@@ -9,7 +9,9 @@ namespace {
 
 class EvaluationMode {
  public:
-  explicit EvaluationMode(torch::nn::Module& module) : module_(module), was_training_(module.is_training()) { module_.eval(); }
+  explicit EvaluationMode(torch::nn::Module& module) : module_(module), was_training_(module.is_training()) {
+    module_.eval();
+  }
   ~EvaluationMode() { module_.train(was_training_); }
 
  private:

@@ -22,8 +22,10 @@ inline void describe(config::Fields& f, LoopOptions& o) {
   f.integer("steps", o.steps, "optimizer steps; 0 takes as many as train.epochs needs");
   f.integer("accumulate", o.accumulate, "batches whose gradients are averaged for one step", 1);
   f.integer("seed", o.seed, "seed of weights, sample order and dropout");
-  f.boolean("evaluate", o.evaluate, "measure loss and accuracy on the test set after each epoch and at the end");
-  f.choice("non_finite", o.non_finite, {"stop", "skip"}, "NaN or inf in loss or gradients: stop with an error, or skip that step");
+  f.boolean("evaluate", o.evaluate,
+            "measure loss and accuracy on the test set after each epoch and at the end");
+  f.choice("non_finite", o.non_finite, {"stop", "skip"},
+           "NaN or inf in loss or gradients: stop with an error, or skip that step");
 }
 
 }  // namespace yoke::engine

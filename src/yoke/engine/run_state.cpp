@@ -14,7 +14,8 @@ std::vector<optim::NamedTensor> named_tensors(const torch::nn::Module& module) {
   return tensors;
 }
 
-checkpoint::State collect_state(Worker& worker, const data::Loader& loader, Progress progress, const std::string& configuration) {
+checkpoint::State collect_state(Worker& worker, const data::Loader& loader, Progress progress,
+                                const std::string& configuration) {
   data::Position position = loader.position();
   checkpoint::State state;
   state.model = named_tensors(*worker.model.module);
@@ -23,7 +24,8 @@ checkpoint::State collect_state(Worker& worker, const data::Loader& loader, Prog
       {"step", progress.step},
       {"samples", progress.samples},
       {"position", {{"epoch", position.epoch}, {"batch", position.batch}}},
-      {"scaler", {{"scale", worker.scaler.current_scale()}, {"growth_tracker", worker.scaler.growth_tracker()}}},
+      {"scaler",
+       {{"scale", worker.scaler.current_scale()}, {"growth_tracker", worker.scaler.growth_tracker()}}},
       {"random", checkpoint::random_state(worker.device)},
       {"tuning", compute::ConvChoices::global().to_json()},
       {"configuration", configuration},
@@ -37,8 +39,10 @@ Progress restore_state(const checkpoint::Loaded& loaded, Worker& worker, data::L
     checkpoint::copy_weights(loaded.state.model, named_tensors(*worker.model.module), loaded.path.string());
     return {};
   }
-  checkpoint::restore_into(loaded.state.model, named_tensors(*worker.model.module), loaded.path.string() + ", model");
-  checkpoint::restore_into(loaded.state.optimizer, worker.optimizer->state(), loaded.path.string() + ", optimizer");
+  checkpoint::restore_into(loaded.state.model, named_tensors(*worker.model.module),
+                           loaded.path.string() + ", model");
+  checkpoint::restore_into(loaded.state.optimizer, worker.optimizer->state(),
+                           loaded.path.string() + ", optimizer");
   const nlohmann::json& rest = loaded.state.rest;
   try {
     worker.scaler.restore(rest.at("scaler").at("scale"), rest.at("scaler").at("growth_tracker"));
@@ -47,8 +51,9 @@ Progress restore_state(const checkpoint::Loaded& loaded, Worker& worker, data::L
     loader.seek({rest.at("position").at("epoch"), rest.at("position").at("batch")});
     return {rest.at("step"), rest.at("samples")};
   } catch (const nlohmann::json::exception& error) {
-    throw CheckpointError("{}: its state lacks a field ({}). It was written by another version; start with --resume never.",
-                          loaded.path.string(), error.what());
+    throw CheckpointError(
+        "{}: its state lacks a field ({}). It was written by another version; start with --resume never.",
+        loaded.path.string(), error.what());
   }
 }
 

@@ -1,4 +1,5 @@
-// Everything a run is, as a checkpoint holds it: so that a resumed run is bit-identical to an undisturbed one.
+// Everything a run is, as a checkpoint holds it: so that a resumed run is bit-identical to an undisturbed
+// one.
 #pragma once
 
 #include <cstdint>
@@ -16,10 +17,11 @@ struct Progress {
 };
 
 // `configuration` is the effective one as TOML, kept for people and for `ckpt export`.
-checkpoint::State collect_state(Worker& worker, const data::Loader& loader, Progress progress, const std::string& configuration);
+checkpoint::State collect_state(Worker& worker, const data::Loader& loader, Progress progress,
+                                const std::string& configuration);
 
-// Puts a loaded state back: parameters, buffers, optimizer, scaler, random numbers, sample position, measured choices.
-// Throws CheckpointError for a checkpoint of another model or optimizer.
+// Puts a loaded state back: parameters, buffers, optimizer, scaler, random numbers, sample position, measured
+// choices. Throws CheckpointError for a checkpoint of another model or optimizer.
 Progress restore_state(const checkpoint::Loaded& loaded, Worker& worker, data::Loader& loader);
 
 // Parameters and buffers of a model by name.

@@ -34,6 +34,8 @@ StopSignals::~StopSignals() {
   for (int signal : kSignals) std::signal(signal, SIG_DFL);
 }
 
-int requested_stop() { return requested; }
+int requested_stop() {
+  return requested;
+}
 
 }  // namespace yoke::engine

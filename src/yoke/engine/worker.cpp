@@ -19,14 +19,17 @@
 namespace yoke::engine {
 namespace {
 
-bool is_image_model(const models::Model& model) { return model.sample.kind == SampleKind::kImage; }
+bool is_image_model(const models::Model& model) {
+  return model.sample.kind == SampleKind::kImage;
+}
 
-// bf16 on CUDA: the weights themselves are narrow, with fp32 masters in the optimizer, which saves autocast's casts.
-// BatchNorm keeps fp32: its statistics need it and its kernels take mixed types.
+// bf16 on CUDA: the weights themselves are narrow, with fp32 masters in the optimizer, which saves autocast's
+// casts. BatchNorm keeps fp32: its statistics need it and its kernels take mixed types.
 void narrow_weights(torch::nn::Module& module) {
   for (const auto& part : module.modules()) {
     if (part->as<torch::nn::BatchNorm2d>() != nullptr) continue;
-    for (auto& item : part->named_parameters(/*recurse=*/false)) item.value().set_data(item.value().to(torch::kBFloat16));
+    for (auto& item : part->named_parameters(/*recurse=*/false))
+      item.value().set_data(item.value().to(torch::kBFloat16));
   }
 }
 
@@ -36,7 +39,8 @@ void spread_channels_last(torch::nn::Module& module) {
   }
 }
 
-std::function<torch::Tensor(const torch::Tensor&)> placement(const Worker& worker, bool narrow, bool channels_last) {
+std::function<torch::Tensor(const torch::Tensor&)> placement(const Worker& worker, bool narrow,
+                                                             bool channels_last) {
   return [device = worker.device, narrow, channels_last](const torch::Tensor& input) {
     torch::Tensor placed = input.to(device, /*non_blocking=*/true);
     if (!placed.is_floating_point()) return placed;
@@ -48,7 +52,8 @@ std::function<torch::Tensor(const torch::Tensor&)> placement(const Worker& worke
 
 std::vector<optim::NamedTensor> copies_of(const torch::nn::Module& module) {
   std::vector<optim::NamedTensor> copies;
-  for (const auto& item : module.named_parameters()) copies.emplace_back(item.key(), item.value().detach().clone());
+  for (const auto& item : module.named_parameters())
+    copies.emplace_back(item.key(), item.value().detach().clone());
   return copies;
 }
 
@@ -65,17 +70,20 @@ void fill_masters(optim::Optimizer& optimizer, const std::vector<optim::NamedTen
 void load_weights(Worker& worker, const WorkerOptions& options) {
   torch::NoGradGuard no_grad;
   if (options.init.empty()) return;
-  checkpoint::copy_weights(checkpoint::load_weights(options.init), named_tensors(*worker.model.module), options.init);
+  checkpoint::copy_weights(checkpoint::load_weights(options.init), named_tensors(*worker.model.module),
+                           options.init);
 }
 
 // Only budgets need to know how much each block keeps: for them one synthetic batch runs forward.
 std::vector<compute::BlockCost> block_costs(const Worker& worker, const WorkerOptions& options) {
-  if (options.compute.recompute.rfind("budget:", 0) != 0) return std::vector<compute::BlockCost>(worker.model.blocks.size());
+  if (options.compute.recompute.rfind("budget:", 0) != 0)
+    return std::vector<compute::BlockCost>(worker.model.blocks.size());
   data::DataOptions data;
   data.samples = options.batch_size;
   std::vector<int64_t> indices(static_cast<size_t>(options.batch_size));
   std::iota(indices.begin(), indices.end(), 0);
-  models::Tensors inputs = data::open(data, data::Split::kTrain, worker.model.sample, /*seed=*/1)->gather(indices).inputs;
+  models::Tensors inputs =
+      data::open(data, data::Split::kTrain, worker.model.sample, /*seed=*/1)->gather(indices).inputs;
   for (torch::Tensor& input : inputs) input = worker.place(input);
   std::vector<RecomputeFunction> blocks;
   for (const models::Block& block : worker.model.blocks) blocks.push_back(block.forward);
@@ -91,10 +99,14 @@ std::unique_ptr<parallel::Strategy> make_strategy(Worker& worker, const WorkerOp
   strategy.keep_batches = options.optimizer.optimizer == "lbfgs";
   strategy.place = worker.place;
   strategy.segments = compute::recompute_segments(options.compute.recompute, block_costs(worker, options));
-  bool graph = worker.device.is_cuda() && options.compute.cuda_graph && options.accumulate == 1 && !strategy.keep_batches &&
-               worker.precision != Precision::kFp16 && worker.model.sample.kind != SampleKind::kSparse;
-  if (graph) return std::make_unique<parallel::GraphedDevice>(worker.model, *worker.optimizer, worker.scaler, std::move(strategy));
-  return std::make_unique<parallel::OneDevice>(worker.model, *worker.optimizer, worker.scaler, std::move(strategy));
+  bool graph = worker.device.is_cuda() && options.compute.cuda_graph && options.accumulate == 1 &&
+               !strategy.keep_batches && worker.precision != Precision::kFp16 &&
+               worker.model.sample.kind != SampleKind::kSparse;
+  if (graph)
+    return std::make_unique<parallel::GraphedDevice>(worker.model, *worker.optimizer, worker.scaler,
+                                                     std::move(strategy));
+  return std::make_unique<parallel::OneDevice>(worker.model, *worker.optimizer, worker.scaler,
+                                               std::move(strategy));
 }
 
 // A home that cannot be written costs repeatability between runs, not the run.
@@ -103,8 +115,10 @@ void remember_choices(const std::filesystem::path& file) {
   std::error_code error;
   std::filesystem::create_directories(file.parent_path(), error);
   if (error) {
-    log::warn("{}: {}; convolution paths are measured anew in every run, which may change its last bits. Set XDG_CACHE_HOME.",
-              file.parent_path().string(), error.message());
+    log::warn(
+        "{}: {}; convolution paths are measured anew in every run, which may change its last bits. Set "
+        "XDG_CACHE_HOME.",
+        file.parent_path().string(), error.message());
     return;
   }
   compute::ConvChoices::global().use_file(file);
@@ -130,7 +144,8 @@ std::unique_ptr<Worker> make_worker(const WorkerOptions& options) {
   load_weights(*worker, options);
   worker->model.module->to(worker->device);
   bool narrow = worker->device.is_cuda() && worker->precision == Precision::kBf16;
-  bool channels_last = worker->device.is_cuda() && options.compute.channels_last && is_image_model(worker->model);
+  bool channels_last =
+      worker->device.is_cuda() && options.compute.channels_last && is_image_model(worker->model);
   worker->place = placement(*worker, narrow, channels_last);
   worker->autocast = narrow ? Precision::kFp32 : worker->precision;
 
@@ -139,7 +154,8 @@ std::unique_ptr<Worker> make_worker(const WorkerOptions& options) {
   if (narrow) narrow_weights(*worker->model.module);
   if (channels_last) spread_channels_last(*worker->model.module);
   std::vector<optim::NamedTensor> parameters;
-  for (const auto& item : worker->model.module->named_parameters()) parameters.emplace_back(item.key(), item.value());
+  for (const auto& item : worker->model.module->named_parameters())
+    parameters.emplace_back(item.key(), item.value());
   worker->optimizer = optim::make(options.optimizer, std::move(parameters));
   fill_masters(*worker->optimizer, full_weights);
   worker->scaler = optim::GradScaler({.enabled = worker->precision == Precision::kFp16});

@@ -1,4 +1,5 @@
-// One device with a model, its optimizer and its strategy, ready to step. `train` and `bench step` both use it.
+// One device with a model, its optimizer and its strategy, ready to step. `train` and `bench step` both use
+// it.
 #pragma once
 
 #include <torch/types.h>
@@ -21,10 +22,10 @@ struct WorkerOptions {
   models::ModelOptions model;
   optim::OptimizerOptions optimizer;
   compute::ComputeOptions compute;
-  int64_t batch_size = 1;   // of one micro-batch; recomputation budgets are for it
+  int64_t batch_size = 1;  // of one micro-batch; recomputation budgets are for it
   int64_t accumulate = 1;
   int64_t seed = 1;
-  std::string init;         // safetensors; empty: fresh weights
+  std::string init;                   // safetensors; empty: fresh weights
   std::filesystem::path tuning_file;  // measured choices are remembered here; empty: not at all
 };
 
@@ -40,8 +41,8 @@ struct Worker {
   std::unique_ptr<parallel::Strategy> strategy;
 };
 
-// Sets threads and seed of the process, builds everything. Throws ConfigError (device, sizes) or CheckpointError
-// (weights of another model).
+// Sets threads and seed of the process, builds everything. Throws ConfigError (device, sizes) or
+// CheckpointError (weights of another model).
 std::unique_ptr<Worker> make_worker(const WorkerOptions& options);
 
 }  // namespace yoke::engine

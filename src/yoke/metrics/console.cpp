@@ -16,6 +16,9 @@
 namespace yoke::metrics {
 namespace {
 
+// Lines of a log file: wide enough for what matters.
+constexpr int kLogWidth = 110;
+
 constexpr double kRedrawSeconds = 0.1;
 constexpr double kLineSeconds = 2;      // between records, where there is no terminal
 constexpr double kSilenceSeconds = 30;  // then a line even without a record
@@ -100,7 +103,7 @@ void Console::write(const Record& record) {
   bool due = first || now - line_time_ >= kLineSeconds;
   last_shown_ = evaluated || (!options_.terminal && due);
   if (!last_shown_) return;
-  LineStyle style{.width = options_.terminal ? options_.width() : 0,
+  LineStyle style{.width = options_.terminal ? options_.width() : kLogWidth,
                   .tokens = info_.tokens,
                   .total_steps = info_.total_steps,
                   .seconds_left = seconds_left()};

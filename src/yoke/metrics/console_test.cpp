@@ -64,7 +64,7 @@ TEST(RecordLine, LooksLikeTorchtitans) {
 
 TEST(RecordLine, LeavesOutWhatMattersLeastToFit) {
   LineStyle style{.width = 80, .total_steps = 1000, .seconds_left = 80};
-  EXPECT_EQ(to_line(at(10), style), "step: 10/1000  loss: 4.8213  lr: 0.05  samples/s: 21,034  left: 1m 20s");
+  EXPECT_EQ(to_line(at(10), style), "step: 10/1000  loss: 4.8213  lr: 0.05  samples/s: 21,034  left: 01:20");
   style.width = 5;
   EXPECT_EQ(to_line(at(10), style), "step: 10/1000");
 }
@@ -180,7 +180,7 @@ TEST(Console, WithoutATerminalBreaksALongSilence) {
     screen.time += 1;
     console.tick(step, 64);
   }
-  EXPECT_EQ(screen.text, "step: 30/100  samples/s: 64  left: 1m 10s\n");
+  EXPECT_EQ(screen.text, "step: 30/100  samples/s: 64  left: 01:10\n");
 }
 
 TEST(Console, OnATerminalRedrawsAtMostTenTimesASecond) {

@@ -7,6 +7,7 @@
 
 #include "yoke/base/text.h"
 #include "yoke/base/units.h"
+#include "yoke/metrics/progress_bar.h"
 
 namespace yoke::metrics {
 namespace {
@@ -44,7 +45,7 @@ std::string speed_text(double per_second) {
 }
 
 void add_time_left(std::vector<Piece>& pieces, const LineStyle& style) {
-  if (style.seconds_left >= 0) pieces.push_back({4, "left: " + format_duration(style.seconds_left)});
+  if (style.seconds_left >= 0) pieces.push_back({4, "left: " + clock_text(style.seconds_left)});
 }
 
 }  // namespace

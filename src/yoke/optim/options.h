@@ -12,15 +12,15 @@ namespace yoke::optim {
 struct OptimizerOptions {
   std::string optimizer = "sgd";
   double lr = 0.05;
-  double momentum = 0.9;        // sgd
-  bool nesterov = false;        // sgd
-  double weight_decay = 0.0;    // decoupled for adamw, L2 for the others
-  double beta1 = 0.9;           // adamw
-  double beta2 = 0.999;         // adamw
-  double eps = 1e-8;            // adamw, adagrad (1e-10 there when left alone)
-  int64_t history = 10;         // lbfgs
-  int64_t inner_steps = 20;     // lbfgs: iterations of one step
-  double clip_norm = 0.0;       // 0: no clipping
+  double momentum = 0.9;      // sgd
+  bool nesterov = false;      // sgd
+  double weight_decay = 0.0;  // decoupled for adamw, L2 for the others
+  double beta1 = 0.9;         // adamw
+  double beta2 = 0.999;       // adamw
+  double eps = 1e-8;          // adamw, adagrad (1e-10 there when left alone)
+  int64_t history = 10;       // lbfgs
+  int64_t inner_steps = 20;   // lbfgs: iterations of one step
+  double clip_norm = 0.0;     // 0: no clipping
 };
 
 inline void describe(config::Fields& f, OptimizerOptions& o) {
@@ -41,20 +41,24 @@ struct ScheduleOptions {
   std::string schedule = "constant";
   int64_t warmup_steps = 0;
   double warmup_epochs = 0;
-  double min_lr = 0.0;              // cosine
-  std::vector<double> decay_epochs = {}; // step
-  double decay = 0.1;               // step
-  bool scale_lr = false;            // linear scaling rule: lr x workers
+  double min_lr = 0.0;                    // cosine
+  std::vector<double> decay_epochs = {};  // step
+  double decay = 0.1;                     // step
+  bool scale_lr = false;                  // linear scaling rule: lr x workers
 };
 
 inline void describe(config::Fields& f, ScheduleOptions& o) {
-  f.choice("schedule", o.schedule, {"constant", "cosine", "step", "linear"}, "how the learning rate changes after warm-up");
+  f.choice("schedule", o.schedule, {"constant", "cosine", "step", "linear"},
+           "how the learning rate changes after warm-up");
   f.integer("warmup_steps", o.warmup_steps, "steps over which the learning rate rises linearly");
   f.number("warmup_epochs", o.warmup_epochs, "the same in epochs; the longer of the two counts");
   f.number("min_lr", o.min_lr, "cosine, linear: where the learning rate ends");
-  f.numbers("decay_epochs", o.decay_epochs, "step: epochs at which the learning rate is multiplied by train.decay");
+  f.numbers("decay_epochs", o.decay_epochs,
+            "step: epochs at which the learning rate is multiplied by train.decay");
   f.number("decay", o.decay, "step: the factor at each of train.decay_epochs", 0, 1);
-  f.boolean("scale_lr", o.scale_lr, "linear scaling rule: multiply the learning rate by the number of replicas, rising during warm-up");
+  f.boolean(
+      "scale_lr", o.scale_lr,
+      "linear scaling rule: multiply the learning rate by the number of replicas, rising during warm-up");
 }
 
 }  // namespace yoke::optim

@@ -16,6 +16,7 @@ struct ScheduleContext {
 // Learning rate of step `step` (0 is the first). With scale_lr the rate rises from `base_lr` to
 // base_lr * replicas over the warm-up (Goyal et al. 2017); without, warm-up rises from 0: step s of w has
 // (s + 1) / w of the full rate.
-double learning_rate(const ScheduleOptions& options, double base_lr, const ScheduleContext& context, int64_t step);
+double learning_rate(const ScheduleOptions& options, double base_lr, const ScheduleContext& context,
+                     int64_t step);
 
 }  // namespace yoke::optim

@@ -35,7 +35,8 @@ class Strategy {
   virtual ~Strategy() = default;
   virtual void acquire() = 0;
   // Forward and backward of one micro-batch (tensors on the host), adding `weight` times its gradient.
-  virtual ComputeResult compute(const std::vector<torch::Tensor>& inputs, const torch::Tensor& target, double weight) = 0;
+  virtual ComputeResult compute(const std::vector<torch::Tensor>& inputs, const torch::Tensor& target,
+                                double weight) = 0;
   // Combines gradients and moves the parameters.
   virtual CommitResult commit(const CommitOptions& options) = 0;
   // Name of the first parameter whose gradient is not finite. For messages: slow.

@@ -32,21 +32,24 @@ __device__ MaxSum merge(MaxSum a, MaxSum b) {
 __device__ MaxSum block_reduce(MaxSum value) {
   __shared__ MaxSum of_warp[kWarps];
   for (int offset = 16; offset > 0; offset /= 2) {
-    MaxSum other{__shfl_xor_sync(0xffffffff, value.max, offset), __shfl_xor_sync(0xffffffff, value.sum, offset)};
+    MaxSum other{__shfl_xor_sync(0xffffffff, value.max, offset),
+                 __shfl_xor_sync(0xffffffff, value.sum, offset)};
     value = merge(value, other);
   }
   if (threadIdx.x % 32 == 0) of_warp[threadIdx.x / 32] = value;
   __syncthreads();
   value = of_warp[threadIdx.x % 32];
   for (int offset = 16; offset > 0; offset /= 2) {
-    MaxSum other{__shfl_xor_sync(0xffffffff, value.max, offset), __shfl_xor_sync(0xffffffff, value.sum, offset)};
+    MaxSum other{__shfl_xor_sync(0xffffffff, value.max, offset),
+                 __shfl_xor_sync(0xffffffff, value.sum, offset)};
     value = merge(value, other);
   }
   return value;
 }
 
-__global__ void __launch_bounds__(kThreads) cross_entropy_kernel(__nv_bfloat16* logits, const int64_t* targets, float* losses,
-                                                                 int classes, int stride, float scale) {
+__global__ void __launch_bounds__(kThreads)
+    cross_entropy_kernel(__nv_bfloat16* logits, const int64_t* targets, float* losses, int classes,
+                         int stride, float scale) {
   __nv_bfloat16* row = logits + static_cast<int64_t>(blockIdx.x) * stride;
   auto* vectors = reinterpret_cast<uint4*>(row);
   const int count = stride / 8;
@@ -98,7 +101,8 @@ __global__ void __launch_bounds__(kThreads) cross_entropy_kernel(__nv_bfloat16* 
 __global__ void scale_kernel(uint4* data, int64_t count, const float* factor) {
   const float by = *factor;
   if (by == 1.0f) return;
-  for (int64_t at = blockIdx.x * static_cast<int64_t>(blockDim.x) + threadIdx.x; at < count; at += static_cast<int64_t>(gridDim.x) * blockDim.x) {
+  for (int64_t at = blockIdx.x * static_cast<int64_t>(blockDim.x) + threadIdx.x; at < count;
+       at += static_cast<int64_t>(gridDim.x) * blockDim.x) {
     uint4 vector = data[at];
     auto* numbers = reinterpret_cast<__nv_bfloat16*>(&vector);
     for (int i = 0; i < 8; ++i) numbers[i] = __float2bfloat16(__bfloat162float(numbers[i]) * by);
@@ -108,17 +112,21 @@ __global__ void scale_kernel(uint4* data, int64_t count, const float* factor) {
 
 }  // namespace
 
-bool have_cuda_kernels() { return true; }
+bool have_cuda_kernels() {
+  return true;
+}
 
-void cross_entropy_bf16(void* logits, const int64_t* target, float* loss, int64_t rows, int64_t classes, int64_t stride, float scale,
-                        void* stream) {
+void cross_entropy_bf16(void* logits, const int64_t* target, float* loss, int64_t rows, int64_t classes,
+                        int64_t stride, float scale, void* stream) {
   cross_entropy_kernel<<<static_cast<unsigned>(rows), kThreads, 0, static_cast<cudaStream_t>(stream)>>>(
-      static_cast<__nv_bfloat16*>(logits), target, loss, static_cast<int>(classes), static_cast<int>(stride), scale);
+      static_cast<__nv_bfloat16*>(logits), target, loss, static_cast<int>(classes), static_cast<int>(stride),
+      scale);
 }
 
 void scale_unless_one_bf16(void* data, int64_t count, const float* factor, void* stream) {
   constexpr unsigned kBlocks = 1024;
-  scale_kernel<<<kBlocks, 256, 0, static_cast<cudaStream_t>(stream)>>>(static_cast<uint4*>(data), count / 8, factor);
+  scale_kernel<<<kBlocks, 256, 0, static_cast<cudaStream_t>(stream)>>>(static_cast<uint4*>(data), count / 8,
+                                                                       factor);
 }
 
 }  // namespace yoke::kernels

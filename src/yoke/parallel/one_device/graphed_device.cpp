@@ -13,8 +13,12 @@ constexpr int64_t kWarmUpSteps = 3;
 
 }  // namespace
 
-GraphedDevice::GraphedDevice(const models::Model& model, optim::Optimizer& optimizer, optim::GradScaler& scaler, OneDeviceOptions options)
-    : optimizer_(optimizer), options_(options), eager_(model, optimizer, scaler, std::move(options)), parameters_(model.module->parameters()) {}
+GraphedDevice::GraphedDevice(const models::Model& model, optim::Optimizer& optimizer,
+                             optim::GradScaler& scaler, OneDeviceOptions options)
+    : optimizer_(optimizer),
+      options_(options),
+      eager_(model, optimizer, scaler, std::move(options)),
+      parameters_(model.module->parameters()) {}
 
 void GraphedDevice::fill(const std::vector<torch::Tensor>& inputs, const torch::Tensor& target) {
   if (inputs_.empty()) {
@@ -32,7 +36,8 @@ void GraphedDevice::forward_and_backward() {
   loss_ = eager_.compute(inputs_, target_, 1.0).loss;
 }
 
-ComputeResult GraphedDevice::compute(const std::vector<torch::Tensor>& inputs, const torch::Tensor& target, double weight) {
+ComputeResult GraphedDevice::compute(const std::vector<torch::Tensor>& inputs, const torch::Tensor& target,
+                                     double weight) {
   YOKE_CHECK(weight == 1.0, "recorded steps do not accumulate");
   fill(inputs, target);
   if (steps_ < kWarmUpSteps) {

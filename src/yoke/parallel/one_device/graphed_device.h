@@ -1,7 +1,7 @@
 // Training on one CUDA device with the step recorded as CUDA graphs and replayed.
 //
-// The same numbers as OneDevice, with next to no work for the processor. Batches must all have the shapes of the
-// first; gradients are not accumulated over micro-batches.
+// The same numbers as OneDevice, with next to no work for the processor. Batches must all have the shapes of
+// the first; gradients are not accumulated over micro-batches.
 #pragma once
 
 #include <functional>
@@ -15,12 +15,16 @@ namespace yoke::parallel {
 class GraphedDevice : public Strategy {
  public:
   // All must outlive the strategy.
-  GraphedDevice(const models::Model& model, optim::Optimizer& optimizer, optim::GradScaler& scaler, OneDeviceOptions options);
+  GraphedDevice(const models::Model& model, optim::Optimizer& optimizer, optim::GradScaler& scaler,
+                OneDeviceOptions options);
 
   void acquire() override {}
-  ComputeResult compute(const std::vector<torch::Tensor>& inputs, const torch::Tensor& target, double weight) override;
+  ComputeResult compute(const std::vector<torch::Tensor>& inputs, const torch::Tensor& target,
+                        double weight) override;
   CommitResult commit(const CommitOptions& options) override;
-  std::optional<std::string> first_non_finite_gradient() override { return eager_.first_non_finite_gradient(); }
+  std::optional<std::string> first_non_finite_gradient() override {
+    return eager_.first_non_finite_gradient();
+  }
   std::optional<double> loss_scale() const override { return std::nullopt; }
 
  private:

@@ -10,7 +10,8 @@
 
 namespace yoke::parallel {
 
-OneDevice::OneDevice(const models::Model& model, optim::Optimizer& optimizer, optim::GradScaler& scaler, OneDeviceOptions options)
+OneDevice::OneDevice(const models::Model& model, optim::Optimizer& optimizer, optim::GradScaler& scaler,
+                     OneDeviceOptions options)
     : model_(model), optimizer_(optimizer), scaler_(scaler), options_(std::move(options)) {
   for (const auto& item : model.module->named_parameters()) {
     named_parameters_.emplace_back(item.key(), item.value());
@@ -30,7 +31,8 @@ torch::Tensor OneDevice::forward_loss(const MicroBatch& batch) {
   return model_.loss(run_blocks(blocks_, batch.inputs, options_.segments), batch.target) * batch.weight;
 }
 
-ComputeResult OneDevice::compute(const std::vector<torch::Tensor>& inputs, const torch::Tensor& target, double weight) {
+ComputeResult OneDevice::compute(const std::vector<torch::Tensor>& inputs, const torch::Tensor& target,
+                                 double weight) {
   Stopwatch watch;
   MicroBatch batch{{}, target.to(options_.device, /*non_blocking=*/true), weight};
   for (const torch::Tensor& input : inputs) batch.inputs.push_back(options_.place(input));
@@ -70,7 +72,9 @@ torch::Tensor OneDevice::evaluate_again() {
   return sum;
 }
 
-std::optional<std::string> OneDevice::first_non_finite_gradient() { return optim::first_non_finite_gradient(named_parameters_); }
+std::optional<std::string> OneDevice::first_non_finite_gradient() {
+  return optim::first_non_finite_gradient(named_parameters_);
+}
 
 std::optional<double> OneDevice::loss_scale() const {
   if (options_.precision != Precision::kFp16) return std::nullopt;

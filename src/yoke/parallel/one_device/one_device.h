@@ -25,10 +25,12 @@ struct OneDeviceOptions {
 class OneDevice : public Strategy {
  public:
   // All three must outlive the strategy. The model is on the device already.
-  OneDevice(const models::Model& model, optim::Optimizer& optimizer, optim::GradScaler& scaler, OneDeviceOptions options);
+  OneDevice(const models::Model& model, optim::Optimizer& optimizer, optim::GradScaler& scaler,
+            OneDeviceOptions options);
 
   void acquire() override;
-  ComputeResult compute(const std::vector<torch::Tensor>& inputs, const torch::Tensor& target, double weight) override;
+  ComputeResult compute(const std::vector<torch::Tensor>& inputs, const torch::Tensor& target,
+                        double weight) override;
   CommitResult commit(const CommitOptions& options) override;
   std::optional<std::string> first_non_finite_gradient() override;
   std::optional<double> loss_scale() const override;
