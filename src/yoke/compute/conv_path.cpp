@@ -178,8 +178,8 @@ void ConvChoices::import_json(const nlohmann::json& document) {
 void ConvChoices::merge_locked(const nlohmann::json& document, bool imported, const std::string& where) {
   if (document.is_null()) return;
   auto found = document.is_object() ? document.find("choices") : document.end();
-  if (!document.is_object() || document.value("version", 0) != 1 || found == document.end() ||
-      !found->is_object()) {
+  bool version_1 = document.is_object() && document.contains("version") && document["version"] == 1;
+  if (!version_1 || found == document.end() || !found->is_object()) {
     throw ConfigError(
         "{}: expected {{\"version\": 1, \"choices\": {{…}}}}. Delete it; the next run measures again.",
         where);

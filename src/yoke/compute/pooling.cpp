@@ -17,6 +17,7 @@ using torch::autograd::variable_list;
 // As LibTorch rounds: with ceil_mode the last window must still begin inside the input or its left padding.
 int64_t pooled_size(int64_t size, const PoolShape& s, bool ceil_mode) {
   int64_t room = size + 2 * s.padding - s.kernel;
+  if (room < 0) return 0;
   int64_t out = (room + (ceil_mode ? s.stride - 1 : 0)) / s.stride + 1;
   return ceil_mode && (out - 1) * s.stride >= size + s.padding ? out - 1 : out;
 }
