@@ -143,4 +143,59 @@ YOKE_KERNEL(batch_norm, (const BatchNormInput& in, float* y, float* mean, float*
             (in, y, mean, inverse, variance))
 YOKE_KERNEL(batch_norm_backward, (const BatchNormInput& in, const BatchNormGradients& g), (in, g))
 
+namespace reference {
+namespace {
+
+struct Moments {
+  double mean = 0, inverse = 0;
+};
+
+Moments moments_of(const BatchNormInput& in, int64_t c) {
+  double mean = 0, variance = 0;
+  for (int64_t r = 0; r < in.rows; ++r) mean += in.x[r * in.pitch + c];
+  mean /= static_cast<double>(in.rows);
+  for (int64_t r = 0; r < in.rows; ++r) variance += std::pow(in.x[r * in.pitch + c] - mean, 2);
+  return {mean, 1 / std::sqrt(variance / static_cast<double>(in.rows) + in.eps)};
+}
+
+}  // namespace
+
+void batch_norm(const BatchNormInput& in, float* y) {
+  for (int64_t c = 0; c < in.width; ++c) {
+    Moments m = moments_of(in, c);
+    double weight = in.weight == nullptr ? 1 : in.weight[c], bias = in.bias == nullptr ? 0 : in.bias[c];
+    for (int64_t r = 0; r < in.rows; ++r) {
+      int64_t at = r * in.pitch + c;
+      double value = (in.x[at] - m.mean) * m.inverse * weight + bias;
+      if (in.residual != nullptr) value += in.residual[at];
+      y[at] = static_cast<float>(in.relu && value < 0 ? 0 : value);
+    }
+  }
+}
+
+void batch_norm_backward(const BatchNormInput& in, const BatchNormGradients& g) {
+  auto count = static_cast<double>(in.rows);
+  for (int64_t c = 0; c < in.width; ++c) {
+    Moments m = moments_of(in, c);
+    double sum = 0, product = 0;
+    for (int64_t r = 0; r < in.rows; ++r) {
+      int64_t at = r * in.pitch + c;
+      double grad = in.relu && g.y[at] <= 0 ? 0 : g.grad_y[at];
+      sum += grad;
+      product += grad * (in.x[at] - m.mean) * m.inverse;
+    }
+    g.grad_bias[c] = static_cast<float>(sum);
+    g.grad_weight[c] = static_cast<float>(product);
+    double scale = m.inverse * (in.weight == nullptr ? 1 : in.weight[c]);
+    for (int64_t r = 0; r < in.rows; ++r) {
+      int64_t at = r * in.pitch + c;
+      double grad = in.relu && g.y[at] <= 0 ? 0 : g.grad_y[at];
+      double normal = (in.x[at] - m.mean) * m.inverse;
+      g.grad_x[at] = static_cast<float>(scale * (grad - sum / count - normal * product / count));
+      if (g.grad_residual != nullptr) g.grad_residual[at] = static_cast<float>(grad);
+    }
+  }
+}
+
+}  // namespace reference
 }  // namespace yoke::kernels

@@ -36,4 +36,10 @@ struct BatchNormGradients {
 };
 void batch_norm_backward(const BatchNormInput& in, const BatchNormGradients& g);
 
+namespace reference {
+// The same, number by number in double. `y` of batch_norm_backward is read with relu.
+void batch_norm(const BatchNormInput& in, float* y);
+void batch_norm_backward(const BatchNormInput& in, const BatchNormGradients& g);
+}  // namespace reference
+
 }  // namespace yoke::kernels
