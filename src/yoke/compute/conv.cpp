@@ -74,9 +74,11 @@ std::string describe(const char* what, const Tensor& x, const Tensor& weight, co
 
 std::vector<ConvPath> candidates_for(const Tensor& x, const Tensor& weight, const ConvShape& s) {
   std::vector<ConvPath> paths = {ConvPath::kOneDnn, ConvPath::kChannelsLast};
-  // Strides of size-1 dims can read as either format, and LibTorch's native path then trips over its own gradient.
+  // Strides of size-1 dims can read as either format, and LibTorch's native path then trips over its own
+  // gradient.
   auto planes = [](const Tensor& t) { return t.suggest_memory_format() == at::MemoryFormat::Contiguous; };
-  if (image_format(x) == ImageFormat::kPlanes && planes(x) && planes(weight)) paths.push_back(ConvPath::kNative);
+  if (image_format(x) == ImageFormat::kPlanes && planes(x) && planes(weight))
+    paths.push_back(ConvPath::kNative);
   if (conv_direct_possible(x, weight, s)) paths.push_back(ConvPath::kDirect);
   return paths;
 }
