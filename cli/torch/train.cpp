@@ -107,12 +107,13 @@ int run_train(const CommandLine& line) {
   }
   checkpoint::Writer writer(out / "checkpoints", config.checkpoint);
   if (config.checkpoint.every_steps > 0) {
+    auto state_at = [&](engine::Progress at) {
+      return engine::collect_state(*worker, loader, at, configuration.schema.to_toml());
+    };
+    writer.reserve(state_at(progress));
     engine.attach_checkpoints([&](int64_t step) { return step % config.checkpoint.every_steps == 0; },
-                              [&](const engine::SaveRequest& request) {
-                                auto state =
-                                    engine::collect_state(*worker, loader, {request.step, request.samples},
-                                                          configuration.schema.to_toml());
-                                writer.save(request.step, state);
+                              [&, state_at](const engine::SaveRequest& request) {
+                                writer.save(request.step, state_at({request.step, request.samples}));
                               });
   }
 
