@@ -25,7 +25,7 @@ void add_bias_to_rows(const Tensor& z, const Tensor& bias, bool relu) {
   int64_t width = z.size(1);
   float* to = z.data_ptr<float>();
   const float* from = bias.const_data_ptr<float>();
-  parallel_for(z.size(0), [&](int64_t begin, int64_t end) {
+  parallel_for(z.size(0), z.numel(), [&](int64_t begin, int64_t end) {
     kernels::add_bias(to + begin * width, from, end - begin, width, relu);
   });
 }
@@ -37,7 +37,7 @@ Tensor gelu_of_rows(const Tensor& z, const Tensor& bias) {
   float* before = z.data_ptr<float>();
   float* after = y.data_ptr<float>();
   const float* shift = data_or_null(bias);
-  parallel_for(z.size(0), [&](int64_t begin, int64_t end) {
+  parallel_for(z.size(0), z.numel(), [&](int64_t begin, int64_t end) {
     int64_t at = begin * width;
     if (shift == nullptr) {
       kernels::gelu(before + at, after + at, (end - begin) * width);
@@ -52,7 +52,7 @@ Tensor sum_of_rows(const Tensor& x) {
   Tensor sums = at::empty({x.size(1)}, x.options());
   int64_t width = x.size(1);
   constexpr int64_t kColumns = 64;
-  parallel_for((width + kColumns - 1) / kColumns, [&](int64_t begin, int64_t end) {
+  parallel_for((width + kColumns - 1) / kColumns, x.numel(), [&](int64_t begin, int64_t end) {
     int64_t first = begin * kColumns;
     int64_t last = std::min(end * kColumns, width);
     kernels::column_sums(x.const_data_ptr<float>() + first, sums.data_ptr<float>() + first, x.size(0),
@@ -67,7 +67,7 @@ Tensor before_activation(const Tensor& grad_y, const Tensor& saved, Activation a
   const float* kept = saved.const_data_ptr<float>();
   float* to = grad.data_ptr<float>();
   auto kernel = activation == Activation::kRelu ? kernels::relu_backward : kernels::gelu_backward;
-  parallel_for(saved.numel(), [&](int64_t begin, int64_t end) {
+  parallel_for(saved.numel(), saved.numel(), [&](int64_t begin, int64_t end) {
     kernel(kept + begin, from + begin, to + begin, end - begin);
   });
   return grad;
@@ -142,7 +142,7 @@ struct GeluFunction : torch::autograd::Function<GeluFunction> {
     Tensor y = at::empty_like(x);
     const float* from = x.const_data_ptr<float>();
     float* to = y.data_ptr<float>();
-    parallel_for(x.numel(),
+    parallel_for(x.numel(), x.numel(),
                  [&](int64_t begin, int64_t end) { kernels::gelu(from + begin, to + begin, end - begin); });
     return y;
   }

@@ -34,7 +34,7 @@ struct CrossEntropyFunction : torch::autograd::Function<CrossEntropyFunction> {
     int64_t counted = checked_targets(target, classes);
     Tensor log_sum = at::empty({rows}, logits.options());
     Tensor losses = at::empty({rows}, logits.options());
-    parallel_for(rows, [&](int64_t begin, int64_t end) {
+    parallel_for(rows, logits.numel(), [&](int64_t begin, int64_t end) {
       kernels::cross_entropy(logits.const_data_ptr<float>() + begin * classes,
                              target.const_data_ptr<int64_t>() + begin, kIgnored, end - begin, classes,
                              log_sum.data_ptr<float>() + begin, losses.data_ptr<float>() + begin);
@@ -53,7 +53,7 @@ struct CrossEntropyFunction : torch::autograd::Function<CrossEntropyFunction> {
     int64_t classes = logits.size(1);
     float scale = grads[0].item<float>() / static_cast<float>(ctx->saved_data["counted"].toInt());
     Tensor grad = at::empty_like(logits);
-    parallel_for(logits.size(0), [&](int64_t begin, int64_t end) {
+    parallel_for(logits.size(0), logits.numel(), [&](int64_t begin, int64_t end) {
       kernels::cross_entropy_backward(logits.const_data_ptr<float>() + begin * classes,
                                       log_sum.const_data_ptr<float>() + begin,
                                       target.const_data_ptr<int64_t>() + begin, kIgnored, scale, end - begin,

@@ -34,6 +34,13 @@ void parallel_for_parts(int64_t count,
       /*grain_size=*/1);
 }
 
+void parallel_for(int64_t count, int64_t elements,
+                  const std::function<void(int64_t begin, int64_t end)>& body) {
+  if (count <= 0) return;
+  if (elements < at::internal::GRAIN_SIZE) return body(0, count);
+  parallel_for(count, body);
+}
+
 void parallel_for(int64_t count, const std::function<void(int64_t begin, int64_t end)>& body) {
   parallel_for_parts(count, [&](int64_t, int64_t begin, int64_t end) { body(begin, end); });
 }

@@ -11,6 +11,11 @@ namespace yoke::compute {
 // operators.
 void parallel_for(int64_t count, const std::function<void(int64_t begin, int64_t end)>& body);
 
+// The same for work that touches `elements` numbers in all: little work runs in the calling thread, since
+// waking another costs more.
+void parallel_for(int64_t count, int64_t elements,
+                  const std::function<void(int64_t begin, int64_t end)>& body);
+
 // The number of parts parallel_for would make.
 int64_t parallel_parts(int64_t count);
 
