@@ -81,6 +81,13 @@ TEST(Schema, WrongTypesSayWhatIsAccepted) {
   EXPECT_THAT(f.error_of("[train\n"), HasSubstr("a.toml:1: not valid TOML"));
 }
 
+TEST(Schema, LettersBeyondAsciiBelongInQuotesAndComments) {
+  Fixture f;
+  EXPECT_EQ(f.error_of("# \u00fc\n[train]\nlr = 0.1  # \u00e9\n"), "");
+  EXPECT_THAT(f.error_of("[train]\nJ\xef\xbb\xb6"), HasSubstr("a.toml:2: not valid TOML"));
+  EXPECT_THAT(f.error_of("[train]\noptimizer = \"\u00fc\"\n"), HasSubstr("one of sgd, adamw"));
+}
+
 TEST(Schema, TextReadsBackAsTheSameConfiguration) {
   Fixture f;
   f.schema.read_text("[train]\nlr = 3e-4\nshuffle = false\nsizes = []\n", "a.toml");
