@@ -17,11 +17,39 @@ namespace {
 
 constexpr int64_t kLargestConfiguration = 1 << 20;
 
+// toml++ 3.3 runs into undefined behaviour on some letters beyond ASCII (found by fuzzing), so it gets to see
+// none: they are written as ~XX, byte by byte, and put back in the values.
+std::string to_ascii(std::string_view text) {
+  std::string out;
+  for (char letter : text) {
+    auto byte = static_cast<unsigned char>(letter);
+    if (byte >= 0x80 || letter == '~') {
+      out += fmt::format("~{:02X}", byte);
+    } else {
+      out += letter;
+    }
+  }
+  return out;
+}
+
+std::string from_ascii(std::string_view text) {
+  constexpr std::string_view kDigits = "0123456789ABCDEF";
+  std::string out;
+  for (size_t at = 0; at < text.size(); ++at) {
+    size_t high = at + 2 < text.size() ? kDigits.find(text[at + 1]) : std::string_view::npos;
+    size_t low = at + 2 < text.size() ? kDigits.find(text[at + 2]) : std::string_view::npos;
+    bool coded = text[at] == '~' && high != std::string_view::npos && low != std::string_view::npos;
+    out += coded ? static_cast<char>(high * 16 + low) : text[at];
+    if (coded) at += 2;
+  }
+  return out;
+}
+
 std::optional<Value> convert(const toml::node& node) {
   if (auto flag = node.value_exact<bool>()) return Value(*flag);
   if (auto whole = node.value_exact<int64_t>()) return Value(*whole);
   if (auto real = node.value_exact<double>()) return Value(*real);
-  if (auto text = node.value_exact<std::string>()) return Value(*text);
+  if (auto text = node.value_exact<std::string>()) return Value(from_ascii(*text));
   const toml::array* array = node.as_array();
   if (array == nullptr) return std::nullopt;
   Array elements;
@@ -35,41 +63,6 @@ std::optional<Value> convert(const toml::node& node) {
 
 std::string place(const std::string& file, const toml::source_region& source) {
   return fmt::format("{}:{}", file, source.begin.line);
-}
-
-// The line of the first non-ASCII byte outside of strings and comments, where TOML has none; 0 where all is
-// well. Checked here because toml++ 3.3 runs into undefined behaviour on some such letters (found by
-// fuzzing).
-int stray_letter_line(std::string_view text) {
-  int line = 1;
-  std::string_view quote;  // what ends the string we are in
-  bool comment = false;
-  for (size_t at = 0; at < text.size(); ++at) {
-    std::string_view rest = text.substr(at);
-    if (text[at] == '\n') {
-      ++line;
-      comment = false;
-      if (quote.size() == 1) quote = {};
-    } else if (comment) {
-      continue;
-    } else if (!quote.empty()) {
-      if (text[at] == '\\' && quote[0] == '"') {
-        ++at;
-      } else if (rest.substr(0, quote.size()) == quote) {
-        at += quote.size() - 1;
-        quote = {};
-      }
-    } else if (text[at] == '#') {
-      comment = true;
-    } else if (text[at] == '"' || text[at] == '\'') {
-      bool triple = rest.size() >= 3 && rest[1] == rest[0] && rest[2] == rest[0];
-      quote = rest.substr(0, triple ? 3 : 1);
-      at += quote.size() - 1;
-    } else if (static_cast<unsigned char>(text[at]) >= 0x80) {
-      return line;
-    }
-  }
-  return 0;
 }
 
 [[noreturn]] void unknown_key(const Schema& schema, std::string_view key, const std::string& origin) {
@@ -127,13 +120,10 @@ void Schema::read_file(const std::filesystem::path& path) {
 
 void Schema::read_text(std::string_view text, const std::string& file_name) {
   if (text.substr(0, 3) == "\xEF\xBB\xBF") text.remove_prefix(3);  // a byte-order mark
-  if (int line = stray_letter_line(text)) {
-    throw ConfigError("{}:{}: not valid TOML: a letter beyond ASCII outside of quotes.", file_name, line);
-  }
-  toml::parse_result parsed = toml::parse(text, file_name);
+  toml::parse_result parsed = toml::parse(to_ascii(text), file_name);
   if (!parsed) {
     throw ConfigError("{}: not valid TOML: {}.", place(file_name, parsed.error().source()),
-                      parsed.error().description());
+                      from_ascii(parsed.error().description()));
   }
   for (auto&& [section, node] : parsed.table()) {
     const std::string name(section.str());
