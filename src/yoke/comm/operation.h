@@ -1,0 +1,50 @@
+// One operation as backends see it, and what is compared between ranks.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "yoke/comm/buffer.h"
+#include "yoke/plan/collectives/steps.h"
+
+namespace yoke::comm {
+
+// What a rank asked for. The same bytes on every rank, or the ranks disagree; fixed size, so that it fits a
+// frame and a slot in shared memory.
+struct Descriptor {
+  uint8_t op = 0;  // plan::Collective; 100 send, 101 receive, 102 split
+  DataType type = DataType::kFloat32;
+  ReduceOp reduce = ReduceOp::kSum;
+  uint8_t dims = 0;
+  int32_t root = 0;
+  uint64_t number = 0;    // of the operation in its group, from 1
+  int64_t count = 0;      // elements of the request (all_gather: of the output)
+  int64_t shape[4] = {};  // the first dimensions; the product of the rest in the last
+  uint64_t parts = 0;     // hash of unequal parts
+  char name[40] = {};     // cut off, ends with 0
+
+  uint64_t fingerprint() const;
+  // all_reduce #17 'bucket 2' sum of fp32 [128, 64]
+  std::string text() const;
+  bool operator==(const Descriptor&) const = default;
+};
+static_assert(sizeof(Descriptor) == 112);
+
+// Both sides of a disagreement in one sentence: "rank 2 called X, rank 0 called Y".
+std::string describe_mismatch(int rank_a, const Descriptor& a, int rank_b, const Descriptor& b);
+
+struct Operation {
+  plan::Collective op = plan::Collective::kAllReduce;
+  Descriptor descriptor;
+  uint64_t fingerprint = 0;
+  ReduceOp reduce = ReduceOp::kSum;
+  int root = 0;
+  ConstBuffer input;  // all_reduce, reduce, broadcast: the same memory as output
+  Buffer output;
+  std::vector<int64_t> parts;  // all_gather with unequal parts
+  std::optional<plan::Algorithm> algorithm;
+};
+
+}  // namespace yoke::comm

@@ -1,0 +1,33 @@
+// The result of an operation that is under way.
+#pragma once
+
+#include <memory>
+#include <utility>
+
+namespace yoke::comm {
+
+class Pending {
+ public:
+  // How a communicator carries its operations out.
+  class State {
+   public:
+    virtual ~State() = default;
+    virtual void wait() = 0;  // until done or its deadline; throws what went wrong, each time
+    virtual bool done() = 0;  // without waiting; true also after a failure
+  };
+
+  Pending() = default;  // of nothing: done
+  explicit Pending(std::shared_ptr<State> state) : state_(std::move(state)) {}
+
+  // Returns when the operation is complete: its buffers may be read and changed. Throws CommError: a peer
+  // failed or disagreed, or the operation's deadline passed.
+  void wait() const {
+    if (state_) state_->wait();
+  }
+  bool done() const { return !state_ || state_->done(); }
+
+ private:
+  std::shared_ptr<State> state_;
+};
+
+}  // namespace yoke::comm

@@ -1,0 +1,52 @@
+// What travels on a connection: a header of 64 bytes, then `length` bytes of payload.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+
+namespace yoke::net {
+
+// The closed set of messages. A number that is not here ends the connection.
+enum class FrameType : uint8_t {
+  kRequest = 1,    // rendezvous and control: JSON, at most kMaxControlBytes
+  kReply = 2,      // likewise
+  kHeartbeat = 3,  // control, empty or a progress record
+  kAbort = 4,      // control: why the job ends
+  kData = 5,       // collectives and point to point: part of a tensor
+  kMessage = 6,    // Messenger: request
+  kAnswer = 7,     // Messenger: reply
+};
+
+inline constexpr size_t kFrameHeaderBytes = 64;
+inline constexpr uint64_t kMaxControlBytes = 1 << 20;
+inline constexpr uint64_t kMaxDataBytes = uint64_t{1} << 30;
+
+struct FrameHeader {
+  FrameType type = FrameType::kData;
+  uint8_t flags = 0;         // free for the type's use
+  uint16_t channel = 0;      // free for the type's use (tag, message kind)
+  uint32_t generation = 0;   // of the job; frames of another are refused
+  uint64_t sequence = 0;     // per direction of the connection, from 0, filled in by the connection
+  uint64_t fingerprint = 0;  // of the operation
+  uint64_t context = 0;      // free for the type's use (operation number, request id)
+  uint64_t length = 0;       // of the payload, filled in by the connection
+};
+
+// Fixed little-endian layout. decode() checks magic, version, type and the type's maximum length, and says
+// what is wrong.
+std::array<std::byte, kFrameHeaderBytes> encode(const FrameHeader& header, uint32_t job, uint32_t payload_crc,
+                                                uint64_t mac);
+struct DecodedHeader {
+  FrameHeader header;
+  uint32_t job = 0;
+  uint32_t payload_crc = 0;
+  uint64_t mac = 0;
+};
+// nullopt with `why` set when the bytes are no frame.
+std::optional<DecodedHeader> decode(std::span<const std::byte, kFrameHeaderBytes> bytes, std::string& why);
+
+}  // namespace yoke::net

@@ -1,0 +1,41 @@
+// Keys and what is computed with them (OpenSSL). Keys are kept out of core dumps and wiped.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+
+namespace yoke::net {
+
+using Bytes = std::span<const std::byte>;
+using Digest = std::array<std::byte, 32>;
+
+class Secret {
+ public:
+  static Secret random();
+  // Any file of at least 16 bytes that others may not read (mode 0600 or stricter). Throws ConfigError with
+  // the chmod to type.
+  static Secret from_file(const std::filesystem::path& file);
+  // 64 hexadecimal digits, as handed to children. Throws ConfigError.
+  static Secret from_text(const std::string& text);
+  std::string to_text() const;
+
+  ~Secret();
+  Secret(const Secret&);
+  Secret& operator=(const Secret&);
+
+  // HMAC-SHA256 over the parts, one after the other.
+  Digest sign(std::initializer_list<Bytes> parts) const;
+
+ private:
+  Secret() = default;
+  std::array<std::byte, 32> key_{};
+};
+
+bool equal_in_constant_time(Bytes a, Bytes b);
+void fill_random(std::span<std::byte> bytes);
+
+}  // namespace yoke::net
