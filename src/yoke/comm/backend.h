@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "yoke/base/deadline.h"
+#include "yoke/base/error.h"
 #include "yoke/comm/communicator.h"
 #include "yoke/comm/operation.h"
 

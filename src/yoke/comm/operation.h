@@ -23,7 +23,7 @@ struct Descriptor {
   int64_t count = 0;      // elements of the request (all_gather: of the output)
   int64_t shape[4] = {};  // the first dimensions; the product of the rest in the last
   uint64_t parts = 0;     // hash of unequal parts
-  char name[40] = {};     // cut off, ends with 0
+  char name[48] = {};     // cut off, ends with 0
 
   uint64_t fingerprint() const;
   // all_reduce #17 'bucket 2' sum of fp32 [128, 64]
