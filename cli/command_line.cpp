@@ -33,6 +33,7 @@ class Parser {
     add_config();
     add_report();
     add_environment();
+    app_.add_subcommand("run", "start any program on several ranks: torchrun's flags, then PROGRAM");
     common(
         app_.add_subcommand("doctor", "check this machine: LibTorch, speed, devices, disk, what is missing"),
         "yoke doctor");
@@ -193,6 +194,12 @@ std::string first_line(const std::string& text) {
 CommandLine parse_command_line(std::vector<std::string> words) {
   CommandLine line;
   line.typed = "yoke " + join(words, " ");
+  // What stands behind the program belongs to the program, whatever it looks like.
+  if (!words.empty() && words.front() == "run") {
+    line.command = "run";
+    line.run.words.assign(words.begin() + 1, words.end());
+    return line;
+  }
   Configuration configuration;
   std::vector<config::Override> overrides = config::take_overrides(configuration.schema, words);
   Parser parser(line);
@@ -215,7 +222,7 @@ CommandLine parse_command_line(std::vector<std::string> words) {
 }
 
 bool needs_torch(const std::string& command) {
-  return command.rfind("config", 0) != 0 && command != "report" && command != "env";
+  return command.rfind("config", 0) != 0 && command != "report" && command != "env" && command != "run";
 }
 
 }  // namespace yoke::cli

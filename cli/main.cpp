@@ -8,6 +8,7 @@
 #include "cli/env_command.h"
 #include "cli/output.h"
 #include "cli/report_command.h"
+#include "cli/run_command.h"
 #include "cli/run_config.h"
 #include "yoke/base/error.h"
 
@@ -38,6 +39,7 @@ int main(int argc, char** argv) {
     if (line.command == "config keys") return show_config_keys(line);
     if (line.command == "report") return write_report(line);
     if (line.command == "env") return show_environment(line);
+    if (line.command == "run") return run_on_ranks(line);
     check_configuration(line);
     return become_torch_program(argv);
   });
