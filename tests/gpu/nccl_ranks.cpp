@@ -92,8 +92,10 @@ void tags(Rank& rank) {
     t.tag = i;
     t.data = static_cast<std::byte*>(memory.data.get()) + 4096 * i;
     t.bytes = 4096;
-    t.descriptor.op = is_send ? 100 : 101;
+    t.descriptor.op = is_send ? comm::kSendOp : comm::kReceiveOp;
+    t.descriptor.root = i;
     t.descriptor.count = 1024;
+    t.fingerprint = t.descriptor.fingerprint();
   }
   Deadline deadline = Deadline::after(60);
   for (int turn = 0; turn < 2; turn++) {
@@ -227,6 +229,6 @@ int main(int argc, char** argv) {
     ::waitpid(pid, &status, 0);
     good = good && status == 0;
   }
-  fmt::print(good ? "all good\n" : "FAILED\n");
+  fmt::print("{}\n", good ? "all good" : "FAILED");
   return good ? 0 : 1;
 }

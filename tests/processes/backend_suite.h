@@ -325,9 +325,9 @@ class Suite {
     t.tag = 65535;
     t.data = static_cast<std::byte*>(d.memory.get());
     t.bytes = d.buffer().bytes();
-    t.descriptor.op = is_send ? 100 : 101;
+    t.descriptor.op = is_send ? comm::kSendOp : comm::kReceiveOp;
     t.descriptor.count = d.count;
-    t.descriptor.root = peer;
+    t.descriptor.root = t.tag;
     t.fingerprint = t.descriptor.fingerprint();
     return t;
   }

@@ -129,8 +129,9 @@ void wrong_size_received(Job& job) {
     t.peer = 1 - job.setup.rank;
     t.data = reinterpret_cast<std::byte*>(x.data());
     t.bytes = x.size() * 4;
-    t.descriptor.op = t.is_send ? 100 : 101;
+    t.descriptor.op = t.is_send ? comm::kSendOp : comm::kReceiveOp;
     t.descriptor.count = static_cast<int64_t>(x.size());
+    t.fingerprint = t.descriptor.fingerprint();
     comm::Transfer* one[] = {&t};
     Deadline deadline = Deadline::after(t.is_send ? 2 : 30);
     try {

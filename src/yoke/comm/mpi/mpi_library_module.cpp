@@ -67,8 +67,8 @@ void check(int code, const char* call) {
 }
 
 Library& Library::use(const MpiSetup& setup) {
-  static Library instance(setup);
-  return instance;
+  static auto* instance = new Library(setup);  // stays: leave() runs at exit, after destructors of statics
+  return *instance;
 }
 
 Library::Library(const MpiSetup& setup) : failure_(setup.failure), timeout_(setup.timeout) {

@@ -51,9 +51,8 @@ class MpiBackend final : public Backend {
   void gather(const Operation& operation, Deadline deadline);
   void scatter(const Operation& operation, Deadline deadline);
   void meet(std::span<const int> members, int tag, Deadline deadline);
-  void finish(MPI_Request request, const std::string& doing, size_t bytes, Deadline deadline);
   void finish(MPI_Request request, const Operation& operation, Deadline deadline);
-  void refuse_after_failure(const std::string& doing) const;
+  void refuse_after_failure(const Operation& operation) const;
 
   const std::string name_ = "mpi";
   Library& library_;
@@ -95,16 +94,17 @@ MpiBackend::~MpiBackend() {
   MPI_Comm_free(&comm_);
 }
 
-void MpiBackend::refuse_after_failure(const std::string& doing) const {
-  if (failure_) failure_->check(doing.c_str());
-  if (!library_.usable()) throw CommError("{}: MPI is not usable after an earlier failure", doing);
+void MpiBackend::refuse_after_failure(const Operation& operation) const {
+  if (failure_ && failure_->set()) failure_->check(operation.descriptor.text().c_str());
+  if (!library_.usable())
+    throw CommError("{}: MPI is not usable after an earlier failure", operation.descriptor.text());
 }
 
 void MpiBackend::run(const Operation& operation, Deadline deadline) {
   if (operation.algorithm)
     throw ConfigError("{}: backend mpi leaves the algorithm to MPI. Leave '{}' away.",
                       operation.descriptor.text(), to_string(*operation.algorithm));
-  refuse_after_failure(operation.descriptor.text());
+  refuse_after_failure(operation);
   agree(operation, deadline);
   carry_out(operation, deadline);
   std::lock_guard lock(counters_mutex_);
@@ -159,11 +159,7 @@ void MpiBackend::throw_mismatch(const Operation& operation, Deadline deadline) {
 }
 
 void MpiBackend::finish(MPI_Request request, const Operation& operation, Deadline deadline) {
-  finish(request, operation.descriptor.text(), operation.output.bytes(), deadline);
-}
-
-void MpiBackend::finish(MPI_Request request, const std::string& doing, size_t bytes, Deadline deadline) {
-  Patience patience(bytes);
+  Patience patience(operation.output.bytes());
   for (;;) {
     int done = 0;
     check(MPI_Test(&request, &done, MPI_STATUS_IGNORE), "MPI_Test");
@@ -171,11 +167,11 @@ void MpiBackend::finish(MPI_Request request, const std::string& doing, size_t by
     bool failed = failure_ && failure_->set();
     if (failed || deadline.passed()) {
       library_.give_up();
+      std::string doing = operation.descriptor.text();
       if (failed) failure_->check(doing.c_str());
       throw CommError(
           "{}: not complete after {:.1f} s (rank {} of {}, backend mpi). A rank has not come here or has "
-          "stopped: look at "
-          "what it does, or allow more time.",
+          "stopped: look at what it does, or allow more time.",
           doing, deadline.elapsed(), rank_, size_);
     }
     patience.rest();
@@ -303,19 +299,23 @@ void MpiBackend::meet(std::span<const int> members, int tag, Deadline deadline) 
   auto size = static_cast<int>(members.size());
   auto here = static_cast<int>(std::ranges::find(members, rank_) - members.begin());
   YOKE_CHECK(here < size, "rank {} splits into a group it is not a member of", rank_);
+  Operation forming;  // for errors
+  forming.op = Collective::kBarrier;
+  forming.descriptor.op = static_cast<uint8_t>(forming.op);
+  forming.descriptor.set_name("split");
+  refuse_after_failure(forming);
   for (int distance = 1; distance < size; distance *= 2) {
     int to = members[static_cast<size_t>((here + distance) % size)];
     int from = members[static_cast<size_t>((here + size - distance) % size)];
     MPI_Request in = MPI_REQUEST_NULL, out = MPI_REQUEST_NULL;
     check(MPI_Irecv(nullptr, 0, MPI_BYTE, from, tag, comm_, &in), "MPI_Irecv");
     check(MPI_Isend(nullptr, 0, MPI_BYTE, to, tag, comm_, &out), "MPI_Isend");
-    finish(in, "split", 0, deadline);
-    finish(out, "split", 0, deadline);
+    finish(in, forming, deadline);
+    finish(out, forming, deadline);
   }
 }
 
 std::unique_ptr<Backend> MpiBackend::split(std::span<const int> members, uint64_t group, Deadline deadline) {
-  refuse_after_failure("split");
   auto tag = static_cast<int>(group % 32768);  // MPI's smallest upper bound of tags
   meet(members, tag, deadline);
   MPI_Group everybody = MPI_GROUP_NULL, chosen = MPI_GROUP_NULL;

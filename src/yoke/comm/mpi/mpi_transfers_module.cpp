@@ -9,14 +9,6 @@ namespace {
 
 constexpr size_t kPiece = size_t{1} << 30;  // MPI counts in int
 
-// A send and its receive describe the same message apart from who calls.
-bool same_message(const Descriptor& a, Descriptor b) {
-  b.op = a.op;
-  b.root = a.root;
-  b.number = a.number;
-  return a == b;
-}
-
 }  // namespace
 
 Transfers::Transfers(Library& library, MPI_Comm comm, int rank, std::shared_ptr<cluster::Failure> failure)
@@ -24,7 +16,7 @@ Transfers::Transfers(Library& library, MPI_Comm comm, int rank, std::shared_ptr<
 
 bool Transfers::advance(Transfer& transfer) {
   std::lock_guard lock(mutex_);
-  if (failure_) failure_->check(transfer.descriptor.text().c_str());
+  if (failure_ && failure_->set()) failure_->check(transfer.descriptor.text().c_str());
   if (!library_.usable())
     throw CommError("{}: MPI is not usable after an earlier failure", transfer.descriptor.text());
   if (transfer.state == 0) begin(transfer);
@@ -72,7 +64,7 @@ void Transfers::post_data(const Transfer& transfer, Notes& notes) {
 }
 
 void Transfers::compare(const Transfer& transfer, const Notes& notes) {
-  if (same_message(transfer.descriptor, notes.theirs)) return;
+  if (notes.theirs.fingerprint() == transfer.fingerprint) return;
   throw MismatchError("{}", describe_mismatch(transfer.peer, notes.theirs, rank_, transfer.descriptor));
 }
 
