@@ -13,15 +13,6 @@ namespace {
 // Reading an empty socket takes half a microsecond; waking up from poll() five to fifty.
 constexpr int kSpins = 60;
 
-class OperationText : public Doing {
- public:
-  explicit OperationText(const Operation& operation) : operation_(operation) {}
-  std::string text() const override { return operation_.descriptor.text(); }
-
- private:
-  const Operation& operation_;
-};
-
 }  // namespace
 
 Executor::Executor(Links& links, Counts& counts, bool may_spin)
@@ -41,7 +32,9 @@ Channel& Executor::channel_of(int peer, int lane) {
 }
 
 void Executor::run(const Program& program, const Places& places, const Operation& operation,
-                   Deadline deadline) {
+                   plan::Algorithm algorithm, Deadline deadline) {
+  channel_number_ = static_cast<uint16_t>(algorithm);
+  ++sequence_;
   program_ = &program;
   places_ = &places;
   operation_ = &operation;
@@ -49,7 +42,7 @@ void Executor::run(const Program& program, const Places& places, const Operation
   deadline_ = deadline;
   begin();
   loop();
-  recent_[operation.descriptor.number % recent_.size()] = operation.descriptor;
+  recent_[sequence_ % recent_.size()] = operation.descriptor;
 }
 
 void Executor::begin() {
@@ -63,7 +56,7 @@ void Executor::begin() {
     channel.queue = nullptr;
     channel.sending = channel.receiving = 0;
     channel.send_frame = channel.receive_frame = channel.lane;
-    channel.described = channel.checked = channel.held = channel.ahead = false;
+    channel.described = channel.checked = channel.held = channel.ahead = channel.stalled = false;
     channel.combining = -1;
   }
   // Calling first and waiting for calls after it keeps two ranks from waiting for each other.
@@ -153,7 +146,7 @@ void Executor::wait() {
     polled_channels_.push_back(&channel);
   };
   for (Channel* channel : active_) {
-    bool blocked = channel->held || channel->combining >= 0;
+    bool blocked = channel->held || channel->stalled || channel->combining >= 0;
     bool reads = receives_left(*channel) ? !blocked : !channel->ahead;
     add(*channel, channel->connection->poll_events(reads));
   }

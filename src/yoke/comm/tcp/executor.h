@@ -26,6 +26,15 @@ inline constexpr uint8_t kDescribes = 1;
 // Messages up to this size travel in one frame with the descriptor.
 inline constexpr size_t kJoinedBytes = 4096;
 
+class OperationText : public Doing {
+ public:
+  explicit OperationText(const Operation& operation) : operation_(operation) {}
+  std::string text() const override { return operation_.descriptor.text(); }
+
+ private:
+  const Operation& operation_;
+};
+
 // One connection's part in the operation under way.
 struct Channel {
   net::Connection* connection = nullptr;
@@ -39,6 +48,7 @@ struct Channel {
   bool described = false;  // our descriptor is on its way
   bool checked = false;    // theirs has come and agrees
   bool held = false;       // `small` holds a message that cannot be placed yet
+  bool stalled = false;    // the next frame's place is not free yet
   bool ahead = false;      // the peer already sends for a later operation, or has left
   int combining = -1;      // the unit that `scratch` holds a frame of
   std::deque<int> posted;  // units of the frames that are not sent yet; -1: a descriptor
@@ -51,7 +61,12 @@ class Executor {
   // Spins a little before it sleeps where `may_spin`: not when ranks share cores.
   Executor(Links& links, Counts& counts, bool may_spin);
   // Throws MismatchError, CommError. The connections are then of no use any more.
-  void run(const Program& program, const Places& places, const Operation& operation, Deadline deadline);
+  // `algorithm` is compared between ranks.
+  void run(const Program& program, const Places& places, const Operation& operation,
+           plan::Algorithm algorithm, Deadline deadline);
+  // Of the operation that comes next; frames carry it. Counted here, because a composed operation runs several under
+  // one number.
+  uint64_t next_sequence() const { return sequence_ + 1; }
 
  private:
   void begin();
@@ -74,6 +89,7 @@ class Executor {
   void arrived(Channel& channel);
   void next_receive(Channel& channel);
   bool combine(int unit, int lane);
+  void combine_later(int unit, int lane);
   void reduce_frame(const Unit& unit, const plan::Range& range, int lane);
   bool combine_pending();
 
@@ -107,11 +123,13 @@ class Executor {
   int64_t frames_left_ = 0;
   std::vector<pollfd> polled_;
   std::vector<Channel*> polled_channels_;
-  std::array<Descriptor, 16> recent_{};  // ours, by number
+  uint64_t sequence_ = 0;
+  std::array<Descriptor, 16> recent_{};  // ours, by sequence
 
   const Program* program_ = nullptr;
   const Places* places_ = nullptr;
   const Operation* operation_ = nullptr;
+  uint16_t channel_number_ = 0;  // of frames: the algorithm
   size_t element_ = 4;
   Deadline deadline_ = Deadline::after(0);
 };

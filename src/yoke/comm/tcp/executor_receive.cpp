@@ -30,15 +30,17 @@ bool Executor::receive_frame(Channel& channel) {
 }
 
 void Executor::verify(Channel& channel, const net::FrameHeader& header) {
-  bool agrees = header.fingerprint == operation_->fingerprint && header.context == operation_->descriptor.number;
+  bool agrees = header.fingerprint == operation_->fingerprint && header.context == sequence_;
   if (!agrees) disagree(channel, header);
+  if (header.channel != channel_number_)
+    throw MismatchError("{}: {} runs it by another algorithm. Ask for the same one on all ranks.",
+                        links_.where(OperationText(*operation_)), links_.name_of(channel.peer));
   if (channel.checked == ((header.flags & kDescribes) != 0))
     throw CommError("a frame out of order from {}", channel.connection->peer_text());
 }
 
 void Executor::disagree(Channel& channel, const net::FrameHeader& header) {
   Descriptor theirs;
-  uint64_t number = header.context;
   const Descriptor& ours = operation_->descriptor;
   if ((header.flags & kDescribes) && header.length >= sizeof(Descriptor) &&
       header.length <= sizeof(Descriptor) + kJoinedBytes) {
@@ -50,8 +52,9 @@ void Executor::disagree(Channel& channel, const net::FrameHeader& header) {
     std::memcpy(&theirs, payload.data(), sizeof(Descriptor));
     theirs.name[sizeof(theirs.name) - 1] = 0;
   }
-  const Descriptor& recent = recent_[number % recent_.size()];
-  bool behind = number < ours.number && recent.number == number && recent.fingerprint() != header.fingerprint;
+  // A frame that nobody took belongs to an operation we have been through.
+  bool behind = header.context < sequence_ && header.context + recent_.size() > sequence_;
+  const Descriptor& recent = recent_[header.context % recent_.size()];
   const auto& members = links_.setup().members;
   throw MismatchError("{}", describe_mismatch(members[static_cast<size_t>(links_.setup().rank)].rank,
                                               behind ? recent : ours,
@@ -64,7 +67,7 @@ void Executor::peek(Channel& channel) {
   try {
     const net::FrameHeader* header = channel.connection->next_header();
     if (!header) return;
-    if (header->context <= operation_->descriptor.number) disagree(channel, *header);
+    if (header->context <= sequence_) disagree(channel, *header);
     channel.ahead = true;
   } catch (const MismatchError&) {
     throw;
@@ -91,7 +94,8 @@ bool Executor::place_held(Channel& channel) {
   const plan::Range range = unit.frame(channel.receive_frame);
   const std::byte* data = channel.small.data() + sizeof(Descriptor);
   if (unit.action == plan::Action::kReceive) {
-    if (!ready(unit, range)) return false;
+    channel.stalled = !ready(unit, range);
+    if (channel.stalled) return false;
     if (range.count > 0) std::memcpy(places_->at(range), data, bytes(range.count));
   } else {
     channel.scratch.resize(std::max(channel.scratch.size(), bytes(range.count)));
@@ -109,7 +113,8 @@ bool Executor::receive_here(Channel& channel) {
   if (channel.connection->next_header()->length != bytes(range.count))
     throw CommError("a frame of {} bytes instead of {} from {}", channel.connection->next_header()->length,
                     bytes(range.count), channel.connection->peer_text());
-  if (!combines && !ready(unit, range)) return false;
+  channel.stalled = !combines && !ready(unit, range);
+  if (channel.stalled) return false;
   if (combines) channel.scratch.resize(std::max(channel.scratch.size(), bytes(range.count)));
   std::byte* into = combines ? channel.scratch.data() : places_->at(range);
   if (!channel.connection->receive({into, bytes(range.count)})) return false;
@@ -125,9 +130,15 @@ void Executor::arrived(Channel& channel) {
     done(index, channel.lane);
   } else {
     channel.combining = index;
-    if (!combine(index, channel.lane)) waiting_to_combine_.emplace_back(index, channel.lane);
+    if (!combine(index, channel.lane)) combine_later(index, channel.lane);
   }
   next_receive(channel);
+}
+
+void Executor::combine_later(int index, int lane) {
+  std::pair<int, int> entry{index, lane};
+  auto& waiting = waiting_to_combine_;
+  if (std::find(waiting.begin(), waiting.end(), entry) == waiting.end()) waiting.push_back(entry);
 }
 
 void Executor::next_receive(Channel& channel) {

@@ -15,9 +15,10 @@ net::FrameHeader Executor::header(uint8_t flags) const {
   net::FrameHeader header;
   header.type = net::FrameType::kData;
   header.flags = flags;
+  header.channel = channel_number_;
   header.generation = links_.setup().ticket.generation;
   header.fingerprint = operation_->fingerprint;
-  header.context = operation_->descriptor.number;
+  header.context = sequence_;
   return header;
 }
 

@@ -33,8 +33,7 @@ net::Connection& Links::open(int peer, int lane, Deadline deadline, const Doing&
     if (deadline.passed())
       throw CommError("{}: {} has not called after {:.1f} s. See whether it still runs.", where(doing),
                       name_of(peer), deadline.elapsed());
-    connection = setup_.rank < peer ? call(peer, lane, deadline, doing)
-                                    : await(peer, lane, deadline.sooner(kGlance), doing);
+    connection = try_open_now(peer, lane, deadline, kGlance, doing);
   }
   return *connection;
 }
@@ -42,24 +41,30 @@ net::Connection& Links::open(int peer, int lane, Deadline deadline, const Doing&
 net::Connection* Links::try_open(int peer, int lane, Deadline deadline, const Doing& doing) {
   std::unique_ptr<net::Connection>& connection = slot(peer, lane);
   if (connection) return connection.get();
-  connection = setup_.rank < peer ? call(peer, lane, deadline, doing)
-                                  : await(peer, lane, deadline, doing);
+  connection = try_open_now(peer, lane, deadline, deadline.left(), doing);
   return connection.get();
+}
+
+std::unique_ptr<net::Connection> Links::try_open_now(int peer, int lane, Deadline deadline, double listen,
+                                                     const Doing& doing) const {
+  if (setup_.rank < peer) return call(peer, lane, deadline, doing);
+  return setup_.acceptor->take_if(introduction(peer, lane, -1), deadline.sooner(listen));
 }
 
 // A peer's acceptor stands before anybody learns its address, so a peer that cannot be reached has most likely
 // died: look for that news after half a second, a second, two, … and give up after sixteen.
 std::unique_ptr<net::Connection> Links::call(int peer, int lane, Deadline deadline,
                                              const Doing& doing) const {
-  const net::Address address = net::parse_address(setup_.members[static_cast<size_t>(peer)].address);
-  net::Introduction self{setup_.members[static_cast<size_t>(setup_.rank)].rank, purpose_, setup_.group,
-                         static_cast<uint32_t>(lane)};
+  const cluster::Member& member = setup_.members[static_cast<size_t>(peer)];
+  const net::Address address = net::parse_address(member.address);
+  const net::Introduction self = introduction(setup_.rank, lane, member.rank);
   std::string why;
   for (double patience = 0.5; patience <= 8 && !deadline.passed(); patience *= 2) {
     check(doing);
-    Deadline attempt = deadline.sooner(patience);
     try {
-      return net::introduce(net::connect_to(address, attempt), setup_.ticket, self, attempt);
+      return net::dial(address, setup_.ticket, self, deadline.sooner(patience));
+    } catch (const net::HandshakeRefused& error) {
+      lost(peer, error.what(), deadline, doing);
     } catch (const Error& error) {
       why = error.what();
     }
@@ -67,14 +72,9 @@ std::unique_ptr<net::Connection> Links::call(int peer, int lane, Deadline deadli
   lost(peer, why, deadline, doing);
 }
 
-std::unique_ptr<net::Connection> Links::await(int peer, int lane, Deadline deadline, const Doing&) const {
-  net::Introduction wanted{setup_.members[static_cast<size_t>(peer)].rank, purpose_, setup_.group,
-                           static_cast<uint32_t>(lane)};
-  try {
-    return setup_.acceptor->take(wanted, deadline);
-  } catch (const CommError&) {
-    return nullptr;  // not yet: the caller looks at the failure and at its own deadline
-  }
+net::Introduction Links::introduction(int caller, int lane, int callee) const {
+  return {setup_.members[static_cast<size_t>(caller)].rank, purpose_, setup_.group,
+          static_cast<uint32_t>(lane), callee};
 }
 
 void Links::close() {

@@ -43,7 +43,10 @@ class Links {
 
  private:
   std::unique_ptr<net::Connection> call(int peer, int lane, Deadline deadline, const Doing& doing) const;
-  std::unique_ptr<net::Connection> await(int peer, int lane, Deadline deadline, const Doing& doing) const;
+  // Connects, or listens for the peer's call for `listen` seconds.
+  std::unique_ptr<net::Connection> try_open_now(int peer, int lane, Deadline deadline, double listen,
+                                                const Doing& doing) const;
+  net::Introduction introduction(int caller, int lane, int callee) const;
   std::unique_ptr<net::Connection>& slot(int peer, int lane);
 
   const TcpSetup& setup_;

@@ -44,13 +44,17 @@ Places::Places(const Operation& operation, const plan::CollectiveRequest& reques
       request_(request),
       element_(size_of(operation.descriptor.type)),
       own_(own_part(request)) {
-  switch (request.op) {
+  map_pieces(program, spare);
+}
+
+void Places::map_pieces(const Program& program, std::vector<std::byte>& spare) {
+  switch (request_.op) {
     case Collective::kAllGather: return for_all_gather();
     case Collective::kReduceScatter: return for_reduce_scatter(program, spare);
     case Collective::kGather: return for_gather(program, spare);
     case Collective::kScatter: return for_scatter(program, spare);
     case Collective::kAllToAll: return for_all_to_all(program, spare);
-    default: map(all(), operation.output.data);
+    default: map(all(), operation_.output.data);
   }
 }
 

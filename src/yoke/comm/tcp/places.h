@@ -32,6 +32,7 @@ class Places {
     plan::Range range;
     std::byte* data;
   };
+  void map_pieces(const Program& program, std::vector<std::byte>& spare);
   void for_all_gather();
   void for_reduce_scatter(const Program& program, std::vector<std::byte>& spare);
   void for_gather(const Program& program, std::vector<std::byte>& spare);
