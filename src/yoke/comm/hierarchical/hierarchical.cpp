@@ -109,14 +109,16 @@ void HierarchicalBackend::run(const Operation& operation, Deadline deadline) {
     case Collective::kBarrier:
       if (!flat) return barrier(operation, deadline);
       break;
-    default: break;
+    default:
+      break;
   }
   Operation copy = operation;
   if (!flat) copy.algorithm.reset();
   flat_->run(copy, deadline);
 }
 
-void HierarchicalBackend::phase(Backend& backend, const Operation& whole, Phase phase, Deadline deadline) const {
+void HierarchicalBackend::phase(Backend& backend, const Operation& whole, Phase phase,
+                                Deadline deadline) const {
   Operation operation;
   operation.op = phase.op;
   operation.descriptor = whole.descriptor;
@@ -135,7 +137,8 @@ void HierarchicalBackend::phase_in_place(Backend& backend, Collective op, const 
   phase(backend, whole, {op, data, data, root, reduce}, deadline);
 }
 
-// Sums are divided once at the end. 16-bit sums could overflow before that: means of equally many are taken instead.
+// Sums are divided once at the end. 16-bit sums could overflow before that: means of equally many are taken
+// instead.
 ReduceOp HierarchicalBackend::inner(const Operation& operation) const {
   if (operation.reduce != ReduceOp::kMean) return operation.reduce;
   return is_half(operation.descriptor.type) && layout_.equal() ? ReduceOp::kMean : ReduceOp::kSum;
@@ -156,13 +159,15 @@ void HierarchicalBackend::all_reduce(const Operation& operation, Deadline deadli
   if (shared < data.count) all_reduce_small(operation, part(data, shared, data.count - shared), deadline);
 }
 
-void HierarchicalBackend::all_reduce_small(const Operation& operation, const Buffer& data, Deadline deadline) {
+void HierarchicalBackend::all_reduce_small(const Operation& operation, const Buffer& data,
+                                           Deadline deadline) {
   phase_in_place(*local_, Collective::kAllReduce, operation, data, 0, inner(operation), deadline);
   phase_in_place(*cross_, Collective::kAllReduce, operation, data, 0, inner(operation), deadline);
   divide(operation, data);
 }
 
-void HierarchicalBackend::all_reduce_large(const Operation& operation, const Buffer& data, Deadline deadline) {
+void HierarchicalBackend::all_reduce_large(const Operation& operation, const Buffer& data,
+                                           Deadline deadline) {
   int64_t count = data.count / static_cast<int64_t>(layout_.neighbours().size());
   Buffer shard = part(data, count * layout_.index(), count);
   phase(*local_, operation, {Collective::kReduceScatter, data, shard, 0, inner(operation)}, deadline);
@@ -229,7 +234,8 @@ void HierarchicalBackend::all_gather(const Operation& operation, Deadline deadli
   columns_.resize(std::max(columns_.size(), out.bytes()));
   Buffer mine(column_.data(), column, out.type);
   Buffer all(columns_.data(), out.count, out.type);
-  phase(*cross_, operation, {Collective::kAllGather, operation.input, mine, 0, ReduceOp::kSum, own_counts}, deadline);
+  phase(*cross_, operation, {Collective::kAllGather, operation.input, mine, 0, ReduceOp::kSum, own_counts},
+        deadline);
   phase(*local_, operation, {Collective::kAllGather, mine, all, 0, ReduceOp::kSum, column_counts}, deadline);
   const std::byte* from = columns_.data();
   for (size_t i = 0; i < column_counts.size(); ++i) {
@@ -285,8 +291,8 @@ std::unique_ptr<Backend> HierarchicalBackend::split(std::span<const int> members
   for (int member : layout.neighbours())
     near.push_back(layout_.index_of(members[static_cast<size_t>(member)]));
   bool one_machine = layout.machines.size() == 1;
-  auto local = local_->split(near, one_machine ? group : derived(group, 1000 + static_cast<uint64_t>(layout.machine())),
-                             deadline);
+  auto local = local_->split(
+      near, one_machine ? group : derived(group, 1000 + static_cast<uint64_t>(layout.machine())), deadline);
   if (one_machine) return local;
   auto flat = flat_->split(members, group, deadline);
   auto cross = split_cross(*flat, layout, group, deadline);
@@ -308,8 +314,10 @@ Counters HierarchicalBackend::counters() const {
 
 }  // namespace
 
-std::unique_ptr<Backend> make_hierarchical_backend(std::unique_ptr<Backend> local, std::unique_ptr<Backend> cross,
-                                                   std::unique_ptr<Backend> flat, const MachineLayout& layout) {
+std::unique_ptr<Backend> make_hierarchical_backend(std::unique_ptr<Backend> local,
+                                                   std::unique_ptr<Backend> cross,
+                                                   std::unique_ptr<Backend> flat,
+                                                   const MachineLayout& layout) {
   YOKE_CHECK(local && flat, "a hierarchy needs a local and a flat backend");
   YOKE_CHECK((cross != nullptr) == !layout.cross().empty(), "the cross backend does not fit the layout");
   return std::make_unique<HierarchicalBackend>(std::move(local), std::move(cross), std::move(flat), layout);

@@ -22,8 +22,8 @@ struct MachineLayout {
   const std::vector<int>& neighbours() const { return machines[static_cast<size_t>(machine())]; }
   bool equal() const;  // as many ranks on each machine
 
-  // The ranks that this one talks to on behalf of its machine, itself among them: those with its index on every
-  // machine when all have as many, otherwise the first of every machine. Empty: others do it.
+  // The ranks that this one talks to on behalf of its machine, itself among them: those with its index on
+  // every machine when all have as many, otherwise the first of every machine. Empty: others do it.
   std::vector<int> cross() const;
   // The layout of a group of some of these ranks, in their new order.
   MachineLayout of_members(std::span<const int> members) const;

@@ -95,8 +95,8 @@ bool Executor::receives_left(const Channel& channel) const {
 }
 
 bool Executor::finished() const {
-  return frames_left_ == 0 && std::none_of(active_.begin(), active_.end(),
-                                           [&](Channel* channel) { return sends_left(*channel); });
+  return frames_left_ == 0 &&
+         std::none_of(active_.begin(), active_.end(), [&](Channel* channel) { return sends_left(*channel); });
 }
 
 void Executor::loop() {

@@ -1,7 +1,8 @@
 // Runs one program over the connections of a group.
 //
-// One thread moves everything: it posts frames that are ready, reads frames that have come, combines them, and waits
-// in poll() when there is nothing to do. What a peer sends is compared with what was asked for here before it is used.
+// One thread moves everything: it posts frames that are ready, reads frames that have come, combines them,
+// and waits in poll() when there is nothing to do. What a peer sends is compared with what was asked for here
+// before it is used.
 #pragma once
 
 #include <array>
@@ -64,8 +65,8 @@ class Executor {
   // `algorithm` is compared between ranks.
   void run(const Program& program, const Places& places, const Operation& operation,
            plan::Algorithm algorithm, Deadline deadline);
-  // Of the operation that comes next; frames carry it. Counted here, because a composed operation runs several under
-  // one number.
+  // Of the operation that comes next; frames carry it. Counted here, because a composed operation runs
+  // several under one number.
   uint64_t next_sequence() const { return sequence_ + 1; }
 
  private:
@@ -115,10 +116,10 @@ class Executor {
   Counts& counts_;
   const int lanes_;
   const bool may_spin_;
-  std::vector<Channel> channels_;       // [peer * lanes + lane]
-  std::vector<Channel*> active_;        // those with a part in this operation
-  std::vector<Channel*> idle_;          // open ones without
-  std::vector<int> finished_frames_;    // [unit * lanes + lane]
+  std::vector<Channel> channels_;                        // [peer * lanes + lane]
+  std::vector<Channel*> active_;                         // those with a part in this operation
+  std::vector<Channel*> idle_;                           // open ones without
+  std::vector<int> finished_frames_;                     // [unit * lanes + lane]
   std::vector<std::pair<int, int>> waiting_to_combine_;  // unit, lane
   int64_t frames_left_ = 0;
   std::vector<pollfd> polled_;

@@ -56,9 +56,9 @@ void Executor::disagree(Channel& channel, const net::FrameHeader& header) {
   bool behind = header.context < sequence_ && header.context + recent_.size() > sequence_;
   const Descriptor& recent = recent_[header.context % recent_.size()];
   const auto& members = links_.setup().members;
-  throw MismatchError("{}", describe_mismatch(members[static_cast<size_t>(links_.setup().rank)].rank,
-                                              behind ? recent : ours,
-                                              members[static_cast<size_t>(channel.peer)].rank, theirs));
+  throw MismatchError(
+      "{}", describe_mismatch(members[static_cast<size_t>(links_.setup().rank)].rank, behind ? recent : ours,
+                              members[static_cast<size_t>(channel.peer)].rank, theirs));
 }
 
 // On connections that have no more to say in this operation: frames of later ones are normal, others are not.
@@ -158,7 +158,8 @@ bool Executor::combine(int index, int lane) {
   for (int peer : unit.peers) {
     if (channel_of(peer, lane).combining != index) return false;
   }
-  int finished = finished_frames_[static_cast<size_t>(index) * static_cast<size_t>(lanes_) + static_cast<size_t>(lane)];
+  int finished =
+      finished_frames_[static_cast<size_t>(index) * static_cast<size_t>(lanes_) + static_cast<size_t>(lane)];
   const plan::Range range = unit.frame(finished * lanes_ + lane);
   if (!ready(unit, range)) return false;
   if (range.count > 0) reduce_frame(unit, range, lane);
@@ -177,8 +178,7 @@ void Executor::reduce_frame(const Unit& unit, const plan::Range& range, int lane
   std::vector<const void*> sources{place};
   for (int peer : unit.peers) sources.push_back(channel_of(peer, lane).scratch.data());
   kernels::reduce(std::span<void* const>(&place, 1), sources, count, type, op);
-  if (mean && unit.is_final && !mean_here)
-    kernels::divide(place, count, type, links_.setup().size);
+  if (mean && unit.is_final && !mean_here) kernels::divide(place, count, type, links_.setup().size);
 }
 
 bool Executor::combine_pending() {

@@ -51,8 +51,8 @@ std::unique_ptr<net::Connection> Links::try_open_now(int peer, int lane, Deadlin
   return setup_.acceptor->take_if(introduction(peer, lane, -1), deadline.sooner(listen));
 }
 
-// A peer's acceptor stands before anybody learns its address, so a peer that cannot be reached has most likely
-// died: look for that news after half a second, a second, two, … and give up after sixteen.
+// A peer's acceptor stands before anybody learns its address, so a peer that cannot be reached has most
+// likely died: look for that news after half a second, a second, two, … and give up after sixteen.
 std::unique_ptr<net::Connection> Links::call(int peer, int lane, Deadline deadline,
                                              const Doing& doing) const {
   const cluster::Member& member = setup_.members[static_cast<size_t>(peer)];

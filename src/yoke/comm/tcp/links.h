@@ -1,4 +1,5 @@
-// The connections of one group for one purpose, opened when they are first wanted, and how their loss is told.
+// The connections of one group for one purpose, opened when they are first wanted, and how their loss is
+// told.
 #pragma once
 
 #include <poll.h>
@@ -34,7 +35,8 @@ class Links {
 
   // "rank 2 on node1".
   std::string name_of(int peer) const;
-  // Throws the job's failure if it is told within 0.3 s (the cause), otherwise that this peer was lost (the symptom).
+  // Throws the job's failure if it is told within 0.3 s (the cause), otherwise that this peer was lost (the
+  // symptom).
   [[noreturn]] void lost(int peer, const std::string& why, Deadline deadline, const Doing& doing) const;
   // Throws when the job has failed.
   void check(const Doing& doing) const;

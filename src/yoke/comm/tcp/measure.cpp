@@ -49,8 +49,7 @@ class Prober {
     auto step = [&] {
       const net::FrameHeader* header = connection.next_header();
       if (!header) return false;
-      bool agrees = header->fingerprint == operation_.fingerprint &&
-                    header->context == sequence_;
+      bool agrees = header->fingerprint == operation_.fingerprint && header->context == sequence_;
       if (!agrees) disagree(peer, connection);
       if (header->length != into.size()) throw CommError("a frame of {} bytes", header->length);
       return connection.receive(into);
@@ -88,9 +87,9 @@ class Prober {
       std::memcpy(&theirs, payload.data(), sizeof(theirs));
     theirs.name[sizeof(theirs.name) - 1] = 0;
     const auto& members = links_.setup().members;
-    throw MismatchError("{}", describe_mismatch(members[static_cast<size_t>(links_.setup().rank)].rank,
-                                                operation_.descriptor,
-                                                members[static_cast<size_t>(peer)].rank, theirs));
+    throw MismatchError(
+        "{}", describe_mismatch(members[static_cast<size_t>(links_.setup().rank)].rank, operation_.descriptor,
+                                members[static_cast<size_t>(peer)].rank, theirs));
   }
 
   Links& links_;
@@ -134,8 +133,7 @@ double coarse(double value) {
   return std::exp2(3 * std::round(std::log2(value) / 3));
 }
 
-plan::LinkCost measure_cost(Links& links, const Operation& operation, uint64_t sequence,
-                            Deadline deadline) {
+plan::LinkCost measure_cost(Links& links, const Operation& operation, uint64_t sequence, Deadline deadline) {
   const int rank = links.setup().rank;
   Prober prober(links, operation, sequence, deadline);
   // Frames begin with our descriptor, for whoever reads one while it does something else.

@@ -5,8 +5,8 @@
 
 namespace yoke::comm::tcp {
 
-// Collective; takes some ten round trips. `operation` is the one about to run: its fingerprint and `sequence` travel along. Rounded
-// to powers of eight, so that noise does not change what is chosen from it.
+// Collective; takes some ten round trips. `operation` is the one about to run: its fingerprint and `sequence`
+// travel along. Rounded to powers of eight, so that noise does not change what is chosen from it.
 plan::LinkCost measure_cost(Links& links, const Operation& operation, uint64_t sequence, Deadline deadline);
 
 // The nearest power of eight.

@@ -12,14 +12,18 @@ using plan::Range;
 
 int64_t working_count(const Operation& operation, int rank, int size) {
   switch (operation.op) {
-    case Collective::kReduceScatter: return operation.input.count;
-    case Collective::kAllToAll: return 2 * operation.input.count;
+    case Collective::kReduceScatter:
+      return operation.input.count;
+    case Collective::kAllToAll:
+      return 2 * operation.input.count;
     case Collective::kGather:
       return rank == operation.root ? operation.output.count : operation.input.count * size;
     case Collective::kScatter:
       return rank == operation.root ? operation.input.count : operation.output.count * size;
-    case Collective::kBarrier: return 0;
-    default: return operation.output.count;
+    case Collective::kBarrier:
+      return 0;
+    default:
+      return operation.output.count;
   }
 }
 
@@ -49,12 +53,18 @@ Places::Places(const Operation& operation, const plan::CollectiveRequest& reques
 
 void Places::map_pieces(const Program& program, std::vector<std::byte>& spare) {
   switch (request_.op) {
-    case Collective::kAllGather: return for_all_gather();
-    case Collective::kReduceScatter: return for_reduce_scatter(program, spare);
-    case Collective::kGather: return for_gather(program, spare);
-    case Collective::kScatter: return for_scatter(program, spare);
-    case Collective::kAllToAll: return for_all_to_all(program, spare);
-    default: map(all(), operation_.output.data);
+    case Collective::kAllGather:
+      return for_all_gather();
+    case Collective::kReduceScatter:
+      return for_reduce_scatter(program, spare);
+    case Collective::kGather:
+      return for_gather(program, spare);
+    case Collective::kScatter:
+      return for_scatter(program, spare);
+    case Collective::kAllToAll:
+      return for_all_to_all(program, spare);
+    default:
+      map(all(), operation_.output.data);
   }
 }
 

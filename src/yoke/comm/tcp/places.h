@@ -1,5 +1,5 @@
-// Where the elements of a collective's working buffer lie: in the caller's input and output where the algorithm
-// allows, otherwise in a buffer of our own.
+// Where the elements of a collective's working buffer lie: in the caller's input and output where the
+// algorithm allows, otherwise in a buffer of our own.
 #pragma once
 
 #include <cstddef>

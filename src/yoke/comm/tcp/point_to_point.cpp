@@ -91,7 +91,8 @@ void PointToPoint::post_next(Peer& peer, Transfer& transfer) {
     size_t joined = transfer.bytes <= kJoinedBytes ? transfer.bytes : 0;
     std::memcpy(frame, &transfer.descriptor, sizeof(Descriptor));
     if (joined > 0) std::memcpy(frame + sizeof(Descriptor), transfer.data, joined);
-    peer.connection->post_copy(header_of(transfer, kDescribes, generation), {frame, sizeof(Descriptor) + joined});
+    peer.connection->post_copy(header_of(transfer, kDescribes, generation),
+                               {frame, sizeof(Descriptor) + joined});
     transfer.offset = joined;
     counts_.bytes_sent += static_cast<int64_t>(transfer.bytes);
     ++counts_.messages_sent;
@@ -212,9 +213,9 @@ bool PointToPoint::read_aside(Peer& peer, Incoming& incoming, const net::FrameHe
 
 void PointToPoint::disagree(const Transfer& transfer, const Descriptor& theirs) const {
   const auto& members = setup_.members;
-  throw MismatchError("{}", describe_mismatch(members[static_cast<size_t>(setup_.rank)].rank,
-                                              transfer.descriptor,
-                                              members[static_cast<size_t>(transfer.peer)].rank, theirs));
+  throw MismatchError("{}",
+                      describe_mismatch(members[static_cast<size_t>(setup_.rank)].rank, transfer.descriptor,
+                                        members[static_cast<size_t>(transfer.peer)].rank, theirs));
 }
 
 void PointToPoint::wait_for(std::span<Transfer* const> transfers, Deadline deadline) {
@@ -235,8 +236,7 @@ void PointToPoint::wait_for(std::span<Transfer* const> transfers, Deadline deadl
     if (::read(wake_.get(), &count, sizeof(count)) < 0) return;  // another wait has taken it
     return;
   }
-  if (uncalled && broken_.empty())
-    connect(uncalled->peer, deadline.sooner(kListen), TransferText(*uncalled));
+  if (uncalled && broken_.empty()) connect(uncalled->peer, deadline.sooner(kListen), TransferText(*uncalled));
 }
 
 void PointToPoint::wake() {

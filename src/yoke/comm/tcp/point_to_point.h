@@ -40,10 +40,10 @@ class PointToPoint {
   };
   struct Peer {
     net::Connection* connection = nullptr;
-    uint64_t posted = 0;          // frames, since the beginning
+    uint64_t posted = 0;  // frames, since the beginning
     std::map<int, Incoming> tags;
     size_t aside_bytes = 0;
-    bool full = false;            // the next frame has no place
+    bool full = false;             // the next frame has no place
     std::vector<std::byte> first;  // a message's first frame
   };
 

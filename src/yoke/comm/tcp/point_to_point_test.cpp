@@ -123,7 +123,8 @@ TEST(TcpPointToPoint, RunsBesideCollectives) {
     std::vector<float> out(500'000, 1), in(500'000, 0);
     std::thread transfers([&] {
       for (uint64_t i = 1; i <= 20; ++i)
-        rank.complete({rank.transfer(true, out, 1 - rank.rank, 3, i), rank.transfer(false, in, 1 - rank.rank, 3, i)});
+        rank.complete(
+            {rank.transfer(true, out, 1 - rank.rank, 3, i), rank.transfer(false, in, 1 - rank.rank, 3, i)});
     });
     std::vector<double> data(100'000, 1);
     for (int i = 0; i < 10; ++i) rank.run(rank.check.all_reduce(data, ReduceOp::kSum));

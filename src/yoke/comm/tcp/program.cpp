@@ -19,7 +19,8 @@ bool inside(const Range& inner, const Range& outer) {
          (inner.begin >= outer.begin && inner.begin + inner.count <= outer.begin + outer.count);
 }
 
-// Both ends of a message cut it alike. Middling messages are cut too, so that they are combined while they arrive.
+// Both ends of a message cut it alike. Middling messages are cut too, so that they are combined while they
+// arrive.
 int64_t elements_per_frame(int64_t count, size_t element_bytes) {
   constexpr size_t kSmall = 64 << 10;
   size_t bytes = static_cast<size_t>(count) * element_bytes;
@@ -39,7 +40,8 @@ Unit unit_of(const plan::Step& step, size_t element_bytes) {
   return unit;
 }
 
-// Contributions to one range that arrive in one round are combined in one pass: for 16-bit types that is one rounding.
+// Contributions to one range that arrive in one round are combined in one pass: for 16-bit types that is one
+// rounding.
 bool joins(const Unit& last, const plan::Step& step) {
   return step.action == Action::kCombine && last.action == Action::kCombine && last.round == step.round &&
          last.range == step.range && last.peers.size() < kMostPeers &&
@@ -160,7 +162,8 @@ Program compile(const plan::CollectiveRequest& request, const std::vector<plan::
   add_waits(program);
   for (size_t at = 0; at < program.units.size(); ++at) {
     Unit& unit = program.units[at];
-    unit.all_of_them = unit.action == Action::kCombine && unit.peers.size() + 1 == static_cast<size_t>(request.size);
+    unit.all_of_them =
+        unit.action == Action::kCombine && unit.peers.size() + 1 == static_cast<size_t>(request.size);
     unit.is_final = is_final(program, at, request);
   }
   bool wanted = request.op == plan::Collective::kReduceScatter || request.rank == request.root;

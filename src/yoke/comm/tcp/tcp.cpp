@@ -103,7 +103,8 @@ void TcpBackend::carry_out(const Operation& operation, Deadline deadline) {
   executor_.run(program, places, operation, request.algorithm, deadline);
   if (operation.reduce == ReduceOp::kMean && program.divides_at_end) {
     plan::Range result = places.result();
-    kernels::divide(places.at(result), static_cast<size_t>(result.count), operation.descriptor.type, setup_.size);
+    kernels::divide(places.at(result), static_cast<size_t>(result.count), operation.descriptor.type,
+                    setup_.size);
   }
   places.finish();
 }
@@ -126,7 +127,8 @@ const tcp::Program& TcpBackend::program_for(const plan::CollectiveRequest& reque
   auto found = programs_.find(key);
   if (found != programs_.end()) return found->second;
   if (programs_.size() >= kMostPrograms) programs_.clear();
-  return programs_.emplace(std::move(key), tcp::compile(request, plan::collective_steps(request), element_bytes))
+  return programs_
+      .emplace(std::move(key), tcp::compile(request, plan::collective_steps(request), element_bytes))
       .first->second;
 }
 

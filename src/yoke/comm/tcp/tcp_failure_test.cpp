@@ -56,7 +56,8 @@ TEST(TcpMismatch, AnotherTypeIsSeenBeforeDataIsUsed) {
   });
   EXPECT_GE(mismatches(errors), 1);
   for (const auto& error : errors) EXPECT_NE(error, "");
-  auto told = std::find_if(errors.begin(), errors.end(), [](auto& text) { return text.rfind("mismatch", 0) == 0; });
+  auto told =
+      std::find_if(errors.begin(), errors.end(), [](auto& text) { return text.rfind("mismatch", 0) == 0; });
   EXPECT_THAT(*told, AllOf(HasSubstr("rank 1 called all_reduce #1 sum of int32"), HasSubstr("of fp32")));
 }
 
@@ -78,7 +79,8 @@ TEST(TcpMismatch, SwappedOrderIsSeenByName) {
     rank.run(rank.check.all_reduce(data, ReduceOp::kSum), {}, rank.rank == 0 ? "b" : "a");
   });
   EXPECT_EQ(mismatches(errors), 2);
-  EXPECT_THAT(errors[0], AllOf(HasSubstr("rank 0 called all_reduce #1 'a'"), HasSubstr("rank 1 called all_reduce #1 'b'")));
+  EXPECT_THAT(errors[0], AllOf(HasSubstr("rank 0 called all_reduce #1 'a'"),
+                               HasSubstr("rank 1 called all_reduce #1 'b'")));
 }
 
 TEST(TcpMismatch, AnotherOperationIsSeen) {
@@ -112,7 +114,8 @@ TEST(TcpMismatch, BroadcastsFromTwoRootsAreSeenAtTheNextOperation) {
 TEST(TcpMismatch, AnotherAlgorithmIsSeen) {
   auto errors = errors_of_all(4, [](TestRank& rank) {
     std::vector<float> data(100'000, 1);
-    rank.run(rank.check.all_reduce(data, ReduceOp::kSum), rank.rank == 0 ? Algorithm::kRing : Algorithm::kDirect);
+    rank.run(rank.check.all_reduce(data, ReduceOp::kSum),
+             rank.rank == 0 ? Algorithm::kRing : Algorithm::kDirect);
   });
   EXPECT_GE(mismatches(errors), 1);
 }
@@ -220,7 +223,8 @@ TEST(TcpFailure, AKilledProcessIsNoticedAtOnce) {
     text.copy(own, sizeof(own) - 1);
     if (write(addresses[rank][1], own, sizeof(own)) != sizeof(own)) throw std::runtime_error("pipe");
     if (read(addresses[1 - rank][0], other, sizeof(other)) != sizeof(other)) throw std::runtime_error("pipe");
-    setup.members = {{0, "host0", "", 0, rank == 0 ? own : other}, {1, "host1", "", 0, rank == 0 ? other : own}};
+    setup.members = {{0, "host0", "", 0, rank == 0 ? own : other},
+                     {1, "host1", "", 0, rank == 0 ? other : own}};
     TestRank self{rank, 2, make_tcp_backend(setup), setup.failure, RequestChecker{rank, 2}};
     std::vector<float> data(1'000'000, 1);
     for (int i = 0; i < 100'000; ++i) {

@@ -1,4 +1,5 @@
-// For tests: ranks as threads of this process, each with its own acceptor on the loopback and its own failure.
+// For tests: ranks as threads of this process, each with its own acceptor on the loopback and its own
+// failure.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -57,7 +58,8 @@ class TcpRanks {
     setup_.ticket.job_id = "test";
     for (int rank = 0; rank < size; ++rank) {
       acceptors_.push_back(std::make_unique<net::Acceptor>(net::parse_address("127.0.0.1:0"), setup_.ticket));
-      setup_.members.push_back({rank, "host" + std::to_string(rank), "here", 0, acceptors_.back()->address().text()});
+      setup_.members.push_back(
+          {rank, "host" + std::to_string(rank), "here", 0, acceptors_.back()->address().text()});
     }
   }
 

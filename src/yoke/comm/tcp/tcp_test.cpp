@@ -39,7 +39,8 @@ double combined(int size, int64_t i, ReduceOp op) {
   return op == ReduceOp::kMean ? out / size : out;
 }
 
-void expect_combined(const std::vector<double>& data, int64_t begin, int size, ReduceOp op, const std::string& what) {
+void expect_combined(const std::vector<double>& data, int64_t begin, int size, ReduceOp op,
+                     const std::string& what) {
   for (size_t i = 0; i < data.size(); ++i) {
     ASSERT_DOUBLE_EQ(data[i], combined(size, begin + static_cast<int64_t>(i), op)) << what << " at " << i;
   }
@@ -126,7 +127,8 @@ TEST_P(EveryGroup, AllGatherTakesEqualAndUnequalParts) {
     for (auto algorithm : choices(Collective::kAllGather)) {
       for (bool equal : {true, false}) {
         std::vector<int64_t> counts(static_cast<size_t>(rank.size), 20'001);
-        for (size_t r = 0; r < counts.size() && !equal; ++r) counts[r] = static_cast<int64_t>(r * r % 3) * 9'999;
+        for (size_t r = 0; r < counts.size() && !equal; ++r)
+          counts[r] = static_cast<int64_t>(r * r % 3) * 9'999;
         std::vector<double> expected;
         for (int r = 0; r < rank.size; ++r) {
           std::vector<double> part = filled(r, counts[static_cast<size_t>(r)]);
@@ -150,7 +152,8 @@ TEST_P(EveryGroup, AllToAllExchangesParts) {
         rank.run(rank.check.all_to_all(input, output), algorithm);
         for (size_t i = 0; i < output.size(); ++i) {
           int64_t from = static_cast<int64_t>(i) / part;
-          ASSERT_EQ(output[i], value(static_cast<int>(from), rank.rank * part + static_cast<int64_t>(i) % part));
+          ASSERT_EQ(output[i],
+                    value(static_cast<int>(from), rank.rank * part + static_cast<int64_t>(i) % part));
         }
       }
     }
@@ -182,7 +185,8 @@ TEST_P(EveryGroup, BroadcastGatherAndScatterKnowTheirRoot) {
           std::vector<double> input = rank.rank == root ? all : std::vector<double>{};
           std::vector<double> output(static_cast<size_t>(count), -1);
           rank.run(rank.check.scatter(input, output, root), algorithm);
-          EXPECT_EQ(output, filled(rank.rank, count)) << text(Collective::kScatter, algorithm, rank.size, count);
+          EXPECT_EQ(output, filled(rank.rank, count))
+              << text(Collective::kScatter, algorithm, rank.size, count);
         }
       }
     }
@@ -229,9 +233,11 @@ void sums_type(DataType type, int size) {
   TcpRanks(size).run([&](TestRank& rank) {
     for (auto algorithm : choices(Collective::kAllReduce)) {
       std::vector<T> data(10'007);
-      for (size_t i = 0; i < data.size(); ++i) data[i] = static_cast<T>(i % 5 + static_cast<size_t>(rank.rank));
-      rank.run(rank.check.all_reduce(Buffer(data.data(), static_cast<int64_t>(data.size()), type), ReduceOp::kSum),
-               algorithm);
+      for (size_t i = 0; i < data.size(); ++i)
+        data[i] = static_cast<T>(i % 5 + static_cast<size_t>(rank.rank));
+      rank.run(
+          rank.check.all_reduce(Buffer(data.data(), static_cast<int64_t>(data.size()), type), ReduceOp::kSum),
+          algorithm);
       for (size_t i = 0; i < data.size(); ++i)
         ASSERT_EQ(data[i], static_cast<T>(static_cast<size_t>(size) * (i % 5) +
                                           static_cast<size_t>(size * (size - 1) / 2)));
@@ -255,7 +261,8 @@ TEST(Tcp, SixteenBitSumsAreRoundedOnce) {
       constexpr size_t kCount = 5001;
       std::vector<std::vector<uint16_t>> inputs(kRanks, std::vector<uint16_t>(kCount));
       for (size_t r = 0; r < kRanks; ++r) {
-        for (size_t i = 0; i < kCount; ++i) inputs[r][i] = static_cast<uint16_t>(0x3c00 + (i * 37 + r * 101) % 900);
+        for (size_t i = 0; i < kCount; ++i)
+          inputs[r][i] = static_cast<uint16_t>(0x3c00 + (i * 37 + r * 101) % 900);
       }
       std::vector<uint16_t> expected(kCount);
       void* out = expected.data();
@@ -298,7 +305,8 @@ TEST(Tcp, SeveralLanesCarryOneOperation) {
       for (int64_t count : {1, 20'000, 400'001}) {
         std::vector<double> data = filled(rank.rank, count);
         rank.run(rank.check.all_reduce(data, ReduceOp::kMean), algorithm);
-        expect_combined(data, 0, rank.size, ReduceOp::kMean, text(Collective::kAllReduce, algorithm, 4, count));
+        expect_combined(data, 0, rank.size, ReduceOp::kMean,
+                        text(Collective::kAllReduce, algorithm, 4, count));
       }
     }
   });
@@ -310,7 +318,8 @@ TEST(Tcp, SubGroupsWorkSideBySide) {
     auto position = std::find(members.begin(), members.end(), rank.rank) - members.begin();
     TestRank sub{static_cast<int>(position), static_cast<int>(members.size()), nullptr, rank.failure, {}};
     sub.check = {sub.rank, sub.size};
-    sub.backend = rank.backend->split(members, 100 + static_cast<uint64_t>(rank.rank % 2), Deadline::after(5));
+    sub.backend =
+        rank.backend->split(members, 100 + static_cast<uint64_t>(rank.rank % 2), Deadline::after(5));
     std::vector<double> data(70'000, rank.rank);
     sub.run(sub.check.all_reduce(data, ReduceOp::kSum));
     EXPECT_THAT(data, ::testing::Each(rank.rank % 2 == 0 ? 6 : 4));
