@@ -32,6 +32,7 @@ class Parser {
     add_checkpoint();
     add_config();
     add_report();
+    add_environment();
     common(
         app_.add_subcommand("doctor", "check this machine: LibTorch, speed, devices, disk, what is missing"),
         "yoke doctor");
@@ -169,6 +170,11 @@ class Parser {
     command->add_option("-o,--output", out_.report.output, "file to write; default RUN_DIR/report.html");
   }
 
+  void add_environment() {
+    common(app_.add_subcommand("env", "what the environment says about this process: rank, world, launcher"),
+           "yoke env, or under a launcher: mpirun -np 2 yoke env");
+  }
+
   CommandLine& out_;
   CLI::App app_{"Yoke trains neural networks on many devices.", "yoke"};
 };
@@ -209,7 +215,7 @@ CommandLine parse_command_line(std::vector<std::string> words) {
 }
 
 bool needs_torch(const std::string& command) {
-  return command.rfind("config", 0) != 0 && command != "report";
+  return command.rfind("config", 0) != 0 && command != "report" && command != "env";
 }
 
 }  // namespace yoke::cli

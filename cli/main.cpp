@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "cli/config_command.h"
+#include "cli/env_command.h"
 #include "cli/output.h"
 #include "cli/report_command.h"
 #include "cli/run_config.h"
@@ -36,6 +37,7 @@ int main(int argc, char** argv) {
     if (line.command == "config show") return show_config(line);
     if (line.command == "config keys") return show_config_keys(line);
     if (line.command == "report") return write_report(line);
+    if (line.command == "env") return show_environment(line);
     check_configuration(line);
     return become_torch_program(argv);
   });
