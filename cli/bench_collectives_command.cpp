@@ -132,7 +132,7 @@ int bench_collectives(const CommandLine& line) {
   const std::vector<std::string>& known = comm::backend_names();
   if (std::find(known.begin(), known.end(), arguments.backend) == known.end())
     throw ConfigError("--backend {}: not known. Accepted: local {}.", arguments.backend, join(known, " "));
-  if (arguments.nproc > 0) return cluster::run_job(cluster::own_job(arguments.nproc, line.words_without_nproc()));
+  if (arguments.nproc > 0) return cluster::run_job(cluster::own_job(arguments.nproc, line.words));
   return run_as_rank(line, all);
 }
 

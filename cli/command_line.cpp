@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <set>
 
 #include "cli/run_config.h"
 #include "cli/version.h"
@@ -32,6 +33,7 @@ class Parser {
     add_checkpoint();
     add_config();
     add_report();
+    add_why();
     add_environment();
     app_.add_subcommand("run", "start any program on several ranks: torchrun's flags, then PROGRAM");
     common(
@@ -134,6 +136,36 @@ class Parser {
     step->add_option("--steps", arguments.steps, "timed steps of each")
         ->capture_default_str()
         ->check(CLI::PositiveNumber);
+    add_bench_collectives(group);
+  }
+
+  void add_bench_collectives(Subcommand* group) {
+    auto* command = common(
+        group->add_subcommand("collectives", "latency and bandwidth of collectives, with checked results"),
+        "yoke bench collectives --nproc 4 --backend shm --op all_reduce --bytes 1K,1M,64M\n"
+        "Without --nproc it is one rank of the world that a launcher made.");
+    BenchCollectivesArguments& arguments = out_.bench_collectives;
+    command->add_option("--nproc", arguments.nproc, "ranks to start on this machine")->check(CLI::Range(1, 1024));
+    command->add_option("--backend", arguments.backend, "auto local shm tcp hierarchical mpi nccl")->capture_default_str();
+    command->add_option("--op", arguments.ops, "all_reduce reduce reduce_scatter all_gather all_to_all broadcast gather scatter barrier")
+        ->delimiter(',')
+        ->capture_default_str();
+    command->add_option("--bytes", arguments.bytes, "sizes of the whole array")->delimiter(',')->capture_default_str();
+    command->add_option("--dtype", arguments.dtype, "fp32 fp64 fp16 bf16 int8 … int64")->capture_default_str();
+    command->add_option("--reduce", arguments.reduce, "sum mean max min prod")->capture_default_str();
+    command->add_option("--algorithm", arguments.algorithms, "auto ring tree halving_doubling star direct hierarchical")
+        ->delimiter(',')
+        ->capture_default_str();
+    command->add_option("--iterations", arguments.iterations, "timed samples; 0 chooses")->check(CLI::NonNegativeNumber);
+    command->add_option("--memory", arguments.memory, "shared (zero-copy) or private")->capture_default_str();
+    command->add_option("--timeout", arguments.timeout, "seconds one operation may take")->check(CLI::PositiveNumber);
+    command->add_flag("--check,!--no-check", arguments.check, "compare results with what they must be [on]");
+  }
+
+  void add_why() {
+    auto* command = common(app_.add_subcommand("why", "read the flight records of a failed job: who diverged first"),
+                           "yoke why yoke-logs/flight");
+    command->add_option("DIR", out_.why.directory, "folder with rank-N.json files")->required();
   }
 
   void add_checkpoint() {
@@ -189,11 +221,21 @@ std::string first_line(const std::string& text) {
   return text.substr(0, text.find('\n'));
 }
 
+std::vector<std::string> without_nproc(const std::vector<std::string>& words) {
+  std::vector<std::string> kept;
+  for (size_t i = 0; i < words.size(); ++i) {
+    if (words[i] == "--nproc") ++i;
+    else if (words[i].rfind("--nproc=", 0) != 0) kept.push_back(words[i]);
+  }
+  return kept;
+}
+
 }  // namespace
 
 CommandLine parse_command_line(std::vector<std::string> words) {
   CommandLine line;
   line.typed = "yoke " + join(words, " ");
+  line.words = without_nproc(words);
   // What stands behind the program belongs to the program, whatever it looks like.
   if (!words.empty() && words.front() == "run") {
     line.command = "run";
@@ -222,7 +264,8 @@ CommandLine parse_command_line(std::vector<std::string> words) {
 }
 
 bool needs_torch(const std::string& command) {
-  return command.rfind("config", 0) != 0 && command != "report" && command != "env" && command != "run";
+  static const std::set<std::string> light = {"config show", "config keys", "report", "env", "run", "why", "bench collectives"};
+  return light.count(command) == 0;
 }
 
 }  // namespace yoke::cli

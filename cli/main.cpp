@@ -4,12 +4,14 @@
 #include <cerrno>
 #include <filesystem>
 
+#include "cli/bench_collectives_command.h"
 #include "cli/config_command.h"
 #include "cli/env_command.h"
 #include "cli/output.h"
 #include "cli/report_command.h"
 #include "cli/run_command.h"
 #include "cli/run_config.h"
+#include "cli/why_command.h"
 #include "yoke/base/error.h"
 
 namespace yoke::cli {
@@ -40,6 +42,8 @@ int main(int argc, char** argv) {
     if (line.command == "report") return write_report(line);
     if (line.command == "env") return show_environment(line);
     if (line.command == "run") return run_on_ranks(line);
+    if (line.command == "why") return explain_failure(line);
+    if (line.command == "bench collectives") return bench_collectives(line);
     check_configuration(line);
     return become_torch_program(argv);
   });

@@ -8,6 +8,7 @@
 
 #include "yoke/base/error.h"
 #include "yoke/base/text.h"
+#include "yoke/cluster/launch_env.h"
 #include "yoke/comm/hierarchical/hierarchical.h"
 #include "yoke/comm/mpi/mpi.h"
 #include "yoke/comm/nccl/nccl.h"
@@ -129,6 +130,7 @@ JobLink link_to(cluster::World& world) {
   job.failure = world.failure();
   job.recorder = std::make_shared<FlightRecorder>(world.rank(), world.size(), host, ::getpid());
   job.flight_folder = world.options().flight_folder;
+  if (job.flight_folder.empty()) job.flight_folder = cluster::environment_variable("YOKE_FLIGHT_DIR").value_or("");
   if (world.alone()) return job;
   cluster::Session& session = world.session();
   job.entered = [&session](int64_t number) { session.progress(number, -1); };
