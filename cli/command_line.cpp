@@ -32,6 +32,7 @@ class Parser {
     add_checkpoint();
     add_config();
     add_report();
+    add_topo();
     common(
         app_.add_subcommand("doctor", "check this machine: LibTorch, speed, devices, disk, what is missing"),
         "yoke doctor");
@@ -169,6 +170,25 @@ class Parser {
     command->add_option("-o,--output", out_.report.output, "file to write; default RUN_DIR/report.html");
   }
 
+  void add_topo() {
+    auto* group = app_.add_subcommand("topo", "machines, links, rings, and what collectives take on them");
+    group->require_subcommand(1);
+    auto* show = common(group->add_subcommand("show", "links, best rings and predicted times"),
+                        "yoke topo show --preset dgx1");
+    auto* predict = common(group->add_subcommand("predict", "predicted time of each algorithm"),
+                           "yoke topo predict --op all_reduce --bytes 1M,64M --preset dgx1 --machines 4");
+    TopoArguments& arguments = out_.topo;
+    predict->add_option("--op", arguments.ops, "all_reduce, broadcast, ...")->delimiter(',')->required();
+    predict->add_option("--bytes", arguments.sizes, "sizes: 64K,25MB")->delimiter(',')->required();
+    predict->add_option("--algorithm", arguments.algorithms, "ring, tree, ...; default all")->delimiter(',');
+    for (Subcommand* command : {show, predict}) {
+      command->add_option("FILE", arguments.file, "cluster.toml; without it and --preset: this machine");
+      command->add_option("--preset", arguments.preset, "pcie4 pcie8 dgx1 dgx2 h100");
+      command->add_option("--machines", arguments.machines, "so many boxes of the preset");
+      command->add_option("--network", arguments.network, "rate of a network interface: 100gbit");
+    }
+  }
+
   CommandLine& out_;
   CLI::App app_{"Yoke trains neural networks on many devices.", "yoke"};
 };
@@ -209,7 +229,7 @@ CommandLine parse_command_line(std::vector<std::string> words) {
 }
 
 bool needs_torch(const std::string& command) {
-  return command.rfind("config", 0) != 0 && command != "report";
+  return command.rfind("config", 0) != 0 && command != "report" && command.rfind("topo ", 0) != 0;
 }
 
 }  // namespace yoke::cli

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/topo_arguments.h"
 #include "yoke/config/schema.h"
 
 namespace yoke::cli {
@@ -60,6 +61,7 @@ struct CommandLine {
   BenchStepArguments bench_step;
   CheckpointArguments checkpoint;
   ReportArguments report;
+  TopoArguments topo;
 };
 
 // Parses the words after the program's name. Prints help or the version and exits where that was asked.

@@ -8,6 +8,7 @@
 #include "cli/output.h"
 #include "cli/report_command.h"
 #include "cli/run_config.h"
+#include "cli/topo_command.h"
 #include "yoke/base/error.h"
 
 namespace yoke::cli {
@@ -36,6 +37,8 @@ int main(int argc, char** argv) {
     if (line.command == "config show") return show_config(line);
     if (line.command == "config keys") return show_config_keys(line);
     if (line.command == "report") return write_report(line);
+    if (line.command == "topo show") return show_topology(line);
+    if (line.command == "topo predict") return predict_topology(line);
     check_configuration(line);
     return become_torch_program(argv);
   });
