@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <set>
 
 #include "cli/run_config.h"
 #include "cli/version.h"
@@ -36,6 +35,7 @@ class Parser {
     add_why();
     add_environment();
     app_.add_subcommand("run", "start any program on several ranks: torchrun's flags, then PROGRAM");
+    add_topo();
     common(
         app_.add_subcommand("doctor", "check this machine: LibTorch, speed, devices, disk, what is missing"),
         "yoke doctor");
@@ -208,6 +208,25 @@ class Parser {
            "yoke env, or under a launcher: mpirun -np 2 yoke env");
   }
 
+  void add_topo() {
+    auto* group = app_.add_subcommand("topo", "machines, links, rings, and what collectives take on them");
+    group->require_subcommand(1);
+    auto* show = common(group->add_subcommand("show", "links, best rings and predicted times"),
+                        "yoke topo show --preset dgx1");
+    auto* predict = common(group->add_subcommand("predict", "predicted time of each algorithm"),
+                           "yoke topo predict --op all_reduce --bytes 1M,64M --preset dgx1 --machines 4");
+    TopoArguments& arguments = out_.topo;
+    predict->add_option("--op", arguments.ops, "all_reduce, broadcast, ...")->delimiter(',')->required();
+    predict->add_option("--bytes", arguments.sizes, "sizes: 64K,25MB")->delimiter(',')->required();
+    predict->add_option("--algorithm", arguments.algorithms, "ring, tree, ...; default all")->delimiter(',');
+    for (Subcommand* command : {show, predict}) {
+      command->add_option("FILE", arguments.file, "cluster.toml; without it and --preset: this machine");
+      command->add_option("--preset", arguments.preset, "pcie4 pcie8 dgx1 dgx2 h100");
+      command->add_option("--machines", arguments.machines, "so many boxes of the preset");
+      command->add_option("--network", arguments.network, "rate of a network interface: 100gbit");
+    }
+  }
+
   CommandLine& out_;
   CLI::App app_{"Yoke trains neural networks on many devices.", "yoke"};
 };
@@ -261,11 +280,6 @@ CommandLine parse_command_line(std::vector<std::string> words) {
   // A dotted key wins over its short form only when it comes later in `overrides`: keep them last.
   line.overrides.insert(line.overrides.end(), overrides.begin(), overrides.end());
   return line;
-}
-
-bool needs_torch(const std::string& command) {
-  static const std::set<std::string> light = {"config show", "config keys", "report", "env", "run", "why", "bench collectives"};
-  return light.count(command) == 0;
 }
 
 }  // namespace yoke::cli

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/topo_arguments.h"
 #include "yoke/config/schema.h"
 
 namespace yoke::cli {
@@ -86,13 +87,11 @@ struct CommandLine {
   RunArguments run;
   BenchCollectivesArguments bench_collectives;
   WhyArguments why;
+  TopoArguments topo;
 };
 
 // Parses the words after the program's name. Prints help or the version and exits where that was asked.
 // Throws ConfigError for anything it does not understand.
 CommandLine parse_command_line(std::vector<std::string> words);
-
-// Whether the command runs in the program that links LibTorch.
-bool needs_torch(const std::string& command);
 
 }  // namespace yoke::cli
