@@ -32,6 +32,8 @@ class Parser {
     add_checkpoint();
     add_config();
     add_report();
+    add_environment();
+    app_.add_subcommand("run", "start any program on several ranks: torchrun's flags, then PROGRAM");
     common(
         app_.add_subcommand("doctor", "check this machine: LibTorch, speed, devices, disk, what is missing"),
         "yoke doctor");
@@ -169,6 +171,11 @@ class Parser {
     command->add_option("-o,--output", out_.report.output, "file to write; default RUN_DIR/report.html");
   }
 
+  void add_environment() {
+    common(app_.add_subcommand("env", "what the environment says about this process: rank, world, launcher"),
+           "yoke env, or under a launcher: mpirun -np 2 yoke env");
+  }
+
   CommandLine& out_;
   CLI::App app_{"Yoke trains neural networks on many devices.", "yoke"};
 };
@@ -187,6 +194,12 @@ std::string first_line(const std::string& text) {
 CommandLine parse_command_line(std::vector<std::string> words) {
   CommandLine line;
   line.typed = "yoke " + join(words, " ");
+  // What stands behind the program belongs to the program, whatever it looks like.
+  if (!words.empty() && words.front() == "run") {
+    line.command = "run";
+    line.run.words.assign(words.begin() + 1, words.end());
+    return line;
+  }
   Configuration configuration;
   std::vector<config::Override> overrides = config::take_overrides(configuration.schema, words);
   Parser parser(line);
@@ -209,7 +222,7 @@ CommandLine parse_command_line(std::vector<std::string> words) {
 }
 
 bool needs_torch(const std::string& command) {
-  return command.rfind("config", 0) != 0 && command != "report";
+  return command.rfind("config", 0) != 0 && command != "report" && command != "env" && command != "run";
 }
 
 }  // namespace yoke::cli

@@ -47,6 +47,10 @@ struct ReportArguments {
   std::string output;
 };
 
+struct RunArguments {
+  std::vector<std::string> words;  // all of them: flags of its own, then a program with its own
+};
+
 struct CommandLine {
   std::string command;  // "train", "model info", "ckpt verify", …
   bool json = false;
@@ -60,6 +64,7 @@ struct CommandLine {
   BenchStepArguments bench_step;
   CheckpointArguments checkpoint;
   ReportArguments report;
+  RunArguments run;
 };
 
 // Parses the words after the program's name. Prints help or the version and exits where that was asked.

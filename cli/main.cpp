@@ -5,8 +5,10 @@
 #include <filesystem>
 
 #include "cli/config_command.h"
+#include "cli/env_command.h"
 #include "cli/output.h"
 #include "cli/report_command.h"
+#include "cli/run_command.h"
 #include "cli/run_config.h"
 #include "yoke/base/error.h"
 
@@ -36,6 +38,8 @@ int main(int argc, char** argv) {
     if (line.command == "config show") return show_config(line);
     if (line.command == "config keys") return show_config_keys(line);
     if (line.command == "report") return write_report(line);
+    if (line.command == "env") return show_environment(line);
+    if (line.command == "run") return run_on_ranks(line);
     check_configuration(line);
     return become_torch_program(argv);
   });

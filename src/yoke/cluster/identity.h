@@ -16,13 +16,15 @@ struct SeenVariable {
   std::string why;  // "rank", "ignored: torchrun's RANK comes first", …
 };
 
+inline constexpr int kMaxWorldSize = 1'000'000;
+
 struct Identity {
   std::string source = "none";  // yoke, torchrun, openmpi, mpich, pmix, slurm, kubernetes, none
   int rank = 0;
   int world_size = 1;
   int local_rank = 0;
   int local_world_size = 1;
-  int node_rank = 0;
+  int node_rank = 0;               // where the launcher does not tell: rank / local_world_size
   std::string endpoint;            // of the coordinator; empty for a world of one
   std::string job_id;              // the same on all ranks of this job, and on no other's
   int generation = 0;              // restart count

@@ -6,12 +6,14 @@
 #include <algorithm>
 #include <cctype>
 #include <cstdlib>
+#include <cstring>
 #include <string>
+
+#include "yoke/cluster/identity.h"
 
 extern char** environ;
 
 namespace yoke::cluster {
-
 std::vector<config::Override> config_overrides() {
   std::vector<config::Override> overrides;
   for (char** variable = environ; *variable != nullptr; ++variable) {
@@ -38,6 +40,36 @@ std::filesystem::path cache_folder() {
   if (const char* cache = set("XDG_CACHE_HOME")) return std::filesystem::path(cache) / "yoke";
   if (const char* home = set("HOME")) return std::filesystem::path(home) / ".cache" / "yoke";
   return fmt::format("/tmp/yoke-{}", ::getuid());
+}
+
+std::optional<std::string> environment_variable(const std::string& name) {
+  const char* value = std::getenv(name.c_str());
+  if (value == nullptr || *value == '\0') return std::nullopt;
+  return value;
+}
+
+std::map<std::string, std::string> environment() {
+  std::map<std::string, std::string> all;
+  for (char** variable = environ; *variable != nullptr; ++variable) {
+    std::string text = *variable;
+    size_t equals = text.find('=');
+    if (equals != std::string::npos) all.emplace(text.substr(0, equals), text.substr(equals + 1));
+  }
+  return all;
+}
+
+// Removing a variable leaves its bytes where /proc/PID/environ reads them: they are overwritten first.
+std::optional<std::string> take_out_of_environment(const std::string& name) {
+  char* value = std::getenv(name.c_str());
+  if (value == nullptr) return std::nullopt;
+  std::string text = value;
+  ::explicit_bzero(value, text.size());
+  ::unsetenv(name.c_str());
+  return text;
+}
+
+Identity identify_from_environment() {
+  return identify(environment_variable);
 }
 
 }  // namespace yoke::cluster

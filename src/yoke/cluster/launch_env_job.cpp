@@ -1,0 +1,55 @@
+// What `yoke run` hands down to its ranks besides who they are.
+#include <charconv>
+#include <cstring>
+#include <mutex>
+
+#include "yoke/base/error.h"
+#include "yoke/cluster/launch_env.h"
+
+namespace yoke::cluster {
+
+std::optional<net::Secret> inherited_secret() {
+  static std::mutex mutex;
+  static std::optional<net::Secret> kept;
+  std::lock_guard lock(mutex);
+  if (std::optional<std::string> text = take_out_of_environment("YOKE_JOB_KEY")) {
+    kept = net::Secret::from_text(*text);
+    ::explicit_bzero(text->data(), text->size());
+  }
+  return kept;
+}
+
+const char* protection_name(net::Protection protection) {
+  switch (protection) {
+    case net::Protection::kIntegrity:
+      return "integrity";
+    case net::Protection::kEncrypted:
+      return "encrypted";
+    case net::Protection::kNone:
+      return "none";
+  }
+  return "unknown";
+}
+
+std::optional<net::Protection> inherited_protection() {
+  std::optional<std::string> text = environment_variable("YOKE_PROTECTION");
+  if (!text) return std::nullopt;
+  for (auto protection : {net::Protection::kIntegrity, net::Protection::kEncrypted, net::Protection::kNone}) {
+    if (*text == protection_name(protection)) return protection;
+  }
+  throw ConfigError("YOKE_PROTECTION={}: accepted is integrity, encrypted or none. `yoke run` sets it.",
+                    *text);
+}
+
+std::optional<double> inherited_join_timeout() {
+  std::optional<std::string> text = environment_variable("YOKE_JOIN_TIMEOUT");
+  if (!text) return std::nullopt;
+  double seconds = 0;
+  const char* end = text->data() + text->size();
+  auto [stop, error] = std::from_chars(text->data(), end, seconds);
+  if (error != std::errc() || stop != end || !(seconds > 0 && seconds < 1e7))
+    throw ConfigError("YOKE_JOIN_TIMEOUT={}: accepted is a number of seconds above 0.", *text);
+  return seconds;
+}
+
+}  // namespace yoke::cluster
