@@ -1,0 +1,14 @@
+#pragma once
+
+#include "cli/command_line.h"
+#include "cli/run_flags.h"
+#include "yoke/cluster/launcher/launcher.h"
+
+namespace yoke::cli {
+
+int run_on_ranks(const CommandLine& line);
+
+// The job that the flags describe. Throws ConfigError.
+cluster::LaunchOptions launch_options(const RunFlags& flags);
+
+}  // namespace yoke::cli

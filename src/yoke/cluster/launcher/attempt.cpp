@@ -1,0 +1,225 @@
+#include "yoke/cluster/launcher/attempt.h"
+
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "yoke/base/error.h"
+#include "yoke/base/log.h"
+#include "yoke/base/terminal.h"
+#include "yoke/cluster/launch_env.h"
+#include "yoke/cluster/launcher/child.h"
+
+namespace yoke::cluster {
+
+Attempt::Attempt(const Workplace& work, const JobPlace& place, Coordinator* coordinator,
+                 std::filesystem::path folder)
+    : work_(work), coordinator_(coordinator), folder_(std::move(folder)) {
+  children_.reserve(static_cast<size_t>(work_.options.local_size()));
+  try {
+    for (int local_rank = 0; local_rank < work_.options.local_size(); ++local_rank) start(local_rank, place);
+  } catch (...) {
+    send(SIGKILL);  // the destructor does not run for a half-made object
+    reap();
+    throw;
+  }
+}
+
+Attempt::~Attempt() {
+  send(SIGKILL);
+  for (Child& child : children_) {
+    if (!child.running) continue;
+    work_.guardian.remove(child.pid);
+    ::waitpid(child.pid, nullptr, 0);
+  }
+}
+
+void Attempt::start(int local_rank, const JobPlace& place) {
+  const LaunchOptions& options = work_.options;
+  Child child;
+  child.rank = first_rank(options) + local_rank;
+  std::filesystem::path logs = folder_.empty() ? folder_ : folder_ / std::to_string(child.rank);
+  child.output = std::make_unique<RankOutput>(options, local_rank, logs);
+  // A rank in a process group of its own may not read from the terminal; a file or pipe goes to the first.
+  net::Descriptor null(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  bool reads = local_rank == 0 && !terminal::is_terminal(STDIN_FILENO);
+  ChildSpec spec;
+  spec.path = work_.program;
+  spec.arguments = options.program;
+  spec.environment = rank_environment(options, place, local_rank, environment(), usable_cores());
+  spec.stdin_fd = reads ? STDIN_FILENO : null.get();
+  spec.stdout_fd = child.output->stdout_for_child();
+  spec.stderr_fd = child.output->err.child_end();
+  spec.mask = work_.signals.previous_mask();
+  child.pid = start_child(spec, work_.guardian);
+  child.running = true;
+  if (child.output->out) child.output->out->close_child_end();
+  child.output->err.close_child_end();
+  children_.push_back(std::move(child));
+}
+
+Verdict Attempt::run() {
+  while (busy()) {
+    wait_for_news();
+    for (int signal : work_.signals.read()) on_signal(signal);
+    reap();
+    look_at_coordinator();
+    check_time();
+    if (work_.console.stdout_closed() && interrupted_by_ == 0) forward(SIGPIPE, Patience::kInterrupt);
+  }
+  look_at_coordinator();
+  return judge(ends_, known(), work_.host);
+}
+
+bool Attempt::busy() const {
+  return std::any_of(children_.begin(), children_.end(), [](const Child& child) {
+    return child.running || child.output->err.open() || (child.output->out && child.output->out->open());
+  });
+}
+
+void Attempt::wait_for_news() {
+  std::vector<pollfd> polls = {{work_.signals.fd(), POLLIN, 0}};
+  work_.console.add_polls(polls);
+  size_t first_stream = polls.size();
+  if (!work_.console.full()) {
+    for (const Child& child : children_) {
+      if (child.output->out && child.output->out->open())
+        polls.push_back({child.output->out->fd(), POLLIN, 0});
+      if (child.output->err.open()) polls.push_back({child.output->err.fd(), POLLIN, 0});
+    }
+  }
+  ::poll(polls.data(), polls.size(), static_cast<int>(work_.options.monitor_interval * 1000) + 1);
+  polls.erase(polls.begin(), polls.begin() + static_cast<std::ptrdiff_t>(first_stream));
+  read_output(polls);
+  work_.console.pump();
+}
+
+void Attempt::read_output(const std::vector<pollfd>& polls) {
+  auto ready = [&](int fd) {
+    return std::any_of(polls.begin(), polls.end(),
+                       [&](const pollfd& p) { return p.fd == fd && p.revents != 0; });
+  };
+  for (Child& child : children_) {
+    for (RankStream* stream : {child.output->out.get(), &child.output->err}) {
+      if (stream == nullptr || !stream->open()) continue;
+      if (ready(stream->fd())) stream->pump(work_.console);
+      // What the rank has started may keep its output open for ever.
+      if (stream->open() && child.drain && child.drain->passed()) stream->finish(work_.console);
+    }
+  }
+}
+
+void Attempt::on_signal(int signal) {
+  switch (signal) {
+    case SIGCHLD:
+      return;
+    case SIGUSR1:
+    case SIGUSR2:
+      return send(signal);
+    case SIGTERM:
+      return forward(signal, Patience::kPreempt);
+    default:
+      return forward(signal, Patience::kInterrupt);
+  }
+}
+
+void Attempt::forward(int signal, double patience) {
+  bool again = interrupted_by_ != 0;
+  if (!again) interrupted_by_ = signal;
+  if (again && signal == SIGINT) {
+    log::warn("interrupted again: killing the ranks");
+    send(SIGKILL);
+    return enter(Phase::kKilling, Patience::kTerminate);
+  }
+  send(signal == SIGPIPE ? SIGTERM : signal);
+  if (!again && phase_ != Phase::kKilling) enter(Phase::kTerminating, patience);
+  if (!again && signal == SIGINT)
+    log::info("interrupted: ranks have {} s to end; press Ctrl-C again to kill them", Patience::kInterrupt);
+}
+
+void Attempt::reap() {
+  for (Child& child : children_) {
+    if (!child.running) continue;
+    siginfo_t info{};
+    // Looked at, not yet taken: as long as it is there its number, and that of its group, is nobody else's.
+    if (::waitid(P_PID, static_cast<id_t>(child.pid), &info, WEXITED | WNOHANG | WNOWAIT) != 0 ||
+        info.si_pid == 0)
+      continue;
+    ::kill(-child.pid, SIGKILL);  // what it has started and left behind
+    work_.guardian.remove(child.pid);
+    int wait_status = 0;
+    ::waitpid(child.pid, &wait_status, 0);
+    child.running = false;
+    child.drain = Deadline::after(Patience::kDrain);
+    on_end(child, wait_status);
+  }
+}
+
+void Attempt::on_end(Child& child, int wait_status) {
+  ChildEnd end{child.rank, child.pid, wait_status, child.asked};
+  ends_.push_back(end);
+  if (end.good()) {
+    if (coordinator_ != nullptr) coordinator_->left(child.rank);
+    return;
+  }
+  if (end.asked) return;
+  // A victim only repeats what the coordinator said, or is about to see for itself.
+  if (coordinator_ != nullptr && !is_victim(end)) coordinator_->report(report_of(end, work_.host));
+  wind_down();
+}
+
+void Attempt::look_at_coordinator() {
+  if (coordinator_ == nullptr) return;
+  known_ = coordinator_->failure();
+  if (known_ && interrupted_by_ == 0) wind_down();
+}
+
+const FailureReport* Attempt::known() const {
+  return known_.get();
+}
+
+void Attempt::wind_down() {
+  if (phase_ != Phase::kRunning) return;
+  enter(Phase::kWinding, Patience::kOwnEnd);
+  send(SIGTERM, /*only_missing=*/true);  // who never joined cannot have heard of it
+}
+
+void Attempt::check_time() {
+  if (!phase_end_ || !phase_end_->passed()) return;
+  if (phase_ == Phase::kWinding) {
+    send(SIGTERM);
+    return enter(Phase::kTerminating, Patience::kTerminate);
+  }
+  if (phase_ == Phase::kTerminating && interrupted_by_ != 0)
+    log::warn("ranks did not end after {}: killing them", signal_name(interrupted_by_));
+  send(SIGKILL);
+  enter(Phase::kKilling, Patience::kTerminate);
+}
+
+void Attempt::enter(Phase phase, double seconds) {
+  phase_ = phase;
+  phase_end_ = Deadline::after(seconds);
+}
+
+void Attempt::send(int signal, bool only_missing) {
+  std::vector<int> missing;
+  if (only_missing && coordinator_ != nullptr) missing = coordinator_->missing();
+  for (Child& child : children_) {
+    if (!child.running) continue;
+    if (only_missing && std::find(missing.begin(), missing.end(), child.rank) == missing.end()) continue;
+    if (signal != SIGUSR1 && signal != SIGUSR2) child.asked = true;
+    ::kill(-child.pid, signal);
+  }
+}
+
+std::deque<std::string> Attempt::last_lines(int rank) const {
+  for (const Child& child : children_) {
+    if (child.rank == rank) return child.output->err.tail();
+  }
+  return {};
+}
+
+}  // namespace yoke::cluster

@@ -1,0 +1,87 @@
+// One life of a job's ranks on this machine: from start to the end of the last of them.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <vector>
+
+#include "yoke/base/deadline.h"
+#include "yoke/cluster/coordinator.h"
+#include "yoke/cluster/launcher/child_environment.h"
+#include "yoke/cluster/launcher/rank_output.h"
+#include "yoke/cluster/launcher/signals.h"
+#include "yoke/cluster/launcher/verdict.h"
+
+namespace yoke::cluster {
+
+// How long ranks are waited for, in seconds.
+struct Patience {
+  static constexpr double kOwnEnd = 5;      // after a failure: to end with their own error
+  static constexpr double kTerminate = 5;   // then, after SIGTERM
+  static constexpr double kInterrupt = 10;  // after SIGINT, SIGHUP or SIGQUIT of the user
+  static constexpr double kPreempt = 25;    // after SIGTERM of the user: Kubernetes kills after 30
+  static constexpr double kDrain = 1;       // for output that others than the rank hold open
+};
+
+// What is shared by all attempts.
+struct Workplace {
+  const LaunchOptions& options;
+  const Guardian& guardian;
+  SignalReader& signals;
+  Console& console;
+  std::string program;  // its path
+  std::string host;
+};
+
+class Attempt {
+ public:
+  // `coordinator` is null on machines that do not host it. `folder` is for this attempt's logs.
+  Attempt(const Workplace& work, const JobPlace& place, Coordinator* coordinator,
+          std::filesystem::path folder);
+  ~Attempt();  // nothing is left running
+
+  // Until every rank has ended and all output is written.
+  Verdict run();
+
+  int interrupted_by() const { return interrupted_by_; }  // signal, 0 for none
+  // Last lines of stderr, empty when the rank is not of this machine.
+  std::deque<std::string> last_lines(int rank) const;
+
+ private:
+  struct Child {
+    int rank = 0;
+    pid_t pid = 0;
+    bool running = false;
+    bool asked = false;
+    std::optional<Deadline> drain;
+    std::unique_ptr<RankOutput> output;
+  };
+  enum class Phase { kRunning, kWinding, kTerminating, kKilling };
+
+  void start(int local_rank, const JobPlace& place);
+  void wait_for_news();
+  void read_output(const std::vector<pollfd>& polls);
+  void on_signal(int signal);
+  void forward(int signal, double patience);
+  void reap();
+  void on_end(Child& child, int wait_status);
+  void look_at_coordinator();
+  void wind_down();
+  void check_time();
+  void send(int signal, bool only_missing = false);
+  void enter(Phase phase, double seconds);
+  bool busy() const;
+  const FailureReport* known() const;
+
+  Workplace work_;
+  Coordinator* coordinator_;
+  std::filesystem::path folder_;
+  std::vector<Child> children_;
+  std::vector<ChildEnd> ends_;
+  std::shared_ptr<const FailureReport> known_;
+  Phase phase_ = Phase::kRunning;
+  std::optional<Deadline> phase_end_;
+  int interrupted_by_ = 0;
+};
+
+}  // namespace yoke::cluster

@@ -1,0 +1,29 @@
+// How a failed job ends: one box for people, one file for torchrun.
+#pragma once
+
+#include <deque>
+#include <string>
+
+#include "yoke/cluster/failure.h"
+
+namespace yoke::cluster {
+
+struct BoxContent {
+  FailureReport failure;
+  int exit_code = 1;
+  double seconds = 0;
+  int restarts = 0;
+  std::deque<std::string> last_lines;  // of the culprit's stderr
+  std::string log_folder;              // where its output was kept; empty: nowhere
+};
+
+// 80 columns. `utf8` chooses the lines it is drawn with; otherwise everything is plain ASCII.
+std::string draw_box(const BoxContent& content, bool utf8);
+
+// Whether stderr is a terminal that shows UTF-8.
+bool stderr_shows_utf8();
+
+// torchrun's form, for TORCHELASTIC_ERROR_FILE.
+std::string error_file_text(const FailureReport& failure, double wall_seconds);
+
+}  // namespace yoke::cluster

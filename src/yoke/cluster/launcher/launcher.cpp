@@ -1,0 +1,202 @@
+#include "yoke/cluster/launcher/launcher.h"
+
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <array>
+#include <numeric>
+
+#include "yoke/base/clock.h"
+#include "yoke/base/error.h"
+#include "yoke/base/file.h"
+#include "yoke/base/log.h"
+#include "yoke/cluster/identity_sources.h"
+#include "yoke/cluster/launch_env.h"
+#include "yoke/cluster/launcher/attempt.h"
+#include "yoke/cluster/launcher/box.h"
+#include "yoke/cluster/launcher/child.h"
+
+namespace yoke::cluster {
+namespace {
+
+std::string random_name() {
+  std::array<std::byte, 8> bytes{};
+  net::fill_random(bytes);
+  std::string text;
+  for (std::byte byte : bytes) text += fmt::format("{:02x}", static_cast<int>(byte));
+  return text;
+}
+
+// A port that is free now, for programs that open MASTER_PORT themselves.
+int free_port() {
+  net::Descriptor socket = net::listen_at(net::Address{"127.0.0.1", 0, ""});
+  return net::bound_address(socket.get()).port;
+}
+
+void check(const LaunchOptions& options) {
+  YOKE_CHECK(options.node_rank >= 0 && options.node_rank < static_cast<int>(options.node_sizes.size()),
+             "machine {} of {}", options.node_rank, options.node_sizes.size());
+  bool several = options.node_sizes.size() > 1;
+  if (several && options.endpoint.empty())
+    throw ConfigError(
+        "--nnodes {}: ranks of several machines need a place to meet. Add --rdzv-endpoint HOST:PORT, an "
+        "address of machine 0.",
+        options.node_sizes.size());
+  if (several && options.secret_file.empty() && !options.insecure)
+    throw ConfigError(
+        "--nnodes {}: connections between machines need a key. Add --secret-file FILE with the same file on "
+        "each (`head -c 32 /dev/urandom > FILE && chmod 600 FILE`), or --insecure on a network you trust.",
+        options.node_sizes.size());
+}
+
+net::JobTicket make_ticket(const LaunchOptions& options) {
+  net::JobTicket ticket;
+  bool several = options.node_sizes.size() > 1;
+  ticket.job_id = !options.job_id.empty() ? options.job_id
+                  : several               ? "yoke-" + short_hash(options.endpoint)
+                                          : "yoke-" + random_name();
+  ticket.secret =
+      options.secret_file.empty() ? net::Secret::random() : net::Secret::from_file(options.secret_file);
+  if (options.encrypt) ticket.protection = net::Protection::kEncrypted;
+  if (options.insecure) {
+    ticket.protection = net::Protection::kNone;
+    log::warn("--insecure: connections are neither authenticated nor protected");
+  }
+  return ticket;
+}
+
+JobPlace make_place(const LaunchOptions& options) {
+  JobPlace place;
+  place.ticket = make_ticket(options);
+  place.endpoint = options.endpoint;
+  place.master_addr = options.master_addr.empty() ? "127.0.0.1" : options.master_addr;
+  place.master_port = options.master_port;
+  if (options.endpoint.empty()) {
+    if (place.master_port == 0) place.master_port = free_port();
+    return place;
+  }
+  net::Address address = net::parse_address(options.endpoint);
+  if (options.master_addr.empty() && !address.is_unix()) place.master_addr = address.host;
+  if (place.master_port == 0) place.master_port = address.port < 65535 ? address.port + 1 : address.port - 1;
+  return place;
+}
+
+// Makes the job's attempts, one after the other.
+class Job {
+ public:
+  explicit Job(const LaunchOptions& options)
+      : options_(options), program_(find_program(options.program.front())), host_(net::host_name()) {
+    check(options);
+    place_ = make_place(options);
+    folder_ = log_folder();
+  }
+
+  LaunchResult run() {
+    Stopwatch watch;
+    LaunchResult result;
+    for (;; ++result.restarts) {
+      place_.ticket.generation = static_cast<uint32_t>(result.restarts);
+      bool interrupted = attempt(result);
+      result.seconds = watch.seconds();
+      if (result.exit_code == 0 || interrupted || result.restarts == options_.max_restarts) break;
+      log::warn("{}. Restarting all ranks ({} of {}).", result.failure->what, result.restarts + 1,
+                options_.max_restarts);
+    }
+    return result;
+  }
+
+ private:
+  // Returns whether the user ended it.
+  bool attempt(LaunchResult& result) {
+    Stopwatch watch;
+    std::unique_ptr<Coordinator> coordinator = host_coordinator();
+    Workplace work{options_, guardian_, signals_, console_, program_, host_};
+    std::filesystem::path folder = folder_;
+    if (!folder.empty()) folder /= fmt::format("attempt_{}", result.restarts);
+    Attempt attempt(work, place_, coordinator.get(), folder);
+    Verdict verdict = attempt.run();
+    result.exit_code = verdict.exit_code;
+    result.failure = verdict.failure;
+    console_.flush(Deadline::after(Patience::kTerminate));
+    int signal = attempt.interrupted_by();
+    if (signal == SIGPIPE) result.exit_code = 128 + SIGPIPE;
+    bool last = signal != 0 || result.restarts == options_.max_restarts;
+    if (verdict.failure && signal == 0 && last) tell(attempt, result, watch.seconds(), folder);
+    return signal != 0;
+  }
+
+  std::unique_ptr<Coordinator> host_coordinator() {
+    if (options_.node_rank != 0) return nullptr;
+    CoordinatorOptions coordinator;
+    coordinator.world_size = options_.world_size();
+    coordinator.join_timeout = options_.join_timeout;
+    if (options_.endpoint.empty()) {
+      coordinator.address.name = fmt::format("yoke-{}-{}", ::getuid(), random_name());
+    } else {
+      coordinator.address = net::parse_address(options_.endpoint);
+    }
+    auto result = std::make_unique<Coordinator>(coordinator, place_.ticket);
+    if (options_.endpoint.empty()) place_.endpoint = result->address().text();
+    return result;
+  }
+
+  void tell(const Attempt& attempt, const LaunchResult& result, double seconds,
+            const std::filesystem::path& folder) {
+    BoxContent content{*result.failure, result.exit_code, seconds, result.restarts, {}, ""};
+    content.last_lines = attempt.last_lines(result.failure->rank);
+    if (!folder.empty()) content.log_folder = (folder / std::to_string(result.failure->rank)).string();
+    console_.write(STDERR_FILENO, draw_box(content, stderr_shows_utf8()));
+    console_.flush(Deadline::after(Patience::kTerminate));
+    if (std::optional<std::string> file = environment_variable("TORCHELASTIC_ERROR_FILE"))
+      write_file_atomically(*file, error_file_text(*result.failure, wall_seconds()));
+  }
+
+  std::filesystem::path log_folder() const {
+    if (options_.tee.empty() && options_.redirects.empty()) return {};
+    std::filesystem::path base = options_.log_dir;
+    if (base.empty()) {
+      base = std::filesystem::temp_directory_path() / ("yoke-" + random_name());
+      log::info("output is kept in {}", base.string());
+    }
+    return base / place_.ticket.job_id;
+  }
+
+  const LaunchOptions& options_;
+  std::string program_;
+  std::string host_;
+  SignalReader signals_;  // before any thread is made: they inherit what is blocked
+  Guardian guardian_;
+  Console console_;
+  JobPlace place_;
+  std::filesystem::path folder_;
+};
+
+}  // namespace
+
+int LaunchOptions::world_size() const {
+  return std::accumulate(node_sizes.begin(), node_sizes.end(), 0);
+}
+
+int LaunchOptions::local_size() const {
+  return node_sizes[static_cast<size_t>(node_rank)];
+}
+
+LaunchResult launch(const LaunchOptions& options) {
+  YOKE_CHECK(!options.program.empty(), "no program");
+  return Job(options).run();
+}
+
+int run_job(const LaunchOptions& options) {
+  return launch(options).exit_code;
+}
+
+LaunchOptions own_job(int nproc, const std::vector<std::string>& words) {
+  LaunchOptions options;
+  options.program = {std::filesystem::read_symlink("/proc/self/exe").string()};
+  options.program.insert(options.program.end(), words.begin(), words.end());
+  options.node_sizes = {nproc};
+  options.rank0_speaks = true;
+  return options;
+}
+
+}  // namespace yoke::cluster
