@@ -74,7 +74,8 @@ int run_eval(const CommandLine& line) {
   } else {
     auto dataset = data::open(config.data, data::Split::kTest, worker->model.sample,
                               static_cast<uint64_t>(options.seed));
-    engine::Evaluation evaluation = engine::evaluate(*worker, *dataset, config.data.batch_size);
+    engine::Evaluation evaluation =
+        *engine::evaluate(*worker, *dataset, config.data.batch_size, [] { return false; });
     result["loss"] = evaluation.loss;
     result["samples"] = evaluation.samples;
     if (evaluation.accuracy) result["accuracy"] = *evaluation.accuracy;

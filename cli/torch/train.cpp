@@ -20,6 +20,7 @@
 #include "yoke/engine/engine.h"
 #include "yoke/engine/parameter_hash.h"
 #include "yoke/engine/run_state.h"
+#include "yoke/engine/stop_signal.h"
 #include "yoke/engine/worker.h"
 #include "yoke/optim/schedule.h"
 
@@ -103,7 +104,9 @@ int run_train(const CommandLine& line) {
   std::unique_ptr<data::Dataset> test_set;
   if (config.train.loop.evaluate) {
     test_set = data::open(config.data, data::Split::kTest, worker->model.sample, seed);
-    engine.attach_evaluation([&] { return engine::evaluate(*worker, *test_set, config.data.batch_size); });
+    auto stop = [] { return engine::requested_stop() != 0; };
+    engine.attach_evaluation(
+        [&, stop] { return engine::evaluate(*worker, *test_set, config.data.batch_size, stop); });
   }
   checkpoint::Writer writer(out / "checkpoints", config.checkpoint);
   if (config.checkpoint.every_steps > 0) {

@@ -1,5 +1,6 @@
 """The command line's promises: names, JSON fields, streams, speed of what needs no tensors."""
 import json
+import math
 import pathlib
 import re
 import subprocess
@@ -81,6 +82,30 @@ def test_config_keys_is_the_documentation(yoke):
 def test_every_recipe_reads(yoke, recipe):
     text = yoke("config", "show", f"configs/{recipe}.toml").out
     tomllib.loads(text)
+
+
+# What makes each recipe small enough for a test; the model, data set and optimizer stay the recipe's.
+SMALL_IMAGES = ["--model.classes", "10", "--data.samples", "4", "--data.batch_size", "2"]
+SMALL = {
+    "lenet_fashion": ["--data.limit", "64"],
+    "alexnet_synthetic": [*SMALL_IMAGES, "--model.image_size", "64"],
+    "vgg16_synthetic": [*SMALL_IMAGES, "--model.image_size", "32"],
+    "resnet50_synthetic": [*SMALL_IMAGES, "--model.image_size", "32"],
+    "inception_v3_synthetic": [*SMALL_IMAGES, "--model.image_size", "75"],
+    "s2vt_synthetic": ["--model.width", "32", "--model.vocabulary", "50", "--data.samples", "4", "--data.batch_size", "2"],
+    "gpt2_124m": ["--data.seq_len", "8", "--data.batch_size", "1", "--data.samples", "4"],
+    "gpt2_tiny": ["--data.batch_size", "2", "--data.limit", "8"],
+    "mlp_tiny": ["--data.limit", "64"],
+    "vgg_small": ["--data.name", "synthetic", "--data.samples", "4", "--data.batch_size", "2"],
+    "sparse_lr": ["--data.limit", "64"],
+}
+
+
+@pytest.mark.parametrize("recipe", sorted(p.stem for p in (ROOT / "configs").glob("*.toml")))
+def test_every_recipe_trains_at_a_tiny_size(yoke, tmp_path, recipe):
+    summary = yoke("train", f"configs/{recipe}.toml", *SMALL[recipe], "--steps", "2", "--checkpoint.every_steps", "0",
+                   "--out.dir", tmp_path / "run", "--json").json
+    assert summary["steps"] == 2 and math.isfinite(summary["final_loss"]) and summary["parameters"] > 0
 
 
 def test_model_info(yoke):

@@ -25,7 +25,7 @@ struct CoordinatorOptions {
 class Coordinator {
  public:
   Coordinator(const CoordinatorOptions& options, const net::JobTicket& ticket);
-  ~Coordinator();
+  ~Coordinator();  // tells those who are still there that it ends, which is no failure
 
   net::Address address() const;
   // The launcher knows better than a closed connection: call it as soon as a child's end is seen. Everybody
@@ -37,6 +37,8 @@ class Coordinator {
   std::shared_ptr<const FailureReport> failure() const;
   // Who has not come: for "waiting for ranks 3, 7 of 8".
   std::vector<int> missing() const;
+  // Waits until every rank that came has left or is lost. False: the deadline passed first.
+  bool wait_until_empty(Deadline deadline) const;
 
   struct Impl;
 

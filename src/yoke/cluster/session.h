@@ -18,6 +18,7 @@ struct Member {
   std::string machine;  // the same for ranks of one machine (boot id and namespaces), and for no others
   int64_t pid = 0;
   std::string address;  // where this rank accepts data connections
+  std::string origin;   // where rank and world size come from, for errors: "RANK=2, WORLD_SIZE=4 (torchrun)"
 };
 
 class Session {
@@ -31,7 +32,9 @@ class Session {
 
   const std::vector<Member>& members() const;  // by rank
 
-  // Thread-safe. Values are small (at most 1 MB). Throws CommError (failure, deadline).
+  static constexpr size_t kMaxValue = (1 << 20) - 4096;
+
+  // Thread-safe. Values are any bytes, at most kMaxValue of them. Throws CommError (failure, deadline).
   void put(const std::string& key, const std::string& value, Deadline deadline);
   std::string get(const std::string& key, Deadline deadline);  // waits until somebody has put it
 

@@ -2,8 +2,9 @@
 //
 // All ranks call the same operations in the same order. Operations return at once and are carried out in that
 // order; wait() on the result. Buffers must stay, and must not be touched, until then. One thread at a time
-// calls a communicator; several communicators are independent. Results are the same bits on every rank and in
-// every run: contributions are combined in an order that depends on nothing but the sizes.
+// calls a communicator; several communicators are independent. A Pending must not outlive its communicator.
+// Results are the same bits on every rank and in every run: contributions are combined in an order that
+// depends on nothing but the sizes.
 //
 // Before data is used, what each rank asked for (operation, number, type, count, shape, reduction, root,
 // name) is compared: a rank that asked for something else is an error on every rank that shows both sides.

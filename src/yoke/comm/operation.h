@@ -3,7 +3,9 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "yoke/comm/buffer.h"
@@ -11,10 +13,13 @@
 
 namespace yoke::comm {
 
+inline constexpr uint8_t kSendOp = 100;
+inline constexpr uint8_t kReceiveOp = 101;
+
 // What a rank asked for. The same bytes on every rank, or the ranks disagree; fixed size, so that it fits a
 // frame and a slot in shared memory.
 struct Descriptor {
-  uint8_t op = 0;  // plan::Collective; 100 send, 101 receive, 102 split
+  uint8_t op = 0;  // plan::Collective, kSendOp or kReceiveOp
   DataType type = DataType::kFloat32;
   ReduceOp reduce = ReduceOp::kSum;
   uint8_t dims = 0;
@@ -25,6 +30,8 @@ struct Descriptor {
   uint64_t parts = 0;     // hash of unequal parts
   char name[48] = {};     // cut off, ends with 0
 
+  void set_name(std::string_view text);
+  void set_shape(std::span<const int64_t> sizes);
   uint64_t fingerprint() const;
   // all_reduce #17 'bucket 2' sum of fp32 [128, 64]
   std::string text() const;

@@ -1,5 +1,6 @@
 #include "yoke/compute/vocabulary_head.h"
 
+#include <ATen/autocast_mode.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <limits>
@@ -46,8 +47,15 @@ struct PaddedHead : public torch::autograd::Function<PaddedHead> {
 }  // namespace
 
 torch::Tensor vocabulary_logits(const torch::Tensor& x, const torch::Tensor& weight) {
-  bool pad = x.is_cuda() && weight.size(0) % kMultiple != 0 && x.scalar_type() == weight.scalar_type();
-  return pad ? PaddedHead::apply(x, weight) : compute::linear(x, weight, {});
+  bool pad = x.is_cuda() && weight.size(0) % kMultiple != 0;
+  if (!pad) return compute::linear(x, weight, {});
+  // Cast here, where autograd sees it: inside the function autocast would cast forward and leave backward
+  // alone.
+  if (at::autocast::is_autocast_enabled(at::kCUDA)) {
+    torch::ScalarType type = at::autocast::get_autocast_dtype(at::kCUDA);
+    return PaddedHead::apply(x.to(type), weight.to(type));
+  }
+  return PaddedHead::apply(x, weight);
 }
 
 torch::Tensor without_padding(const torch::Tensor& logits, int64_t vocabulary) {

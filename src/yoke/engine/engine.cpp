@@ -41,6 +41,9 @@ Outcome Engine::run(const metrics::RunInfo& info) {
       pause_seconds_ += watch.seconds();
     }
   }
+  // A run that was stopped in its last evaluation does it now.
+  if (evaluate_ && step_ == plan_.total_steps && last_evaluated_ != step_ && requested_stop() == 0)
+    evaluate_now();
   outcome_.stopped_by_signal = requested_stop();
   if (outcome_.stopped_by_signal != 0 && save_ && !saved) save_({step_, samples_, /*must=*/true});
   if (!losses_.empty()) log_step();
@@ -141,8 +144,10 @@ bool Engine::epoch_ended() const {
 
 void Engine::evaluate_now() {
   Stopwatch watch;
-  outcome_.evaluation = evaluate_();
-  last_evaluated_ = step_;
+  if (auto evaluation = evaluate_()) {
+    outcome_.evaluation = evaluation;
+    last_evaluated_ = step_;
+  }
   pause_seconds_ += watch.seconds();
 }
 

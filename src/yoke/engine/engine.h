@@ -55,7 +55,10 @@ class Engine {
   void attach(std::unique_ptr<metrics::Sink> sink) { sinks_.push_back(std::move(sink)); }
   void attach_trace(metrics::Trace* trace) { trace_ = trace; }
   // Called after each epoch and at the end.
-  void attach_evaluation(std::function<Evaluation()> evaluate) { evaluate_ = std::move(evaluate); }
+  // `evaluate` gives nothing when it was interrupted.
+  void attach_evaluation(std::function<std::optional<Evaluation>()> evaluate) {
+    evaluate_ = std::move(evaluate);
+  }
   // Called after every step; decides itself whether it is time, and says whether it saved.
   // `due(step)` tells beforehand, so that the gradients of that step are checked.
   void attach_checkpoints(std::function<bool(int64_t step)> due,
@@ -85,7 +88,7 @@ class Engine {
   LoopPlan plan_;
   std::vector<std::unique_ptr<metrics::Sink>> sinks_;
   metrics::Trace* trace_ = nullptr;
-  std::function<Evaluation()> evaluate_;
+  std::function<std::optional<Evaluation>()> evaluate_;
   std::function<bool(int64_t)> checkpoint_due_;
   std::function<void(const SaveRequest&)> save_;
 

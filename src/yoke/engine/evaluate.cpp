@@ -21,7 +21,8 @@ class EvaluationMode {
 
 }  // namespace
 
-Evaluation evaluate(const Worker& worker, const data::Dataset& dataset, int64_t batch_size) {
+std::optional<Evaluation> evaluate(const Worker& worker, const data::Dataset& dataset, int64_t batch_size,
+                                   const std::function<bool()>& stop) {
   const models::Model& model = worker.model;
   EvaluationMode mode(*model.module);
   torch::NoGradGuard no_grad;
@@ -30,6 +31,7 @@ Evaluation evaluate(const Worker& worker, const data::Dataset& dataset, int64_t 
   int64_t correct = 0;
   std::vector<int64_t> indices;
   for (int64_t begin = 0; begin < dataset.size(); begin += batch_size) {
+    if (stop()) return std::nullopt;
     indices.resize(static_cast<size_t>(std::min(batch_size, dataset.size() - begin)));
     std::iota(indices.begin(), indices.end(), begin);
     data::Batch batch = dataset.gather(indices);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 
 #include "yoke/data/dataset.h"
@@ -16,6 +17,8 @@ struct Evaluation {
 };
 
 // Runs every sample of `dataset` once, in evaluation mode, without gradients; puts the model's mode back.
-Evaluation evaluate(const Worker& worker, const data::Dataset& dataset, int64_t batch_size);
+// Asks `stop` between batches: nullopt when it said so.
+std::optional<Evaluation> evaluate(const Worker& worker, const data::Dataset& dataset, int64_t batch_size,
+                                   const std::function<bool()>& stop);
 
 }  // namespace yoke::engine

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "yoke/base/deadline.h"
+#include "yoke/base/error.h"
 #include "yoke/net/address.h"
 #include "yoke/net/frame.h"
 #include "yoke/net/secret.h"
@@ -27,12 +28,15 @@ enum class Protection : uint8_t {
   kNone,       // --insecure: header CRC only, no proof of the key
 };
 
+const char* to_string(Protection protection);  // "integrity", "encrypted", "none"
+
 // What both ends must agree on.
 struct JobTicket {
   std::string job_id;
   uint32_t generation = 0;
   Secret secret = Secret::random();
   Protection protection = Protection::kIntegrity;
+  int rank = -1;  // who holds this copy: calls meant for another rank are refused; -1: takes all
 };
 
 // Who calls, and what for: told in the handshake, covered by its proof.
@@ -41,6 +45,7 @@ struct Introduction {
   std::string purpose;  // "control", "data", "messages"; at most 32 characters
   uint64_t group = 0;   // of a communicator
   uint32_t lane = 0;    // one of several connections for the same purpose
+  int callee = -1;      // the rank that is called; -1: whoever listens there
 };
 
 class Connection {
@@ -48,7 +53,7 @@ class Connection {
   ~Connection();
 
   int fd() const;
-  const Introduction& peer() const;      // as proven by the handshake
+  const Introduction& peer() const;      // as proven by the handshake; on the calling side rank = callee
   const std::string& peer_text() const;  // "rank 2 at 10.0.0.2:4711"
 
   // ---- sending ----
@@ -74,7 +79,8 @@ class Connection {
   // own text and the peer's name). The connection is then dead, and says the same again.
 
   // ---- waiting (poll) ----
-  // What to wait for: POLLIN, POLLOUT or both.
+  // What to wait for: POLLIN, POLLOUT or both. Reads run ahead: before waiting for POLLIN ask next_header()
+  // (and receive()) until they have nothing.
   short poll_events(bool want_read) const;
   // Blocks until one frame is complete or the deadline passes (CommError). For control traffic and tests.
   std::vector<std::byte> receive_frame(FrameHeader& header, Deadline deadline);
@@ -90,8 +96,17 @@ class Connection {
   std::unique_ptr<Impl> impl_;
 };
 
+// connect_to() and introduce(), again and again until the deadline while the other side is not there yet or
+// too busy with strangers to answer. A refusal is final.
+std::unique_ptr<Connection> dial(const Address& address, const JobTicket& ticket, const Introduction& self,
+                                 Deadline deadline);
+
 // The calling side of the handshake; blocks at most until the deadline. Throws Error with kRendezvous:
-// refused (wrong key, other job or generation, other version), closed, timed out.
+// refused (wrong key, other job or generation, other version: HandshakeRefused), closed, timed out.
+class HandshakeRefused : public Error {
+ public:
+  using Error::Error;
+};
 std::unique_ptr<Connection> introduce(Descriptor socket, const JobTicket& ticket, const Introduction& self,
                                       Deadline deadline);
 
@@ -99,6 +114,7 @@ std::unique_ptr<Connection> introduce(Descriptor socket, const JobTicket& ticket
 // are read and 2 s pass before the proof; the caller drops it when `expired()`.
 class PendingHandshake {
  public:
+  // `ticket` must outlive it.
   PendingHandshake(Descriptor socket, const JobTicket& ticket);
   ~PendingHandshake();
   int fd() const;
@@ -125,6 +141,8 @@ class Acceptor {
   // The connection that introduced itself so; waits for it. Throws CommError naming it when the deadline
   // passes.
   std::unique_ptr<Connection> take(const Introduction& wanted, Deadline deadline);
+  // The same, nullptr when it has not come within the deadline.
+  std::unique_ptr<Connection> take_if(const Introduction& wanted, Deadline deadline);
   // Any connection of that purpose, nullptr when none has come within the deadline.
   std::unique_ptr<Connection> take_any(const std::string& purpose, Deadline deadline);
   int64_t refused() const;  // how many were turned away

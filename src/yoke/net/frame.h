@@ -36,6 +36,9 @@ struct FrameHeader {
   uint64_t length = 0;       // of the payload, filled in by the connection
 };
 
+// How long the payload of that type may be; 0 for a number that is no type.
+uint64_t max_payload(FrameType type);
+
 // Fixed little-endian layout. decode() checks magic, version, type and the type's maximum length, and says
 // what is wrong.
 std::array<std::byte, kFrameHeaderBytes> encode(const FrameHeader& header, uint32_t job, uint32_t payload_crc,
@@ -46,6 +49,10 @@ struct DecodedHeader {
   uint32_t payload_crc = 0;
   uint64_t mac = 0;
 };
+// The MAC is the last field and covers all before it.
+inline constexpr size_t kFrameMacOffset = 56;
+void set_mac(std::array<std::byte, kFrameHeaderBytes>& bytes, uint64_t mac);
+
 // nullopt with `why` set when the bytes are no frame.
 std::optional<DecodedHeader> decode(std::span<const std::byte, kFrameHeaderBytes> bytes, std::string& why);
 

@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <initializer_list>
+#include <memory>
 #include <span>
 #include <string>
 
@@ -21,21 +23,34 @@ class Secret {
   static Secret from_file(const std::filesystem::path& file);
   // 64 hexadecimal digits, as handed to children. Throws ConfigError.
   static Secret from_text(const std::string& text);
+  // Known to everybody: for --insecure, where the same handshake runs without a proof.
+  static Secret known_to_all();
   std::string to_text() const;
 
-  ~Secret();
+  ~Secret() = default;
   Secret(const Secret&);
   Secret& operator=(const Secret&);
+  Secret(Secret&&) noexcept = default;
+  Secret& operator=(Secret&&) noexcept = default;
 
   // HMAC-SHA256 over the parts, one after the other.
   Digest sign(std::initializer_list<Bytes> parts) const;
 
  private:
-  Secret() = default;
-  std::array<std::byte, 32> key_{};
+  struct Wipe {
+    void operator()(std::byte* key) const;
+  };
+  Secret();
+  std::unique_ptr<std::byte[], Wipe> key_;  // 32 bytes
 };
 
+Digest sha256(Bytes data);
 bool equal_in_constant_time(Bytes a, Bytes b);
 void fill_random(std::span<std::byte> bytes);
+
+// The bytes of a text.
+inline Bytes as_bytes(const std::string& text) {
+  return std::as_bytes(std::span(text.data(), text.size()));
+}
 
 }  // namespace yoke::net

@@ -44,7 +44,10 @@ enum class Action : uint8_t {
 
 // Steps of one round may run at the same time; a round begins when the one before is complete on this rank.
 // Within a round, what is sent is what was there before the round; between two ranks, messages arrive in list
-// order.
+// order. Combines of a round are applied in list order, so that the list alone fixes the order of a
+// reduction. The lists of collective_steps() number rounds alike on all ranks (a message is received in the
+// round in which it is sent), and no rank writes in a round what it sends in that round. Messages without
+// elements stay in the list: every rank hears of an operation, also of an empty one.
 struct Step {
   int round = 0;
   Action action = Action::kSend;

@@ -1,0 +1,139 @@
+#include "cli/bench_collectives_command.h"
+
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <cstring>
+
+#include "cli/output.h"
+#include "yoke/base/error.h"
+#include "yoke/base/log.h"
+#include "yoke/base/terminal.h"
+#include "yoke/base/text.h"
+#include "yoke/base/units.h"
+#include "yoke/cluster/launcher/launcher.h"
+#include "yoke/comm/bench/bench_collectives.h"
+#include "yoke/comm/join.h"
+#include "yoke/comm/nccl/nccl.h"
+#include "yoke/comm/run_ranks.h"
+#include "yoke/report/table.h"
+
+namespace yoke::cli {
+namespace {
+
+struct Row {
+  comm::CollectiveBench bench;
+  comm::CollectiveResult result;
+  std::string backend;
+  int ranks = 1;
+};
+
+std::string algorithm_name(const comm::CollectiveBench& bench) {
+  return bench.algorithm ? plan::to_string(*bench.algorithm) : "auto";
+}
+
+// Everything that was asked for, checked before any rank starts.
+std::vector<comm::CollectiveBench> sweep(const BenchCollectivesArguments& arguments) {
+  std::vector<comm::CollectiveBench> all;
+  for (const std::string& op : arguments.ops) {
+    for (const std::string& algorithm : arguments.algorithms) {
+      for (const std::string& size : arguments.bytes) {
+        comm::CollectiveBench bench;
+        bench.op = plan::parse_collective(op);
+        auto bytes = parse_bytes(size);
+        if (!bytes) throw ConfigError("--bytes {}: not a size. Accepted: 1K, 64K, 16M, 25MB, …", size);
+        bench.bytes = *bytes;
+        bench.type = parse_data_type(arguments.dtype);
+        bench.reduce = parse_reduce_op(arguments.reduce);
+        if (algorithm != "auto") bench.algorithm = plan::parse_algorithm(algorithm);
+        bench.iterations = arguments.iterations;
+        bench.check = arguments.check;
+        bench.private_memory = arguments.memory == "private";
+        all.push_back(bench);
+      }
+    }
+  }
+  return all;
+}
+
+std::vector<Row> run_here(comm::Communicator& comm, const std::vector<comm::CollectiveBench>& all) {
+  comm::Copy copy = [](void* to, const void* from, size_t bytes) { std::memcpy(to, from, bytes); };
+  if (comm.backend() == "nccl")
+    copy = [](void* to, const void* from, size_t bytes) { comm::nccl_copy(to, from, bytes); };
+  std::vector<Row> rows;
+  for (const comm::CollectiveBench& bench : all) {
+    if (comm.rank() == 0)
+      log::info("bench: {} {} on {} ranks over {}", plan::to_string(bench.op),
+                format_bytes(static_cast<double>(bench.bytes)), comm.size(), comm.backend());
+    rows.push_back({bench, comm::bench_collective(comm, bench, copy), comm.backend(), comm.size()});
+  }
+  return rows;
+}
+
+nlohmann::json to_json(const Row& row) {
+  const comm::CollectiveResult& result = row.result;
+  return {{"op", plan::to_string(row.bench.op)},
+          {"backend", row.backend},
+          {"algorithm", algorithm_name(row.bench)},
+          {"ranks", row.ranks},
+          {"bytes", row.bench.bytes},
+          {"dtype", to_string(row.bench.type)},
+          {"memory", row.bench.private_memory ? "private" : "shared"},
+          {"seconds", {{"median", result.median}, {"p95", result.p95}}},
+          {"algbw", result.algbw},
+          {"busbw", result.busbw},
+          {"bytes_sent", result.bytes_sent},
+          {"messages", result.messages},
+          {"correct", result.correct}};
+}
+
+int show(const CommandLine& line, const std::vector<Row>& rows) {
+  bool correct = true;
+  nlohmann::json results = nlohmann::json::array();
+  report::Table table({"op", "backend", "algorithm", "ranks", "bytes", "median", "p95", "algbw GB/s", "busbw", "ok"});
+  for (const Row& row : rows) {
+    correct = correct && row.result.correct;
+    results.push_back(to_json(row));
+    table.add({plan::to_string(row.bench.op), row.backend, algorithm_name(row.bench), fmt::format("{}", row.ranks),
+               fmt::format("{}", row.bench.bytes), format_duration(row.result.median),
+               format_duration(row.result.p95), fmt::format("{:.3f}", row.result.algbw / 1e9),
+               fmt::format("{:.3f}", row.result.busbw / 1e9), row.result.correct ? "yes" : "NO"});
+  }
+  if (line.json) print_json({{"results", results}});
+  else fmt::print("{}", table.to_text(terminal::is_terminal(STDOUT_FILENO) ? terminal::width(STDOUT_FILENO) : 0));
+  return correct ? 0 : static_cast<int>(ExitCode::kVerification);
+}
+
+int run_as_rank(const CommandLine& line, const std::vector<comm::CollectiveBench>& all) {
+  const BenchCollectivesArguments& arguments = line.bench_collectives;
+  cluster::JoinOptions options;
+  options.timeout = arguments.timeout;
+  World world = join(options, {.backend = arguments.backend});
+  std::vector<Row> rows = run_here(world.comm(), all);
+  bool speaks = world.rank() == 0;
+  return speaks ? show(line, rows) : 0;
+}
+
+}  // namespace
+
+int bench_collectives(const CommandLine& line) {
+  const BenchCollectivesArguments& arguments = line.bench_collectives;
+  std::vector<comm::CollectiveBench> all = sweep(arguments);
+  if (arguments.memory != "shared" && arguments.memory != "private")
+    throw ConfigError("--memory {}: not known. Accepted: shared private.", arguments.memory);
+  if (arguments.backend == "local") {
+    std::vector<Row> rows;
+    comm::run_ranks(std::max(1, arguments.nproc), [&](comm::Communicator& comm) {
+      std::vector<Row> mine = run_here(comm, all);
+      if (comm.rank() == 0) rows = std::move(mine);
+    });
+    return show(line, rows);
+  }
+  const std::vector<std::string>& known = comm::backend_names();
+  if (std::find(known.begin(), known.end(), arguments.backend) == known.end())
+    throw ConfigError("--backend {}: not known. Accepted: local {}.", arguments.backend, join(known, " "));
+  if (arguments.nproc > 0) return cluster::run_job(cluster::own_job(arguments.nproc, line.words));
+  return run_as_rank(line, all);
+}
+
+}  // namespace yoke::cli

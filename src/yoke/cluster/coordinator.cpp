@@ -1,0 +1,275 @@
+#include "yoke/cluster/coordinator.h"
+
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+
+#include "yoke/base/clock.h"
+#include "yoke/base/error.h"
+#include "yoke/base/log.h"
+#include "yoke/cluster/coordinator_impl.h"
+
+namespace yoke::cluster {
+namespace {
+
+constexpr double kNewsEvery = 5;  // seconds between lines about who is missing
+constexpr double kNewsAtMostEvery = 0.5;
+constexpr size_t kMaxUnsent = 4096;  // frames for a rank that does not read
+constexpr double kGoodbye = 0.5;     // seconds for the last words
+
+void watch(int epoll, int operation, int fd, uint32_t events) {
+  epoll_event event{};
+  event.events = events;
+  event.data.fd = fd;
+  YOKE_CHECK(::epoll_ctl(epoll, operation, fd, &event) == 0, "epoll_ctl: {}", describe_errno(errno));
+}
+
+}  // namespace
+
+Coordinator::Impl::Impl(const CoordinatorOptions& given, const net::JobTicket& ticket)
+    : options(given),
+      gate(given.address, ticket),
+      address(gate.address()),
+      epoll(::epoll_create1(EPOLL_CLOEXEC)),
+      wake(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+      roll(given.world_size),
+      ranks(static_cast<size_t>(given.world_size)),
+      started(now_seconds()) {
+  YOKE_CHECK(epoll && wake, "epoll_create, eventfd: {}", describe_errno(errno));
+  watch(epoll.get(), EPOLL_CTL_ADD, gate.fd(), EPOLLIN);
+  watch(epoll.get(), EPOLL_CTL_ADD, wake.get(), EPOLLIN);
+  last_step = started;
+  thread = std::thread([this] { serve(); });
+}
+
+Coordinator::Impl::~Impl() {
+  {
+    std::lock_guard lock(mutex);
+    stopping = true;
+  }
+  uint64_t one = 1;
+  [[maybe_unused]] ssize_t written = ::write(wake.get(), &one, sizeof one);
+  thread.join();
+}
+
+void Coordinator::Impl::serve() try {
+  for (;;) {
+    int timeout;
+    {
+      std::lock_guard lock(mutex);
+      if (stopping) break;
+      timeout = timeout_ms(now_seconds());
+    }
+    step(timeout);
+  }
+  std::lock_guard lock(mutex);
+  settle(now_seconds(), /*at_once=*/true);
+  say_goodbye();
+} catch (const std::exception& error) {
+  // The ranks see their connections close and say that the coordinator is gone; this is why.
+  log::error("the coordinator at {} failed: {}", address.text(), error.what());
+  std::lock_guard lock(mutex);
+  clients.clear();
+}
+
+int Coordinator::Impl::timeout_ms(double now) const {
+  double until = now + 0.1;
+  if (blame.pending()) until = std::min(until, blame.due());
+  return std::max(0, static_cast<int>((until - now) * 1e3) + 1);
+}
+
+void Coordinator::Impl::step(int timeout) {
+  std::array<epoll_event, 128> events;
+  int count = ::epoll_wait(epoll.get(), events.data(), static_cast<int>(events.size()), timeout);
+  std::lock_guard lock(mutex);
+  for (int i = 0; i < count; ++i) {
+    int fd = events[static_cast<size_t>(i)].data.fd;
+    if (fd == wake.get()) {
+      uint64_t ignored;
+      [[maybe_unused]] ssize_t got = ::read(fd, &ignored, sizeof ignored);
+    }
+    auto found = clients.find(fd);
+    if (found == clients.end()) continue;
+    if ((events[static_cast<size_t>(i)].events & EPOLLOUT) != 0) flush(*found->second);
+    read_from(*found->second);
+  }
+  for (auto& connection : gate.pump()) admit(std::move(connection));
+  on_time(now_seconds());
+  for (int fd : broken) drop(fd, "");
+  broken.clear();
+}
+
+void Coordinator::Impl::admit(std::unique_ptr<net::Connection> connection) {
+  if (connection->peer().purpose != "control") {
+    log::warn("{} called the coordinator for '{}' instead of 'control'", connection->peer_text(),
+              connection->peer().purpose);
+    return;
+  }
+  int fd = connection->fd();
+  auto client = std::make_unique<Client>();
+  client->rank = connection->peer().rank;
+  client->connection = std::move(connection);
+  watch(epoll.get(), EPOLL_CTL_ADD, fd, EPOLLIN);
+  clients[fd] = std::move(client);
+}
+
+void Coordinator::Impl::read_from(Client& client) try {
+  while (const net::FrameHeader* next = client.connection->next_header()) {
+    client.payload.resize(next->length);
+    net::FrameHeader header = *next;
+    if (!client.connection->receive(client.payload)) return;
+    on_frame(client, header);
+  }
+} catch (const Error& error) {
+  if (client.entered) rank_lost(client.rank, error.what());
+  client.entered = false;
+  broken.push_back(client.connection->fd());
+}
+
+void Coordinator::Impl::send(Client& client, net::FrameType type, uint64_t request, net::Bytes bytes) {
+  net::FrameHeader header;
+  header.type = type;
+  header.context = request;
+  client.connection->post_copy(header, bytes);
+  flush(client);
+}
+
+void Coordinator::Impl::flush(Client& client) try {
+  bool writing = !client.connection->flush();
+  if (writing != client.writing)
+    watch(epoll.get(), EPOLL_CTL_MOD, client.connection->fd(), EPOLLIN | (writing ? EPOLLOUT : 0u));
+  client.writing = writing;
+  if (client.connection->unsent_frames() > kMaxUnsent) broken.push_back(client.connection->fd());
+} catch (const Error&) {
+  // Its end is noticed when reading, where what it said before is heard first.
+}
+
+void Coordinator::Impl::drop(int fd, const std::string&) {
+  for (auto& [key, list] : waiters) std::erase_if(list, [&](const Waiter& one) { return one.fd == fd; });
+  clients.erase(fd);
+}
+
+void Coordinator::Impl::on_time(double now) {
+  // A machine that slept, or a debugger, stops this thread as well: nobody else is to blame for that time.
+  if (now - last_step > options.suspicion / 2)
+    for (RankState& rank : ranks) rank.last_seen += now - last_step;
+  last_step = now;
+  if (!formed && refusal.empty() && now - started > options.join_timeout)
+    fail_forming(fmt::format(
+        "{} of {} ranks did not come within {:.0f} s: {}. Next: check that they were started with "
+        "the same endpoint and job id, and that they can reach {}",
+        roll.missing().size(), options.world_size, options.join_timeout, control::list_ranks(roll.missing()),
+        address.text()));
+  if (!formed && refusal.empty()) tell_who_is_missing(now);
+  if (now >= next_beat) beat(now);
+  if (formed) look_for_stalled(now);
+  settle(now);
+}
+
+void Coordinator::Impl::tell_who_is_missing(double now) {
+  std::vector<int> missing = roll.missing();
+  bool changed = missing != told_missing && now >= next_news - kNewsEvery + kNewsAtMostEvery;
+  if (!changed && now < next_news) return;
+  next_news = now + kNewsEvery;
+  told_missing = missing;
+  auto news = control::encode({{"missing", missing}, {"left", options.join_timeout - (now - started)}});
+  for (auto& [fd, client] : clients)
+    if (client->entered) send(*client, net::FrameType::kReply, 0, news);
+}
+
+void Coordinator::Impl::beat(double now) {
+  next_beat = now + options.heartbeat;
+  for (auto& [fd, client] : clients)
+    if (client->entered) send(*client, net::FrameType::kHeartbeat, 0, {});
+}
+
+void Coordinator::Impl::look_for_stalled(double now) {
+  for (size_t i = 0; i < ranks.size(); ++i) {
+    RankState& rank = ranks[i];
+    if (rank.left || rank.lost || now - rank.last_seen <= options.suspicion) continue;
+    rank.lost = true;
+    FailureReport report;
+    report.rank = static_cast<int>(i);
+    report.kind = "stalled";
+    const Member* member = roll.find(report.rank);
+    report.what = fmt::format(
+        "{} has given no sign of life for {:.1f} s: it is stopped, its machine hangs or is cut off",
+        member ? control::name_of(*member) : fmt::format("rank {}", i), now - rank.last_seen);
+    report.next = "Next: look at that process (`ps`, a debugger attached, the machine's load and memory)";
+    blame.add(Blame::Sign::kStalled, report, -1, now);
+  }
+}
+
+void Coordinator::Impl::settle(double now, bool at_once) {
+  if (auto report = blame.decide(now, at_once)) broadcast_failure(*report);
+}
+
+// Whoever is still here learns that the end is in order; their replies are not waited for.
+void Coordinator::Impl::say_goodbye() {
+  Deadline deadline = Deadline::after(kGoodbye);
+  auto news = control::encode({{"closing", true}});
+  for (auto& [fd, client] : clients) {
+    send(*client, net::FrameType::kReply, 0, news);
+    try {
+      client->connection->flush_all(deadline);
+    } catch (const Error&) {
+      // It is gone, or does not read: it will see the connection close.
+    }
+  }
+}
+
+Coordinator::Coordinator(const CoordinatorOptions& options, const net::JobTicket& ticket)
+    : impl_(std::make_unique<Impl>(options, ticket)) {}
+Coordinator::~Coordinator() = default;
+
+net::Address Coordinator::address() const {
+  return impl_->address;
+}
+
+void Coordinator::report(const FailureReport& report) {
+  {
+    std::lock_guard lock(impl_->mutex);
+    impl_->blame.add_report_of_launcher(impl_->complete(report), now_seconds());
+    if (report.rank >= 0 && static_cast<size_t>(report.rank) < impl_->ranks.size())
+      impl_->ranks[static_cast<size_t>(report.rank)].lost = true;
+  }
+  uint64_t one = 1;
+  [[maybe_unused]] ssize_t written = ::write(impl_->wake.get(), &one, sizeof one);
+}
+
+void Coordinator::left(int rank) {
+  std::lock_guard lock(impl_->mutex);
+  if (rank < 0 || static_cast<size_t>(rank) >= impl_->ranks.size()) return;
+  impl_->ranks[static_cast<size_t>(rank)].left = true;
+  impl_->blame.retract(rank);
+}
+
+std::shared_ptr<const FailureReport> Coordinator::failure() const {
+  std::lock_guard lock(impl_->mutex);
+  return impl_->failure;
+}
+
+std::vector<int> Coordinator::missing() const {
+  std::lock_guard lock(impl_->mutex);
+  return impl_->formed ? std::vector<int>() : impl_->roll.missing();
+}
+
+bool Coordinator::wait_until_empty(Deadline deadline) const {
+  for (;;) {
+    {
+      std::lock_guard lock(impl_->mutex);
+      if (std::none_of(impl_->clients.begin(), impl_->clients.end(),
+                       [](const auto& one) { return one.second->entered; }))
+        return true;
+    }
+    if (deadline.passed()) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+}
+
+}  // namespace yoke::cluster

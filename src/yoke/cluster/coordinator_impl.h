@@ -1,0 +1,102 @@
+// The coordinator's inside: one thread that owns all connections, and state under one mutex for those who
+// ask.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "yoke/cluster/coordinator.h"
+#include "yoke/cluster/coordinator_blame.h"
+#include "yoke/cluster/coordinator_roll.h"
+#include "yoke/cluster/session_wire.h"
+#include "yoke/net/gate.h"
+
+namespace yoke::cluster {
+
+struct Coordinator::Impl {
+  Impl(const CoordinatorOptions& options, const net::JobTicket& ticket);
+  ~Impl();
+
+  // One control connection.
+  struct Client {
+    std::unique_ptr<net::Connection> connection;
+    std::vector<std::byte> payload;  // of the frame that is arriving
+    bool entered = false;            // its join was accepted
+    bool writing = false;            // the socket is full: wait until it takes more
+    int rank = -1;                   // as proven by the handshake
+  };
+  struct RankState {
+    double last_seen = 0;
+    control::Progress progress;
+    bool left = false;
+    bool lost = false;
+  };
+  struct Waiter {
+    int fd;
+    uint64_t request;
+  };
+
+  // ---- the thread ----
+  void serve();
+  void step(int timeout_ms);
+  int timeout_ms(double now) const;
+  void admit(std::unique_ptr<net::Connection> connection);
+  void read_from(Client& client);
+  void flush(Client& client);
+  void drop(int fd, const std::string& why);
+  void on_time(double now);
+  void tell_who_is_missing(double now);
+  void look_for_stalled(double now);
+  void beat(double now);
+  void settle(double now, bool at_once = false);
+  void say_goodbye();
+
+  // ---- requests ----
+  void on_frame(Client& client, const net::FrameHeader& header);
+  void on_request(Client& client, uint64_t request, const control::Note& note);
+  void on_join(Client& client, uint64_t request, const control::Note& note);
+  void on_put(Client& client, uint64_t request, const control::Note& note);
+  void on_get(Client& client, uint64_t request, const control::Note& note);
+  void on_fail(Client& client, uint64_t request, const control::Note& note);
+  void on_leave(Client& client, uint64_t request, const control::Note& note);
+  std::string behind(int64_t operation) const;
+  void send(Client& client, net::FrameType type, uint64_t request, net::Bytes bytes);
+  void reply(Client& client, uint64_t request, const nlohmann::json& head, std::string_view value = {});
+  void form();
+  void fail_forming(const std::string& why);
+  void broadcast_failure(const FailureReport& report);
+  void rank_lost(int rank, const std::string& why);
+  FailureReport complete(FailureReport report) const;
+  std::vector<int> left_ranks() const;
+
+  CoordinatorOptions options;
+  net::Gate gate;
+  net::Address address;
+  net::Descriptor epoll;
+  net::Descriptor wake;
+  mutable std::mutex mutex;
+  // Everything below under the mutex.
+  bool stopping = false;
+  std::map<int, std::unique_ptr<Client>> clients;  // by descriptor
+  std::vector<int> broken;                         // descriptors to drop at the end of a step
+  Roll roll;
+  std::vector<RankState> ranks;
+  bool formed = false;
+  std::string refusal;  // why this job will not form
+  std::map<std::string, std::string> values;
+  std::map<std::string, std::vector<Waiter>> waiters;
+  Blame blame;
+  std::shared_ptr<const FailureReport> failure;
+  double started;
+  double next_beat = 0;
+  double next_news = 0;
+  double last_step = 0;
+  std::vector<int> told_missing;
+  std::thread thread;
+};
+
+}  // namespace yoke::cluster

@@ -1,0 +1,209 @@
+// What ranks may ask of the coordinator, and what it does with the answers.
+#include "yoke/base/clock.h"
+#include "yoke/base/error.h"
+#include "yoke/base/log.h"
+#include "yoke/base/text.h"
+#include "yoke/cluster/coordinator_impl.h"
+
+namespace yoke::cluster {
+namespace {
+
+constexpr size_t kMaxKey = 1024;
+constexpr size_t kMaxStored = size_t{256} << 20;  // bytes of all values
+
+FailureReport lost_report(const Member& member, const std::string& why, int64_t step) {
+  FailureReport report;
+  report.rank = member.rank;
+  report.host = member.host;
+  report.pid = member.pid;
+  report.step = step;
+  report.kind = "lost";
+  report.what = fmt::format("{} went away without a word: it crashed or was killed ({})",
+                            control::name_of(member), why);
+  report.next = "Next: look at that rank's own output, and at the machine's log for the out-of-memory killer";
+  return report;
+}
+
+}  // namespace
+
+void Coordinator::Impl::on_frame(Client& client, const net::FrameHeader& header) {
+  if (client.entered && client.rank >= 0) ranks[static_cast<size_t>(client.rank)].last_seen = now_seconds();
+  if (header.type == net::FrameType::kHeartbeat) {
+    if (!client.entered) throw CommError("a heartbeat before join");
+    ranks[static_cast<size_t>(client.rank)].progress = control::read_progress(client.payload);
+    return;
+  }
+  if (header.type != net::FrameType::kRequest)
+    throw CommError("a frame of type {} on a control connection", static_cast<int>(header.type));
+  on_request(client, header.context, control::decode(client.payload));
+}
+
+void Coordinator::Impl::on_request(Client& client, uint64_t request, const control::Note& note) {
+  std::string verb = control::text(note.head, "verb", 32);
+  if (verb == "join") return on_join(client, request, note);
+  if (!client.entered) throw CommError("'{}' before join", verb);
+  if (verb == "put") return on_put(client, request, note);
+  if (verb == "get") return on_get(client, request, note);
+  if (verb == "fail") return on_fail(client, request, note);
+  if (verb == "leave") return on_leave(client, request, note);
+  if (verb == "behind")
+    return reply(client, request, {{"text", behind(control::number(note.head, "operation", 0, INT64_MAX))}});
+  throw CommError("the unknown request '{}'", verb);
+}
+
+void Coordinator::Impl::reply(Client& client, uint64_t request, const nlohmann::json& head,
+                              std::string_view value) {
+  send(client, net::FrameType::kReply, request, control::encode(head, value));
+}
+
+void Coordinator::Impl::on_join(Client& client, uint64_t request, const control::Note& note) {
+  if (client.entered) throw CommError("a second join on one connection");
+  Member member = control::read_member(note.head);
+  if (member.rank != client.rank)
+    throw CommError("proved to be rank {} and joins as rank {}", client.rank, member.rank);
+  std::string why = refusal;
+  if (why.empty()) {
+    why = roll.enter(member, static_cast<int>(control::number(note.head, "world_size", 0, INT32_MAX)));
+    // A job that runs is not disturbed by a late comer; one that forms cannot form any more.
+    if (!why.empty() && !formed) fail_forming(why);
+  }
+  if (!why.empty()) return reply(client, request, {{"error", why}});
+  client.entered = true;
+  ranks[static_cast<size_t>(client.rank)] = {};
+  reply(client, request, {{"heartbeat", options.heartbeat}, {"suspicion", options.suspicion}});
+  if (roll.complete()) form();
+}
+
+void Coordinator::Impl::form() {
+  formed = true;
+  nlohmann::json list = nlohmann::json::array();
+  for (const Member& member : roll.members()) list.push_back(control::to_json(member));
+  auto news = control::encode({{"members", std::move(list)}});
+  double now = now_seconds();
+  for (RankState& rank : ranks) rank.last_seen = now;
+  for (auto& [fd, client] : clients)
+    if (client->entered) send(*client, net::FrameType::kReply, 0, news);
+}
+
+void Coordinator::Impl::fail_forming(const std::string& why) {
+  refusal = why;
+  auto news = control::encode({{"error", why}});
+  for (auto& [fd, client] : clients)
+    if (client->entered) send(*client, net::FrameType::kReply, 0, news);
+}
+
+void Coordinator::Impl::on_put(Client& client, uint64_t request, const control::Note& note) {
+  std::string key = control::text(note.head, "key", kMaxKey);
+  size_t stored = 0;
+  for (const auto& [name, value] : values) stored += name.size() + value.size();
+  if (stored + key.size() + note.value.size() > kMaxStored)
+    return reply(client, request,
+                 {{"error", fmt::format("the coordinator holds {} MB of values already", stored >> 20)}});
+  values[key] = note.value;
+  reply(client, request, nlohmann::json::object());
+  auto found = waiters.find(key);
+  if (found == waiters.end()) return;
+  std::vector<Waiter> list = std::move(found->second);
+  waiters.erase(found);
+  for (const Waiter& one : list)
+    if (auto waiting = clients.find(one.fd); waiting != clients.end())
+      reply(*waiting->second, one.request, nlohmann::json::object(), note.value);
+}
+
+void Coordinator::Impl::on_get(Client& client, uint64_t request, const control::Note& note) {
+  std::string key = control::text(note.head, "key", kMaxKey);
+  auto found = values.find(key);
+  if (found != values.end()) return reply(client, request, nlohmann::json::object(), found->second);
+  waiters[key].push_back({client.connection->fd(), request});
+}
+
+void Coordinator::Impl::on_fail(Client& client, uint64_t request, const control::Note& note) {
+  FailureReport report = complete(control::read_report(note.head));
+  const bool accused_left =
+      report.rank >= 0 && report.rank < options.world_size && ranks[static_cast<size_t>(report.rank)].left;
+  if (accused_left) {
+    report.kind = "exited";
+    report.what = fmt::format("rank {} ended (exit in good order) while rank {} waited for it: {}",
+                              report.rank, client.rank, report.what);
+    report.next =
+        "Next: every rank must take part in every operation; look for a rank with fewer steps or batches";
+  } else if (report.rank < 0 && !left_ranks().empty()) {
+    report.what +=
+        fmt::format("; rank {} had ended before (exit in good order)", control::list_ranks(left_ranks()));
+  }
+  blame.add_report_of_rank(report, client.rank, now_seconds());
+  reply(client, request, nlohmann::json::object());
+}
+
+void Coordinator::Impl::on_leave(Client& client, uint64_t request, const control::Note& note) {
+  bool good = note.head.value("good", true);
+  client.entered = false;
+  reply(client, request, nlohmann::json::object());
+  if (good)
+    ranks[static_cast<size_t>(client.rank)].left = true;
+  else
+    rank_lost(client.rank, "it ended by an exception of its own");
+}
+
+std::string Coordinator::Impl::behind(int64_t operation) const {
+  std::vector<std::string> parts;
+  for (size_t i = 0; i < ranks.size(); ++i) {
+    const RankState& rank = ranks[i];
+    if (rank.left)
+      parts.push_back(fmt::format("rank {} left the job", i));
+    else if (rank.progress.operation < operation)
+      parts.push_back(
+          rank.progress.operation < 0
+              ? fmt::format("rank {} has not entered it (nor any before)", i)
+              : fmt::format("rank {} has not entered it (last was number {})", i, rank.progress.operation));
+  }
+  constexpr size_t kShown = 8;
+  if (size_t more = parts.size(); more > kShown) {
+    parts.resize(kShown);
+    parts.push_back(fmt::format("and {} more", more - kShown));
+  }
+  return parts.empty() ? "all ranks have entered it" : join(parts, "; ");
+}
+
+void Coordinator::Impl::rank_lost(int rank, const std::string& why) {
+  RankState& state = ranks[static_cast<size_t>(rank)];
+  const Member* member = roll.find(rank);
+  if (state.left || state.lost || member == nullptr) return;
+  FailureReport report = lost_report(*member, why, state.progress.step);
+  if (!formed) {
+    if (refusal.empty())
+      fail_forming(fmt::format("{} while ranks {} of {} had not come yet. {}", report.what,
+                               control::list_ranks(roll.missing()), options.world_size, report.next));
+    return;
+  }
+  state.lost = true;
+  blame.add(Blame::Sign::kLost, report, -1, now_seconds());
+}
+
+std::vector<int> Coordinator::Impl::left_ranks() const {
+  std::vector<int> list;
+  for (size_t i = 0; i < ranks.size(); ++i)
+    if (ranks[i].left) list.push_back(static_cast<int>(i));
+  return list;
+}
+
+// Host, process and step of the accused, where the one who reports does not know them.
+FailureReport Coordinator::Impl::complete(FailureReport report) const {
+  const Member* member = roll.find(report.rank);
+  if (member == nullptr) return report;
+  if (report.host.empty()) report.host = member->host;
+  if (report.pid == 0) report.pid = member->pid;
+  if (report.step < 0) report.step = ranks[static_cast<size_t>(report.rank)].progress.step;
+  return report;
+}
+
+void Coordinator::Impl::broadcast_failure(const FailureReport& decided) {
+  FailureReport report = complete(decided);
+  failure = std::make_shared<FailureReport>(report);
+  auto news = control::encode(control::to_json(report));
+  if (!formed && refusal.empty()) fail_forming(report.what + (report.next.empty() ? "" : ". " + report.next));
+  for (auto& [fd, client] : clients)
+    if (client->entered) send(*client, net::FrameType::kAbort, 0, news);
+}
+
+}  // namespace yoke::cluster

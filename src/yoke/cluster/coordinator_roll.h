@@ -1,0 +1,31 @@
+// Who has come: the list a job forms from. No I/O of its own.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "yoke/cluster/session.h"
+
+namespace yoke::cluster {
+
+class Roll {
+ public:
+  explicit Roll(int world_size);
+
+  // Empty: entered. Otherwise why not; names both sides.
+  std::string enter(const Member& member, int world_size);
+  void remove(int rank);
+  bool complete() const { return present_ == members_.size(); }
+  std::vector<int> missing() const;
+  const Member* find(int rank) const;  // nullptr: has not come
+  std::vector<Member> members() const;
+  int world_size() const { return static_cast<int>(members_.size()); }
+
+ private:
+  std::string size_difference(const Member& member, int world_size) const;
+  std::vector<std::optional<Member>> members_;
+  size_t present_ = 0;
+};
+
+}  // namespace yoke::cluster

@@ -1,0 +1,282 @@
+#include "yoke/cluster/session.h"
+
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <condition_variable>
+#include <exception>
+#include <map>
+#include <mutex>
+#include <thread>
+
+#include "yoke/base/clock.h"
+#include "yoke/base/error.h"
+#include "yoke/cluster/session_join.h"
+#include "yoke/cluster/session_wire.h"
+
+namespace yoke::cluster {
+namespace {
+
+constexpr double kLookAtFailure = 0.02;  // seconds
+constexpr double kFarewell = 0.3;
+constexpr uint64_t kFirstRequest = 2;  // 1 was the join
+
+struct Request {
+  bool done = false;
+  std::string error;
+  std::string value;
+  nlohmann::json head;
+};
+
+}  // namespace
+
+struct Session::Impl {
+  Impl(const net::Address& where, const net::JobTicket& ticket, const Member& self, int world_size,
+       std::shared_ptr<Failure> news, Deadline deadline)
+      : failure(std::move(news)),
+        joined(join_job(where, ticket, self, world_size, deadline)),
+        coordinator(where.text()),
+        wake(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+        exceptions(std::uncaught_exceptions()) {
+    YOKE_CHECK(static_cast<bool>(wake), "eventfd: {}", describe_errno(errno));
+    thread = std::thread([this] { monitor(); });
+  }
+
+  ~Impl() {
+    try {
+      // Somebody who ends by an exception did not end well, even if he cleans up behind himself.
+      bool good = std::uncaught_exceptions() <= exceptions;
+      ask({{"verb", "leave"}, {"good", good}}, {}, Deadline::after(kFarewell), /*despite_failure=*/true);
+    } catch (const Error&) {
+      // The coordinator is gone already.
+    }
+    stop = true;
+    poke();
+    thread.join();
+  }
+
+  void poke() const {
+    uint64_t one = 1;
+    [[maybe_unused]] ssize_t written = ::write(wake.get(), &one, sizeof one);
+  }
+
+  // ---- callers ----
+
+  Request ask(nlohmann::json head, std::string_view value, Deadline deadline, bool despite_failure = false) {
+    auto request = std::make_shared<Request>();
+    std::string verb = head["verb"];
+    uint64_t id;
+    {
+      std::lock_guard lock(mutex);
+      if (!ended.empty()) throw CommError("{}: {}", verb, ended);
+      id = next_request++;
+      outbox.push_back({id, control::encode(head, value)});
+      waiting[id] = request;
+    }
+    poke();
+    std::unique_lock lock(mutex);
+    while (!request->done) {
+      if (deadline.passed() || (!despite_failure && failure->set())) break;
+      answered.wait_for(lock,
+                        std::chrono::duration<double>(std::min(kLookAtFailure, deadline.left() + 0.001)));
+    }
+    waiting.erase(id);
+    if (!request->done && !despite_failure) failure->check(verb.c_str());
+    if (!request->done)
+      throw CommError("{}: no answer of the coordinator at {} within {:.1f} s", verb, coordinator,
+                      deadline.limit());
+    if (!request->error.empty()) throw CommError("{}: {}", verb, request->error);
+    return std::move(*request);
+  }
+
+  // ---- the thread, which alone touches the connection ----
+
+  void monitor() {
+    try {
+      while (!stop) turn();
+    } catch (const std::exception& error) {
+      end(fmt::format("the coordinator (rank 0 or the launcher) at {} is gone: {}", coordinator,
+                      error.what()));
+    }
+    std::lock_guard lock(mutex);
+    if (ended.empty()) ended = "this rank has left the job";
+    for (auto& [id, request] : waiting) finish(*request, ended);
+    answered.notify_all();
+  }
+
+  void turn() {
+    double now = now_seconds();
+    if (now >= next_beat) beat(now);
+    send_outbox();
+    connection().flush();
+    pollfd waits[] = {{connection().fd(), connection().poll_events(true), 0}, {wake.get(), POLLIN, 0}};
+    ::poll(waits, 2, std::max(1, static_cast<int>((next_beat - now_seconds()) * 1e3)));
+    if ((waits[1].revents & POLLIN) != 0) {
+      uint64_t ignored;
+      [[maybe_unused]] ssize_t got = ::read(wake.get(), &ignored, sizeof ignored);
+    }
+    listen();
+    notice_silence(now_seconds());
+  }
+
+  void beat(double now) {
+    // Time this process was stopped itself is not the coordinator's silence.
+    if (next_beat > 0 && now - next_beat > joined.heartbeat) last_heard = now;
+    next_beat = now + joined.heartbeat;
+    net::FrameHeader header;
+    header.type = net::FrameType::kHeartbeat;
+    auto bytes = control::encode(control::Progress{operation.load(), step.load()});
+    connection().post_copy(header, bytes);
+  }
+
+  void send_outbox() {
+    std::lock_guard lock(mutex);
+    // Who asks wants to be judged by what he does now.
+    if (!outbox.empty() && operation.load() != told_operation) {
+      told_operation = operation.load();
+      next_beat = 0;
+    }
+    for (auto& [id, bytes] : outbox) {
+      net::FrameHeader header;
+      header.type = net::FrameType::kRequest;
+      header.context = id;
+      connection().post_copy(header, bytes);
+    }
+    outbox.clear();
+  }
+
+  void listen() {
+    while (const net::FrameHeader* next = connection().next_header()) {
+      net::FrameHeader header = *next;
+      payload.resize(header.length);
+      if (!connection().receive(payload)) return;
+      last_heard = now_seconds();
+      if (header.type == net::FrameType::kAbort)
+        failure->raise(control::read_report(control::decode(payload).head));
+      else if (header.type == net::FrameType::kReply)
+        hear(header.context, control::decode(payload));
+      else if (header.type != net::FrameType::kHeartbeat)
+        throw CommError("a frame of type {} came", static_cast<int>(header.type));
+    }
+  }
+
+  void hear(uint64_t id, control::Note note) {
+    std::lock_guard lock(mutex);
+    if (note.head.contains("closing")) {
+      closing = true;
+      ended = fmt::format("the coordinator at {} has ended in good order", coordinator);
+      for (auto& [key, request] : waiting) finish(*request, ended);
+      answered.notify_all();
+      stop = true;
+    }
+    auto found = waiting.find(id);
+    if (found == waiting.end()) return;
+    Request& request = *found->second;
+    if (note.head.contains("error")) request.error = control::text(note.head, "error", 16 << 10);
+    request.value = std::move(note.value);
+    request.head = std::move(note.head);
+    request.done = true;
+    answered.notify_all();
+  }
+
+  static void finish(Request& request, const std::string& error) {
+    if (request.done) return;
+    request.error = error;
+    request.done = true;
+  }
+
+  void notice_silence(double now) {
+    double silence = now - last_heard;
+    if (silence > joined.suspicion + joined.heartbeat)
+      throw CommError("no sign of life for {:.1f} s", silence);
+  }
+
+  void end(const std::string& why) {
+    {
+      std::lock_guard lock(mutex);
+      ended = why;
+    }
+    if (stop) return;
+    FailureReport report;
+    report.kind = "lost";
+    report.what = why;
+    report.next = "Next: look at the output of rank 0 and of the launcher";
+    failure->raise(report);
+  }
+
+  net::Connection& connection() { return *joined.connection; }
+
+  std::shared_ptr<Failure> failure;
+  Joined joined;
+  std::string coordinator;
+  net::Descriptor wake;
+  int exceptions;
+  std::atomic<int64_t> operation{-1};
+  std::atomic<int64_t> step{-1};
+  std::atomic<bool> stop{false};
+  // Under the mutex, which is never held while waiting for the network.
+  std::mutex mutex;
+  std::condition_variable answered;
+  std::vector<std::pair<uint64_t, std::vector<std::byte>>> outbox;
+  std::map<uint64_t, std::shared_ptr<Request>> waiting;
+  uint64_t next_request = kFirstRequest;
+  std::string ended;  // why there is no coordinator any more
+  bool closing = false;
+  // Of the thread.
+  std::vector<std::byte> payload;
+  double next_beat = 0;
+  double last_heard = now_seconds();
+  int64_t told_operation = -1;
+  std::thread thread;
+};
+
+Session::Session(const net::Address& coordinator, const net::JobTicket& ticket, const Member& self,
+                 int world_size, std::shared_ptr<Failure> failure, Deadline deadline)
+    : impl_(std::make_unique<Impl>(coordinator, ticket, self, world_size, std::move(failure), deadline)) {}
+Session::~Session() = default;
+
+const std::vector<Member>& Session::members() const {
+  return impl_->joined.members;
+}
+
+void Session::put(const std::string& key, const std::string& value, Deadline deadline) {
+  YOKE_CHECK(value.size() <= kMaxValue, "the value of '{}' has {} bytes", key, value.size());
+  impl_->ask({{"verb", "put"}, {"key", key}}, value, deadline);
+}
+
+std::string Session::get(const std::string& key, Deadline deadline) {
+  try {
+    return impl_->ask({{"verb", "get"}, {"key", key}}, {}, deadline).value;
+  } catch (const CommError& error) {
+    throw CommError("waiting for '{}': {}", key, error.what());
+  }
+}
+
+void Session::progress(int64_t operation, int64_t step) {
+  impl_->operation.store(operation, std::memory_order_relaxed);
+  impl_->step.store(step, std::memory_order_relaxed);
+}
+
+void Session::fail(const FailureReport& report) {
+  nlohmann::json head = control::to_json(report);
+  head["verb"] = "fail";
+  try {
+    impl_->ask(std::move(head), {}, Deadline::after(0.2), /*despite_failure=*/true);
+  } catch (const CommError&) {
+    // Nobody is left to tell, or he is slow: the others see this rank's connections close.
+  }
+}
+
+std::string Session::who_is_behind(int64_t operation, Deadline deadline) {
+  try {
+    return control::text(impl_->ask({{"verb", "behind"}, {"operation", operation}}, {}, deadline).head,
+                         "text", 16 << 10);
+  } catch (const CommError& error) {
+    return fmt::format("who is behind is not known ({})", error.what());
+  }
+}
+
+}  // namespace yoke::cluster

@@ -1,0 +1,144 @@
+#include "yoke/cluster/session_join.h"
+
+#include <poll.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "yoke/base/clock.h"
+#include "yoke/base/error.h"
+#include "yoke/base/log.h"
+#include "yoke/cluster/session_wire.h"
+
+namespace yoke::cluster {
+namespace {
+
+constexpr double kSayEvery = 5;  // seconds
+constexpr double kGrace = 0.7;   // the coordinator's own words about who is missing may be a moment late
+constexpr uint64_t kJoinRequest = 1;
+
+[[noreturn]] void fail(const std::string& why) {
+  throw Error(ExitCode::kRendezvous, why);
+}
+
+// The coordinator may start later than this rank.
+std::unique_ptr<net::Connection> call(const net::Address& address, const net::JobTicket& ticket, int rank,
+                                      Deadline deadline) {
+  net::Introduction self;
+  self.rank = rank;
+  self.purpose = "control";
+  for (;;) {
+    bool last = deadline.left() <= kSayEvery;
+    try {
+      return net::dial(address, ticket, self, last ? deadline : deadline.sooner(kSayEvery));
+    } catch (const net::HandshakeRefused&) {
+      throw;
+    } catch (const Error& error) {
+      if (last)
+        fail(fmt::format("rank {} did not reach the coordinator (rank 0 or the launcher): {}", rank,
+                         error.what()));
+      log::info("waiting for the coordinator at {}, {:.0f} s left", address.text(), deadline.left());
+    }
+  }
+}
+
+class Wait {
+ public:
+  Wait(Joined& joined, int rank, int world_size) : joined_(joined), rank_(rank), world_size_(world_size) {}
+
+  // True when everybody has come.
+  bool hear(const net::FrameHeader& header, net::Bytes payload) {
+    if (header.type == net::FrameType::kHeartbeat) return false;
+    control::Note note = control::decode(payload);
+    if (header.type == net::FrameType::kAbort) {
+      FailureReport report = control::read_report(note.head);
+      fail(report.what + (report.next.empty() ? "" : ". " + report.next));
+    }
+    if (note.head.contains("error")) fail(control::text(note.head, "error", 16 << 10));
+    if (note.head.contains("closing")) fail("the coordinator ended before all ranks had come");
+    if (header.context == kJoinRequest) {
+      joined_.heartbeat = note.head.value("heartbeat", 0.5);
+      joined_.suspicion = note.head.value("suspicion", 2.0);
+    }
+    if (note.head.contains("missing")) missing_ = note.head["missing"].get<std::vector<int>>();
+    if (!note.head.contains("members")) return false;
+    for (const auto& one : note.head["members"]) joined_.members.push_back(control::read_member(one));
+    if (joined_.members.size() != static_cast<size_t>(world_size_))
+      fail("the coordinator's list has another length than the world");
+    return true;
+  }
+
+  void say(Deadline deadline) const {
+    if (!missing_.empty())
+      log::info("rank {} waits for rank{} {} of {}, {:.0f} s left", rank_, missing_.size() > 1 ? "s" : "",
+                control::list_ranks(missing_), world_size_, deadline.left());
+  }
+
+  std::string whom() const {
+    return missing_.empty() ? "some ranks"
+                            : fmt::format("ranks {} of {}", control::list_ranks(missing_), world_size_);
+  }
+
+ private:
+  Joined& joined_;
+  int rank_;
+  int world_size_;
+  std::vector<int> missing_;
+};
+
+void wait_for_members(Joined& joined, const Member& self, int world_size, Deadline deadline) {
+  Wait wait(joined, self.rank, world_size);
+  Deadline patience = Deadline::after(deadline.left() + kGrace);
+  double next_line = now_seconds() + kSayEvery;
+  std::vector<std::byte> payload;
+  for (;;) {
+    while (const net::FrameHeader* next = joined.connection->next_header()) {
+      net::FrameHeader header = *next;
+      payload.resize(header.length);
+      if (!joined.connection->receive(payload)) break;
+      if (wait.hear(header, payload)) return;
+    }
+    if (patience.passed())
+      fail(fmt::format(
+          "{} did not come within {:.0f} s. Next: check that they were started with the same endpoint and "
+          "job id",
+          wait.whom(), deadline.limit()));
+    if (now_seconds() >= next_line) {
+      wait.say(deadline);
+      next_line += kSayEvery;
+    }
+    pollfd one{joined.connection->fd(), joined.connection->poll_events(true), 0};
+    ::poll(&one, 1,
+           std::min(patience.left_ms(), std::max(1, static_cast<int>((next_line - now_seconds()) * 1e3))));
+    joined.connection->flush();
+  }
+}
+
+}  // namespace
+
+Joined join_job(const net::Address& coordinator, const net::JobTicket& ticket, const Member& self,
+                int world_size, Deadline deadline) {
+  Joined joined;
+  joined.connection = call(coordinator, ticket, self.rank, deadline);
+  nlohmann::json head = control::to_json(self);
+  head["verb"] = "join";
+  head["world_size"] = world_size;
+  net::FrameHeader header;
+  header.type = net::FrameType::kRequest;
+  header.context = kJoinRequest;
+  joined.connection->post_copy(header, control::encode(head));
+  try {
+    joined.connection->flush();
+    wait_for_members(joined, self, world_size, deadline);
+  } catch (const CommError& error) {
+    fail(fmt::format(
+        "rank {}: the coordinator (rank 0 or the launcher) at {} went away while the job was forming: {}",
+        self.rank, coordinator.text(), error.what()));
+  } catch (const nlohmann::json::exception& error) {
+    fail(fmt::format("rank {}: the coordinator at {} sent nonsense: {}", self.rank, coordinator.text(),
+                     error.what()));
+  }
+  return joined;
+}
+
+}  // namespace yoke::cluster

@@ -1,0 +1,163 @@
+#include "yoke/comm/connect.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "yoke/base/error.h"
+#include "yoke/base/text.h"
+#include "yoke/cluster/launch_env.h"
+#include "yoke/comm/hierarchical/hierarchical.h"
+#include "yoke/comm/mpi/mpi.h"
+#include "yoke/comm/nccl/nccl.h"
+#include "yoke/comm/queue/queued_communicator.h"
+#include "yoke/comm/shared/local.h"
+#include "yoke/comm/shared/shm.h"
+#include "yoke/comm/tcp/tcp.h"
+
+namespace yoke::comm {
+namespace {
+
+constexpr uint64_t kWorldGroup = 1;
+
+std::vector<std::string> machines_of(const cluster::World& world) {
+  std::vector<std::string> machines;
+  for (const cluster::Member& member : world.members()) machines.push_back(member.machine);
+  return machines;
+}
+
+std::string choose(const cluster::World& world) {
+  std::vector<std::string> machines = machines_of(world);
+  size_t different = std::set<std::string>(machines.begin(), machines.end()).size();
+  if (different == 1) return "shm";
+  return different == machines.size() ? "tcp" : "hierarchical";
+}
+
+std::unique_ptr<Backend> make_shm(cluster::World& world, const std::vector<int>& ranks, const std::string& key) {
+  ShmSetup setup;
+  setup.rank = static_cast<int>(std::find(ranks.begin(), ranks.end(), world.rank()) - ranks.begin());
+  setup.size = static_cast<int>(ranks.size());
+  setup.key = key;
+  setup.failure = world.failure();
+  setup.timeout = world.options().join_timeout;
+  cluster::Session& session = world.session();
+  setup.put = [&session](const std::string& k, const std::string& v, Deadline d) { session.put(k, v, d); };
+  setup.get = [&session](const std::string& k, Deadline d) { return session.get(k, d); };
+  return make_shm_backend(setup);
+}
+
+std::unique_ptr<Backend> make_shm_of_all(cluster::World& world, const ConnectOptions&) {
+  std::map<std::string, int> machines;  // one rank of each
+  for (const cluster::Member& member : world.members()) machines.emplace(member.machine, member.rank);
+  if (machines.size() > 1)
+    throw ConfigError("backend shm: ranks {} and {} are on different machines ({} and {}). Use auto, tcp or hierarchical.",
+                      machines.begin()->second, machines.rbegin()->second,
+                      world.members()[static_cast<size_t>(machines.begin()->second)].host,
+                      world.members()[static_cast<size_t>(machines.rbegin()->second)].host);
+  std::vector<int> all(static_cast<size_t>(world.size()));
+  for (int r = 0; r < world.size(); ++r) all[static_cast<size_t>(r)] = r;
+  return make_shm(world, all, "shm/world");
+}
+
+std::unique_ptr<Backend> make_tcp(cluster::World& world, const ConnectOptions&) {
+  TcpSetup setup;
+  setup.rank = world.rank();
+  setup.size = world.size();
+  setup.group = kWorldGroup;
+  setup.members = world.members();
+  setup.acceptor = &world.acceptor();
+  setup.ticket = world.ticket();
+  setup.failure = world.failure();
+  return make_tcp_backend(setup);
+}
+
+std::unique_ptr<Backend> make_hierarchical(cluster::World& world, const ConnectOptions& options) {
+  std::vector<std::string> machines = machines_of(world);
+  MachineLayout layout = MachineLayout::of(world.rank(), machines);
+  std::unique_ptr<Backend> flat = make_tcp(world, options);
+  std::unique_ptr<Backend> local = make_shm(world, layout.neighbours(), fmt::format("shm/machine-{}", layout.machine()));
+  std::unique_ptr<Backend> cross =
+      split_cross(*flat, layout, kWorldGroup, Deadline::after(world.options().join_timeout));
+  return make_hierarchical_backend(std::move(local), std::move(cross), std::move(flat), layout);
+}
+
+std::unique_ptr<Backend> make_mpi(cluster::World& world, const ConnectOptions&) {
+  MpiSetup setup;
+  setup.launcher = world.identity().source;
+  setup.rank = world.rank();
+  setup.size = world.size();
+  setup.failure = world.failure();
+  setup.timeout = world.options().timeout;
+  return make_mpi_backend(setup);
+}
+
+std::unique_ptr<Backend> make_nccl(cluster::World& world, const ConnectOptions& options) {
+  NcclSetup setup;
+  setup.rank = world.rank();
+  setup.size = world.size();
+  setup.device = options.device >= 0 ? options.device : world.identity().local_rank;
+  setup.failure = world.failure();
+  setup.timeout = world.options().join_timeout;
+  cluster::Session& session = world.session();
+  setup.put = [&session](const std::string& k, const std::string& v, Deadline d) { session.put(k, v, d); };
+  setup.get = [&session](const std::string& k, Deadline d) { return session.get(k, d); };
+  return make_nccl_backend(setup);
+}
+
+using Maker = std::unique_ptr<Backend> (*)(cluster::World&, const ConnectOptions&);
+constexpr std::pair<const char*, Maker> kBackends[] = {
+    {"shm", make_shm_of_all}, {"tcp", make_tcp}, {"hierarchical", make_hierarchical},
+    {"mpi", make_mpi},        {"nccl", make_nccl},
+};
+
+std::unique_ptr<Backend> make_backend(cluster::World& world, const ConnectOptions& options) {
+  std::string name = options.backend == "auto" && !world.alone() ? choose(world) : options.backend;
+  bool known = name == "auto";
+  for (auto& [entry, make] : kBackends) {
+    known = known || name == entry;
+    if (name == entry && !world.alone()) return make(world, options);
+  }
+  if (!known)
+    throw ConfigError("backend '{}' is not known. Accepted: {}.", name, join(backend_names(), " "));
+  return std::move(make_local_backends(1, world.failure()).front());
+}
+
+JobLink link_to(cluster::World& world) {
+  std::string host = world.alone() ? "this machine" : world.members()[static_cast<size_t>(world.rank())].host;
+  JobLink job;
+  job.failure = world.failure();
+  job.recorder = std::make_shared<FlightRecorder>(world.rank(), world.size(), host, ::getpid());
+  job.flight_folder = world.options().flight_folder;
+  if (job.flight_folder.empty()) job.flight_folder = cluster::environment_variable("YOKE_FLIGHT_DIR").value_or("");
+  if (world.alone()) return job;
+  cluster::Session& session = world.session();
+  job.entered = [&session](int64_t number) { session.progress(number, -1); };
+  job.fail = [&session](const cluster::FailureReport& report) { session.fail(report); };
+  job.who_is_behind = [&session](int64_t number) { return session.who_is_behind(number, Deadline::after(2)); };
+  return job;
+}
+
+}  // namespace
+
+const std::vector<std::string>& backend_names() {
+  static const std::vector<std::string> names = [] {
+    std::vector<std::string> all = {"auto"};
+    for (auto& [name, make] : kBackends) all.push_back(name);
+    return all;
+  }();
+  return names;
+}
+
+std::unique_ptr<Communicator> connect(cluster::World& world, const ConnectOptions& options) {
+  GroupInfo group;
+  group.name = options.name;
+  group.rank = world.rank();
+  group.size = world.size();
+  group.id = kWorldGroup;
+  group.timeout = world.options().timeout;
+  return make_queued(make_backend(world, options), std::move(group), link_to(world));
+}
+
+}  // namespace yoke::comm

@@ -1,0 +1,332 @@
+// libyoke_nccl.so: the backend on NCCL's C interface.
+#include <algorithm>
+#include <condition_variable>
+#include <cstring>
+#include <map>
+#include <mutex>
+
+#include "yoke/comm/modules/module.h"
+#include "yoke/comm/modules/traffic.h"
+#include "yoke/comm/nccl/nccl_channel.h"
+
+namespace yoke::comm::nccl {
+namespace {
+
+using plan::Collective;
+
+ncclRedOp_t op_of(ReduceOp op) {
+  switch (op) {
+    case ReduceOp::kMean:
+      return ncclAvg;
+    case ReduceOp::kMax:
+      return ncclMax;
+    case ReduceOp::kMin:
+      return ncclMin;
+    case ReduceOp::kProd:
+      return ncclProd;
+    case ReduceOp::kSum:
+      break;
+  }
+  return ncclSum;
+}
+
+ncclDataType_t type_of(DataType type, const Operation& operation) {
+  switch (type) {
+    case DataType::kFloat32:
+      return ncclFloat32;
+    case DataType::kFloat64:
+      return ncclFloat64;
+    case DataType::kFloat16:
+      return ncclFloat16;
+    case DataType::kBFloat16:
+      return ncclBfloat16;
+    case DataType::kInt8:
+      return ncclInt8;
+    case DataType::kUint8:
+      return ncclUint8;
+    case DataType::kInt32:
+      return ncclInt32;
+    case DataType::kInt64:
+      return ncclInt64;
+    case DataType::kInt16:
+      break;
+  }
+  throw ConfigError("{}: NCCL combines no 16-bit integers. Use int32.", operation.descriptor.text());
+}
+
+// One collective on its way onto the stream of a group.
+struct Launch {
+  Group& group;
+  const Operation& operation;
+  std::string doing;
+  Deadline deadline;
+
+  void call(ncclResult_t result, const char* what) { group.call(result, what, doing, deadline); }
+  const std::byte* in(size_t at) const { return static_cast<const std::byte*>(operation.input.data) + at; }
+  std::byte* out(size_t at) const { return static_cast<std::byte*>(operation.output.data) + at; }
+
+  void carry_out();
+  void reduction();
+  void all_gather();
+  void unequal_all_gather();
+  void grouped();
+};
+
+void Launch::carry_out() {
+  const Buffer& output = operation.output;
+  switch (operation.op) {
+    case Collective::kAllReduce:
+    case Collective::kReduce:
+    case Collective::kReduceScatter:
+      return reduction();
+    case Collective::kAllGather:
+      return operation.parts.empty() ? all_gather() : unequal_all_gather();
+    case Collective::kBroadcast:
+      return call(ncclBroadcast(output.data, output.data, output.bytes(), ncclUint8, operation.root,
+                                group.comm(), group.stream()),
+                  "ncclBroadcast");
+    case Collective::kAllToAll:
+    case Collective::kGather:
+    case Collective::kScatter:
+      return grouped();
+    case Collective::kBarrier:
+      return;  // the comparison was one
+  }
+}
+
+void Launch::reduction() {
+  const Buffer& data = operation.output;
+  auto count = static_cast<size_t>(data.count);
+  ncclDataType_t type = type_of(data.type, operation);
+  ncclRedOp_t op = op_of(operation.reduce);
+  if (operation.op == Collective::kAllReduce)
+    call(ncclAllReduce(data.data, data.data, count, type, op, group.comm(), group.stream()), "ncclAllReduce");
+  else if (operation.op == Collective::kReduce)
+    call(ncclReduce(data.data, data.data, count, type, op, operation.root, group.comm(), group.stream()),
+         "ncclReduce");
+  else
+    call(ncclReduceScatter(operation.input.data, data.data, count, type, op, group.comm(), group.stream()),
+         "ncclReduceScatter");
+}
+
+void Launch::all_gather() {
+  call(ncclAllGather(operation.input.data, operation.output.data, operation.input.bytes(), ncclUint8,
+                     group.comm(), group.stream()),
+       "ncclAllGather");
+}
+
+void Launch::unequal_all_gather() {
+  size_t at = 0;
+  call(ncclGroupStart(), "ncclGroupStart");
+  for (int r = 0; r < group.size(); r++) {
+    size_t bytes =
+        static_cast<size_t>(operation.parts[static_cast<size_t>(r)]) * size_of(operation.output.type);
+    const void* from = r == group.rank() ? operation.input.data : out(at);
+    if (bytes > 0) ncclBroadcast(from, out(at), bytes, ncclUint8, r, group.comm(), group.stream());
+    at += bytes;
+  }
+  call(ncclGroupEnd(), "ncclBroadcast");
+}
+
+// Everything that is messages between pairs: NCCL starts those of a group together.
+void Launch::grouped() {
+  int rank = group.rank(), root = operation.root;
+  bool all = operation.op == Collective::kAllToAll, outwards = operation.op == Collective::kScatter;
+  size_t part = operation.op == Collective::kGather
+                    ? operation.input.bytes()
+                    : operation.output.bytes() / (all ? static_cast<size_t>(group.size()) : 1);
+  call(ncclGroupStart(), "ncclGroupStart");
+  for (int peer = 0; peer < group.size() && part > 0; peer++) {
+    size_t at = part * static_cast<size_t>(peer);
+    bool sends = all || (outwards ? rank == root : peer == root);
+    bool receives = all || (outwards ? peer == root : rank == root);
+    bool whole_in = all || outwards, whole_out = all || !outwards;
+    if (sends) ncclSend(in(whole_in ? at : 0), part, ncclUint8, peer, group.comm(), group.stream());
+    if (receives) ncclRecv(out(whole_out ? at : 0), part, ncclUint8, peer, group.comm(), group.stream());
+  }
+  call(ncclGroupEnd(), "ncclSend and ncclRecv");
+}
+
+class NcclBackend final : public Backend {
+ public:
+  NcclBackend(const NcclSetup& setup, std::string key, int rank, int size, Deadline deadline);
+
+  const std::string& name() const override { return name_; }
+  void run(const Operation& operation, Deadline deadline) override;
+  bool advance(Transfer& transfer) override;
+  void wait_for(std::span<Transfer* const> transfers, Deadline deadline) override;
+  void wake() override;
+  std::unique_ptr<Backend> split(std::span<const int> members, uint64_t group, Deadline deadline) override;
+  Memory allocate(size_t bytes) override;
+  Counters counters() const override;
+
+ private:
+  void agree(Launch& launch);
+  [[noreturn]] void throw_mismatch(Launch& launch);
+  void count(const Counters& more);
+
+  const std::string name_ = "nccl";
+  NcclSetup setup_;
+  std::string key_;
+  std::shared_ptr<Group> group_;
+  Scratch scratch_;
+  std::map<std::pair<int, bool>, std::unique_ptr<Channel>> channels_;  // by peer and whether we send
+
+  mutable std::mutex mutex_;
+  std::condition_variable woken_;
+  bool wake_ = false;
+  int sleep_us_ = 0;
+  Counters counters_;
+};
+
+NcclBackend::NcclBackend(const NcclSetup& setup, std::string key, int rank, int size, Deadline deadline)
+    : setup_(setup),
+      key_(std::move(key)),
+      group_(std::make_shared<Group>(setup, key_, rank, size, deadline)),
+      scratch_(sizeof(Descriptor) * static_cast<size_t>(size)) {}
+
+void NcclBackend::run(const Operation& operation, Deadline deadline) {
+  if (operation.algorithm)
+    throw ConfigError("{}: backend nccl leaves the algorithm to NCCL. Leave '{}' away.",
+                      operation.descriptor.text(), to_string(*operation.algorithm));
+  Launch launch{*group_, operation, operation.descriptor.text(), deadline};
+  group_->enter(launch.doing);
+  agree(launch);
+  group_->follow_compute();
+  launch.carry_out();
+  group_->finish(launch.doing, operation.output.bytes(), deadline);
+  count(payload_of(operation, group_->rank(), group_->size()));
+}
+
+// Sixteen bytes over NCCL itself: some 20 microseconds on one machine, without the coordinator, whose round
+// trip is longer and which would serve all ranks of the job. NCCL hangs or mixes data up when ranks call
+// different things, so this must be over before the data's call. Only when it differs, who said what is asked
+// for.
+void NcclBackend::agree(Launch& launch) {
+  uint64_t bounds[2] = {launch.operation.fingerprint, ~launch.operation.fingerprint};
+  std::memcpy(scratch_.host(), bounds, sizeof(bounds));
+  scratch_.to_device(sizeof(bounds), group_->stream());
+  launch.call(ncclAllReduce(scratch_.device(), scratch_.device(), 2, ncclUint64, ncclMax, group_->comm(),
+                            group_->stream()),
+              "ncclAllReduce");
+  scratch_.to_host(sizeof(bounds), group_->stream());
+  group_->finish(launch.doing, 0, launch.deadline);
+  std::memcpy(bounds, scratch_.host(), sizeof(bounds));
+  if (bounds[0] != ~bounds[1]) throw_mismatch(launch);
+}
+
+void NcclBackend::throw_mismatch(Launch& launch) {
+  constexpr size_t kBytes = sizeof(Descriptor);
+  auto size = static_cast<size_t>(group_->size()), rank = static_cast<size_t>(group_->rank());
+  std::memcpy(static_cast<std::byte*>(scratch_.host()) + rank * kBytes, &launch.operation.descriptor, kBytes);
+  scratch_.to_device(size * kBytes, group_->stream());
+  launch.call(ncclAllGather(static_cast<std::byte*>(scratch_.device()) + rank * kBytes, scratch_.device(),
+                            kBytes, ncclUint8, group_->comm(), group_->stream()),
+              "ncclAllGather");
+  scratch_.to_host(size * kBytes, group_->stream());
+  group_->finish(launch.doing, 0, launch.deadline);
+  std::vector<Descriptor> all(size);
+  std::memcpy(static_cast<void*>(all.data()), scratch_.host(), size * kBytes);
+  for (size_t r = 1; r < size; r++)
+    if (!(all[r] == all[0]))
+      throw MismatchError("{}", describe_mismatch(static_cast<int>(r), all[r], 0, all[0]));
+  throw MismatchError("{}: fingerprints of equal operations differ. Are all ranks the same build?",
+                      launch.doing);
+}
+
+bool NcclBackend::advance(Transfer& transfer) {
+  std::unique_ptr<Channel>& channel = channels_[{transfer.peer, transfer.is_send}];
+  if (!channel) {
+    int from = transfer.is_send ? group_->rank() : transfer.peer,
+        to = transfer.is_send ? transfer.peer : group_->rank();
+    channel = std::make_unique<Channel>(setup_, fmt::format("{}/{}to{}", key_, from, to), transfer.is_send);
+  }
+  if (!channel->advance(transfer, group_->rank())) return false;
+  transfer.offset = transfer.bytes;
+  auto bytes = static_cast<int64_t>(transfer.bytes);
+  count(transfer.is_send ? Counters{1, bytes, 0, 1} : Counters{1, 0, bytes, 0});
+  return true;
+}
+
+// The device tells nobody when it is done: a sleep that grows while nothing is completed.
+void NcclBackend::wait_for(std::span<Transfer* const>, Deadline deadline) {
+  std::unique_lock lock(mutex_);
+  sleep_us_ = std::clamp(sleep_us_ * 5 / 4, 10, 1000);
+  auto sleep = std::min(static_cast<double>(sleep_us_) * 1e-6, deadline.left());
+  woken_.wait_for(lock, std::chrono::duration<double>(sleep), [&] { return wake_; });
+  wake_ = false;
+}
+
+void NcclBackend::wake() {
+  {
+    std::lock_guard lock(mutex_);
+    wake_ = true;
+  }
+  woken_.notify_all();
+}
+
+// Not ncclCommSplit: that one is collective over the whole group, and only the members come here.
+std::unique_ptr<Backend> NcclBackend::split(std::span<const int> members, uint64_t group, Deadline deadline) {
+  auto place = static_cast<int>(std::ranges::find(members, group_->rank()) - members.begin());
+  auto size = static_cast<int>(members.size());
+  YOKE_CHECK(place < size, "rank {} splits into a group it is not a member of", group_->rank());
+  return std::make_unique<NcclBackend>(setup_, fmt::format("{}/group{}", key_, group), place, size, deadline);
+}
+
+Memory NcclBackend::allocate(size_t bytes) {
+  group_->enter("allocate");
+  void* data = nullptr;
+  void* handle = nullptr;
+  Deadline deadline = Deadline::after(setup_.timeout);
+  group_->call(ncclMemAlloc(&data, std::max(bytes, size_t{1})), "ncclMemAlloc", "allocate", deadline);
+  group_->call(ncclCommRegister(group_->comm(), data, std::max(bytes, size_t{1}), &handle),
+               "ncclCommRegister", "allocate", deadline);
+  auto free = [handle, device = setup_.device, group = std::weak_ptr<Group>(group_)](void* memory) {
+    cudaSetDevice(device);
+    if (auto alive = group.lock(); alive && alive->comm() != nullptr)
+      ncclCommDeregister(alive->comm(), handle);
+    ncclMemFree(memory);
+  };
+  return {std::shared_ptr<void>(data, free), bytes};
+}
+
+void NcclBackend::count(const Counters& more) {
+  std::lock_guard lock(mutex_);
+  counters_ += more;
+  sleep_us_ = 0;
+}
+
+Counters NcclBackend::counters() const {
+  std::lock_guard lock(mutex_);
+  return counters_;
+}
+
+std::unique_ptr<Backend> make(const NcclSetup& setup) {
+  static std::atomic<int> made{0};  // the same on all ranks: making one is collective
+  int devices = 0;
+  cudaError_t error = cudaGetDeviceCount(&devices);
+  if (error != cudaSuccess || setup.device < 0 || setup.device >= devices)
+    throw ConfigError(
+        "backend nccl: rank {} wants device {}, CUDA sees {} ({}). Choose another backend or device.",
+        setup.rank, setup.device, devices, cudaGetErrorString(error));
+  return std::make_unique<NcclBackend>(setup, fmt::format("nccl{}", made++), setup.rank, setup.size,
+                                       Deadline::after(setup.timeout));
+}
+
+}  // namespace
+}  // namespace yoke::comm::nccl
+
+extern "C" __attribute__((visibility("default"))) const char* yoke_module_stamp() {
+  static const std::string stamp = yoke::comm::module_stamp(sizeof(yoke::comm::NcclSetup));
+  return stamp.c_str();
+}
+
+extern "C" __attribute__((visibility("default"))) yoke::comm::Backend* yoke_nccl_backend(
+    const yoke::comm::NcclSetup* setup) {
+  return yoke::comm::nccl::make(*setup).release();
+}
+
+extern "C" __attribute__((visibility("default"))) void yoke_nccl_copy(void* to, const void* from,
+                                                                      size_t bytes) {
+  yoke::comm::nccl::check(cudaMemcpy(to, from, bytes, cudaMemcpyDefault), "cudaMemcpy");
+}

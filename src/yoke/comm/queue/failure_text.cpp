@@ -1,0 +1,82 @@
+#include "yoke/comm/queue/failure_text.h"
+
+#include <poll.h>
+
+#include "yoke/base/log.h"
+
+namespace yoke::comm {
+namespace {
+
+// News of a dead peer may arrive on the data connection just before the coordinator tells who died and why.
+constexpr double kRootCauseSeconds = 0.4;
+
+void wait_for_root_cause(const cluster::Failure& failure) {
+  pollfd news{failure.event_fd(), POLLIN, 0};
+  Deadline patience = Deadline::after(kRootCauseSeconds);
+  while (!failure.set() && !patience.passed()) ::poll(&news, 1, patience.left_ms());
+}
+
+cluster::FailureReport own_report(const std::string& what, const char* kind, const GroupInfo& group) {
+  cluster::FailureReport report;
+  // The rank of a sub-group means nothing to others; the text names the culprit.
+  report.rank = -1;
+  report.kind = kind;
+  report.what = what;
+  report.next = group.size > 1 ? "`yoke why` on the folder of flight records shows who diverged first" : "";
+  return report;
+}
+
+void tell(const JobLink& job, const cluster::FailureReport& report) {
+  if (job.fail)
+    job.fail(report);
+  else
+    job.failure->raise(report);
+}
+
+std::string message_of(const std::exception_ptr& thrown) {
+  try {
+    std::rethrow_exception(thrown);
+  } catch (const std::exception& error) {
+    return error.what();
+  } catch (...) {
+    return "an unknown exception";
+  }
+}
+
+bool is_mismatch(const std::exception_ptr& thrown) {
+  try {
+    std::rethrow_exception(thrown);
+  } catch (const MismatchError&) {
+    return true;
+  } catch (...) {
+    return false;
+  }
+}
+
+}  // namespace
+
+std::exception_ptr explain_failure(std::exception_ptr thrown, const Descriptor& descriptor,
+                                   const GroupInfo& group, const std::string& backend, const JobLink& job,
+                                   const Deadline& deadline) {
+  std::string cause = message_of(thrown);
+  if (is_mismatch(thrown)) {
+    tell(job, own_report(cause, "mismatch", group));
+  } else if (deadline.passed() && !job.failure->set()) {
+    std::string behind = job.who_is_behind ? job.who_is_behind(static_cast<int64_t>(descriptor.number)) : "";
+    cause =
+        fmt::format("not complete after {:.3g} s{}{}", deadline.limit(), behind.empty() ? "" : ": ", behind);
+    tell(job, own_report(fmt::format("{} on group '{}' was {}", descriptor.text(), group.name, cause),
+                         "deadline", group));
+  } else {
+    wait_for_root_cause(*job.failure);
+    if (!job.failure->set()) tell(job, own_report(cause, "lost", group));
+  }
+  cluster::FailureReport report = job.failure->report();
+  if (!report.what.empty()) cause = report.what;
+  if (!job.flight_folder.empty()) job.recorder->write(job.flight_folder, &report);
+  return std::make_exception_ptr(CommError("{} on group '{}' (rank {} of {}, {}): {}{}{}", descriptor.text(),
+                                           group.name, group.rank, group.size, backend, cause,
+                                           report.next.empty() ? "" : ". ", report.next));
+}
+
+}  // namespace yoke::comm

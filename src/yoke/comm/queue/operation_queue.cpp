@@ -1,0 +1,130 @@
+#include "yoke/comm/queue/operation_queue.h"
+
+#include "yoke/comm/queue/failure_text.h"
+
+namespace yoke::comm {
+namespace {
+
+// Below this an operation takes less time than waking a thread for it.
+constexpr size_t kBackgroundBytes = 32 << 10;
+
+}  // namespace
+
+struct OperationQueue::Task : Pending::State {
+  explicit Task(OperationQueue& owner) : queue(owner) {}
+  void wait() override { queue.wait(*this); }
+  bool done() override {
+    std::lock_guard lock(queue.mutex_);
+    return ended;
+  }
+
+  OperationQueue& queue;
+  Operation operation;
+  double timeout = 0;
+  uint64_t ticket = 0;
+  bool ended = false;
+  std::exception_ptr error;
+};
+
+OperationQueue::OperationQueue(Backend& backend, const GroupInfo& group, const JobLink& job)
+    : backend_(backend), group_(group), job_(job) {}
+
+OperationQueue::~OperationQueue() {
+  std::unique_lock lock(mutex_);
+  while (!tasks_.empty() || running_) {
+    if (!running_)
+      run_head(lock);
+    else
+      ended_.wait_for(lock, std::chrono::milliseconds(20));
+  }
+  stop_ = true;
+  lock.unlock();
+  work_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+Pending OperationQueue::issue(Operation operation, double timeout) {
+  size_t bytes = std::max(operation.input.bytes(), operation.output.bytes());
+  std::unique_lock lock(mutex_);
+  std::shared_ptr<Task> task = spare_ && spare_.use_count() == 1 ? spare_ : std::make_shared<Task>(*this);
+  spare_ = task;
+  task->operation = std::move(operation);
+  task->timeout = timeout;
+  task->ended = false;
+  task->error = nullptr;
+  task->ticket = job_.recorder->issued(group_.name.c_str(), task->operation.descriptor, bytes);
+  tasks_.push_back(task);
+  if (bytes >= kBackgroundBytes) {
+    background_wanted_ = true;
+    if (!thread_.joinable()) thread_ = std::thread([this] { background(); });
+    lock.unlock();
+    work_.notify_one();
+  }
+  return Pending(std::move(task));
+}
+
+void OperationQueue::wait(Task& task) {
+  std::unique_lock lock(mutex_);
+  ++waiters_;
+  while (!task.ended) {
+    if (!running_)
+      run_head(lock);
+    else
+      ended_.wait_for(lock, std::chrono::milliseconds(20));
+  }
+  --waiters_;
+  if (task.error) std::rethrow_exception(task.error);
+}
+
+void OperationQueue::run_head(std::unique_lock<std::mutex>& lock) {
+  std::shared_ptr<Task> task = std::move(tasks_.front());
+  tasks_.pop_front();
+  if (tasks_.empty()) background_wanted_ = false;
+  running_ = true;
+  std::exception_ptr error = broken_;
+  lock.unlock();
+  if (!error) {
+    Deadline deadline = Deadline::after(task->timeout);
+    try {
+      if (job_.entered) job_.entered(static_cast<int64_t>(task->operation.descriptor.number));
+      job_.recorder->started(task->ticket);
+      backend_.run(task->operation, deadline);
+      job_.recorder->finished(task->ticket);
+    } catch (...) {
+      job_.recorder->failed(task->ticket);
+      error = explain_failure(std::current_exception(), task->operation.descriptor, group_, backend_.name(),
+                              job_, deadline);
+    }
+  } else {
+    job_.recorder->failed(task->ticket);
+  }
+  lock.lock();
+  running_ = false;
+  if (error && !broken_) broken_ = error;
+  task->error = error;
+  task->ended = true;
+  if (waiters_ > 0) ended_.notify_all();
+}
+
+void OperationQueue::background() {
+  std::unique_lock lock(mutex_);
+  while (!stop_) {
+    if (background_wanted_ && !tasks_.empty() && !running_) {
+      run_head(lock);
+    } else if (background_wanted_ && running_) {
+      // A waiting caller is at it; it tells when it is done.
+      ++waiters_;
+      ended_.wait_for(lock, std::chrono::milliseconds(20));
+      --waiters_;
+    } else {
+      work_.wait_for(lock, std::chrono::seconds(1));
+    }
+  }
+}
+
+void OperationQueue::break_with(std::exception_ptr error) {
+  std::lock_guard lock(mutex_);
+  if (!broken_) broken_ = std::move(error);
+}
+
+}  // namespace yoke::comm

@@ -1,0 +1,139 @@
+#include "yoke/comm/queue/queued_communicator.h"
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "yoke/base/error.h"
+#include "yoke/comm/queue/operation_queue.h"
+#include "yoke/comm/queue/request.h"
+#include "yoke/comm/queue/transfer_queue.h"
+
+namespace yoke::comm {
+namespace {
+
+class QueuedCommunicator final : public Communicator {
+ public:
+  QueuedCommunicator(std::unique_ptr<Backend> backend, GroupInfo group, JobLink job)
+      : backend_(std::move(backend)),
+        group_(std::move(group)),
+        job_(std::move(job)),
+        check_{group_.rank, group_.size},
+        operations_(*backend_, group_, job_),
+        transfers_(*backend_, group_, job_) {}
+
+  int rank() const override { return group_.rank; }
+  int size() const override { return group_.size; }
+  const std::string& name() const override { return group_.name; }
+  const std::string& backend() const override { return backend_->name(); }
+
+  Pending all_reduce(Buffer data, ReduceOp op, const OpOptions& options) override {
+    return issue(check_.all_reduce(data, op), options);
+  }
+  Pending reduce(Buffer data, int root, ReduceOp op, const OpOptions& options) override {
+    return issue(check_.reduce(data, root, op), options);
+  }
+  Pending reduce_scatter(ConstBuffer input, Buffer output, ReduceOp op, const OpOptions& options) override {
+    return issue(check_.reduce_scatter(input, output, op), options);
+  }
+  Pending all_gather(ConstBuffer input, Buffer output, std::span<const int64_t> counts,
+                     const OpOptions& options) override {
+    return issue(check_.all_gather(input, output, counts), options);
+  }
+  Pending all_to_all(ConstBuffer input, Buffer output, const OpOptions& options) override {
+    return issue(check_.all_to_all(input, output), options);
+  }
+  Pending broadcast(Buffer data, int root, const OpOptions& options) override {
+    return issue(check_.broadcast(data, root), options);
+  }
+  Pending gather(ConstBuffer input, Buffer output, int root, const OpOptions& options) override {
+    return issue(check_.gather(input, output, root), options);
+  }
+  Pending scatter(ConstBuffer input, Buffer output, int root, const OpOptions& options) override {
+    return issue(check_.scatter(input, output, root), options);
+  }
+  Pending barrier(const OpOptions& options) override { return issue(check_.barrier(), options); }
+
+  Pending send(ConstBuffer data, int peer, int tag, const OpOptions& options) override {
+    return transfer(check_.transfer(/*is_send=*/true, data, peer, tag), options);
+  }
+  Pending receive(Buffer data, int peer, int tag, const OpOptions& options) override {
+    return transfer(check_.transfer(/*is_send=*/false, data, peer, tag), options);
+  }
+
+  std::unique_ptr<Communicator> split(int color, int key, const std::string& group_name) override;
+
+  Memory allocate(size_t bytes) override { return backend_->allocate(bytes); }
+  Counters counters() const override {
+    Counters counters = backend_->counters();
+    counters.operations = static_cast<int64_t>(number_);
+    return counters;
+  }
+
+ private:
+  double timeout(const OpOptions& options) const {
+    return options.timeout > 0 ? options.timeout : group_.timeout;
+  }
+
+  Pending issue(Operation operation, const OpOptions& options) {
+    operation.algorithm = options.algorithm;
+    Descriptor& descriptor = operation.descriptor;
+    descriptor.number = ++number_;
+    descriptor.set_name(options.name);
+    descriptor.set_shape(options.shape);
+    operation.fingerprint = descriptor.fingerprint();
+    return operations_.issue(std::move(operation), timeout(options));
+  }
+
+  Pending transfer(Transfer transfer, const OpOptions& options) {
+    transfer.descriptor.set_name(options.name);
+    transfer.descriptor.set_shape(options.shape);
+    return transfers_.issue(transfer, timeout(options));
+  }
+
+  std::unique_ptr<Backend> backend_;
+  GroupInfo group_;
+  JobLink job_;
+  RequestChecker check_;
+  uint64_t number_ = 0;
+  uint64_t splits_ = 0;
+  OperationQueue operations_;
+  TransferQueue transfers_;
+};
+
+std::unique_ptr<Communicator> QueuedCommunicator::split(int color, int key, const std::string& group_name) {
+  std::vector<int64_t> mine = {color, key};
+  std::vector<int64_t> all(static_cast<size_t>(2 * size()));
+  all_gather(mine, all, {}, {.name = "split"}).wait();
+  std::vector<int> members;
+  for (int r = 0; r < size(); ++r) {
+    if (all[static_cast<size_t>(2 * r)] == color) members.push_back(r);
+  }
+  auto key_of = [&](int r) { return all[static_cast<size_t>(2 * r + 1)]; };
+  std::stable_sort(members.begin(), members.end(), [&](int a, int b) { return key_of(a) < key_of(b); });
+  uint64_t parts[] = {group_.id, ++splits_, static_cast<uint64_t>(color)};
+  if (color < 0) return nullptr;
+
+  GroupInfo group = group_;
+  group.name = group_name;
+  group.size = static_cast<int>(members.size());
+  group.rank = static_cast<int>(std::find(members.begin(), members.end(), rank()) - members.begin());
+  group.id = XXH3_64bits(parts, sizeof(parts));
+  JobLink job = job_;
+  // Heartbeats speak of the world's operations; a sub-group's numbers would be taken for those.
+  job.entered = nullptr;
+  job.who_is_behind = nullptr;
+  auto backend = backend_->split(members, group.id, Deadline::after(group_.timeout));
+  return make_queued(std::move(backend), std::move(group), std::move(job));
+}
+
+}  // namespace
+
+std::unique_ptr<Communicator> make_queued(std::unique_ptr<Backend> backend, GroupInfo group, JobLink job) {
+  YOKE_CHECK(job.failure && job.recorder, "a communicator needs a failure and a recorder");
+  return std::make_unique<QueuedCommunicator>(std::move(backend), std::move(group), std::move(job));
+}
+
+}  // namespace yoke::comm

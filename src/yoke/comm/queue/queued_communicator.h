@@ -1,0 +1,41 @@
+// Gives a blocking Backend the face of a Communicator: numbers and describes each operation, records it, runs
+// it in order, and turns what goes wrong into one error that names the culprit.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "yoke/cluster/failure.h"
+#include "yoke/comm/backend.h"
+#include "yoke/comm/communicator.h"
+#include "yoke/comm/flight_recorder.h"
+
+namespace yoke::comm {
+
+// How a communicator talks to the rest of its job. All may be called from any thread; empty ones are skipped.
+struct JobLink {
+  std::shared_ptr<cluster::Failure> failure;  // required
+  std::shared_ptr<FlightRecorder> recorder;   // required
+  // This rank now works on operation `number` of the group's ranks.
+  std::function<void(int64_t number)> entered;
+  // Tells everybody that this rank cannot go on.
+  std::function<void(const cluster::FailureReport&)> fail;
+  // Who has not entered `number` yet, as a sentence; for the error after a deadline.
+  std::function<std::string(int64_t number)> who_is_behind;
+  // Where the recorder is written when an operation fails; empty: nowhere.
+  std::filesystem::path flight_folder;
+};
+
+struct GroupInfo {
+  std::string name = "world";
+  int rank = 0;
+  int size = 1;
+  uint64_t id = 1;       // differs between all groups of a job
+  double timeout = 300;  // seconds an operation may take
+};
+
+std::unique_ptr<Communicator> make_queued(std::unique_ptr<Backend> backend, GroupInfo group, JobLink job);
+
+}  // namespace yoke::comm

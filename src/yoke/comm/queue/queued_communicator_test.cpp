@@ -1,0 +1,196 @@
+#include "yoke/comm/queue/queued_communicator.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <numeric>
+
+#include "yoke/comm/run_ranks.h"
+
+namespace yoke::comm {
+namespace {
+
+using testing::Each;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+std::string error_of(const std::function<void()>& action) {
+  try {
+    action();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(AllReduce, SumsOverAllRanks) {
+  run_ranks(4, [](Communicator& comm) {
+    std::vector<float> x(3, static_cast<float>(comm.rank()));
+    comm.all_reduce(x).wait();
+    EXPECT_THAT(x, Each(0 + 1 + 2 + 3));
+  });
+}
+
+TEST(Communicator, CarriesManyOperationsOutInOrder) {
+  run_ranks(3, [](Communicator& comm) {
+    std::vector<std::vector<float>> buckets;
+    for (int i = 0; i < 40; ++i) buckets.emplace_back(i % 2 == 0 ? 5 : 40000, static_cast<float>(i));
+    std::vector<Pending> pending;
+    for (auto& bucket : buckets) pending.push_back(comm.all_reduce(bucket, ReduceOp::kMean));
+    for (auto it = pending.rbegin(); it != pending.rend(); ++it) it->wait();
+    for (int i = 0; i < 40; ++i) EXPECT_THAT(buckets[static_cast<size_t>(i)], Each(static_cast<float>(i)));
+    EXPECT_EQ(comm.counters().operations, 40);
+  });
+}
+
+TEST(Communicator, LargeOperationsGoOnWhileNobodyWaits) {
+  run_ranks(2, [](Communicator& comm) {
+    std::vector<float> x(1 << 20, 1.0f);
+    Pending pending = comm.all_reduce(x);
+    Deadline patience = Deadline::after(30);
+    while (!pending.done() && !patience.passed()) std::this_thread::yield();
+    EXPECT_TRUE(pending.done());
+    pending.wait();
+    EXPECT_THAT(x, Each(2.0f));
+  });
+}
+
+TEST(Communicator, EveryOperationGivesTheRightNumbers) {
+  run_ranks(3, [](Communicator& comm) {
+    auto r = static_cast<int64_t>(comm.rank());
+    std::vector<int64_t> all(3);
+    comm.all_gather(std::vector<int64_t>{r * 10}, all).wait();
+    EXPECT_THAT(all, ElementsAre(0, 10, 20));
+
+    std::vector<int64_t> uneven(6);
+    std::vector<int64_t> mine(static_cast<size_t>(r + 1), r);
+    comm.all_gather(mine, uneven, std::vector<int64_t>{1, 2, 3}).wait();
+    EXPECT_THAT(uneven, ElementsAre(0, 1, 1, 2, 2, 2));
+
+    std::vector<int64_t> part(1);
+    comm.reduce_scatter(std::vector<int64_t>{r, r + 1, r + 2}, part).wait();
+    EXPECT_EQ(part[0], 3 + 3 * r);
+
+    std::vector<int64_t> swapped(3);
+    comm.all_to_all(std::vector<int64_t>{r * 3, r * 3 + 1, r * 3 + 2}, swapped).wait();
+    EXPECT_THAT(swapped, ElementsAre(r, r + 3, r + 6));
+
+    std::vector<int64_t> word{r};
+    comm.broadcast(word, 2).wait();
+    EXPECT_EQ(word[0], 2);
+
+    std::vector<int64_t> gathered(comm.rank() == 1 ? 3 : 0);
+    comm.gather(std::vector<int64_t>{r}, gathered, 1).wait();
+    if (comm.rank() == 1) {
+      EXPECT_THAT(gathered, ElementsAre(0, 1, 2));
+    }
+
+    std::vector<int64_t> dealt(1);
+    comm.scatter(comm.rank() == 0 ? std::vector<int64_t>{7, 8, 9} : std::vector<int64_t>{}, dealt, 0).wait();
+    EXPECT_EQ(dealt[0], 7 + r);
+
+    std::vector<int64_t> top{r};
+    comm.reduce(top, 0, ReduceOp::kMax).wait();
+    if (comm.rank() == 0) {
+      EXPECT_EQ(top[0], 2);
+    }
+    comm.barrier().wait();
+  });
+}
+
+TEST(Communicator, SendsAndReceivesCrossEachOther) {
+  run_ranks(2, [](Communicator& comm) {
+    int peer = 1 - comm.rank();
+    std::vector<float> out(300000, static_cast<float>(comm.rank() + 1));
+    std::vector<float> in(300000);
+    std::vector<float> small(2);
+    Pending late = comm.receive(small, peer, /*tag=*/9);
+    Pending receive = comm.receive(in, peer, /*tag=*/3);
+    Pending send = comm.send(out, peer, 3);
+    receive.wait();
+    send.wait();
+    EXPECT_THAT(in, Each(static_cast<float>(peer + 1)));
+    EXPECT_FALSE(late.done());
+    comm.send(std::vector<float>{5, 6}, peer, 9).wait();
+    late.wait();
+    EXPECT_THAT(small, ElementsAre(5, 6));
+  });
+}
+
+TEST(Communicator, SplitsIntoGroupsInTheOrderOfKeys) {
+  run_ranks(5, [](Communicator& comm) {
+    int color = comm.rank() == 4 ? -1 : comm.rank() % 2;
+    auto group = comm.split(color, /*key=*/-comm.rank(), "halves");
+    if (color < 0) {
+      EXPECT_EQ(group, nullptr);
+      return;
+    }
+    EXPECT_EQ(group->size(), 2);
+    EXPECT_EQ(group->rank(), comm.rank() < 2 ? 1 : 0);
+    std::vector<int32_t> x{comm.rank()};
+    group->all_reduce(x).wait();
+    EXPECT_EQ(x[0], color == 0 ? 2 : 4);
+  });
+}
+
+TEST(Communicator, DisagreementIsAnErrorOnEveryRankThatShowsBothSides) {
+  std::atomic<int> told{0};
+  EXPECT_THROW(run_ranks(3,
+                         [&](Communicator& comm) {
+                           std::vector<float> x(8, 1.0f);
+                           std::vector<int32_t> y(8, 1);
+                           Buffer data = comm.rank() == 1 ? Buffer(y) : Buffer(x);
+                           try {
+                             comm.all_reduce(data, ReduceOp::kSum, {.name = "loss"}).wait();
+                           } catch (const CommError& error) {
+                             EXPECT_THAT(error.what(), HasSubstr("rank 0 called all_reduce #1 'loss' sum of fp32 [8]"));
+                             EXPECT_THAT(error.what(), HasSubstr("rank 1 called all_reduce #1 'loss' sum of int32 [8]"));
+                             ++told;
+                             throw;
+                           }
+                         }),
+               CommError);
+  EXPECT_EQ(told, 3);
+}
+
+TEST(Communicator, AfterAFailureEverythingFailsWithTheSameReason) {
+  EXPECT_THROW(run_ranks(2,
+                         [](Communicator& comm) {
+                           std::vector<float> x(comm.rank() == 0 ? 3 : 4);
+                           std::string first = error_of([&] { comm.all_reduce(x).wait(); });
+                           EXPECT_THAT(first, HasSubstr("different things"));
+                           EXPECT_EQ(error_of([&] { comm.barrier().wait(); }), first);
+                           throw CommError("end");
+                         }),
+               CommError);
+}
+
+TEST(Communicator, ARankThatDoesNotComeEndsTheWaitAtItsDeadline) {
+  EXPECT_THROW(run_ranks(2,
+                         [](Communicator& comm) {
+                           if (comm.rank() == 1) return;
+                           std::string error = error_of([&] { comm.barrier({.timeout = 0.2}).wait(); });
+                           EXPECT_THAT(error, HasSubstr("barrier #1 on group 'world' (rank 0 of 2"));
+                           EXPECT_THAT(error, HasSubstr("not complete after 0.2 s"));
+                           throw CommError("end");
+                         }),
+               CommError);
+}
+
+TEST(Communicator, RefusesWhatCannotBeRight) {
+  run_ranks(2, [](Communicator& comm) {
+    std::vector<float> x(3);
+    std::vector<float> y(4);
+    EXPECT_THAT(error_of([&] { comm.broadcast(x, 2); }), HasSubstr("root 2 is not a rank"));
+    EXPECT_THAT(error_of([&] { comm.reduce_scatter(x, y); }), HasSubstr("must have 8"));
+    EXPECT_THAT(error_of([&] { comm.all_gather(x, y); }), HasSubstr("must have 6"));
+    EXPECT_THAT(error_of([&] { comm.all_to_all(x, x); }), HasSubstr("equal parts"));
+    EXPECT_THAT(error_of([&] { comm.send(x, comm.rank()); }), HasSubstr("not another rank"));
+    EXPECT_THAT(error_of([&] { comm.send(x, 1 - comm.rank(), 70000); }), HasSubstr("tag 70000"));
+    comm.barrier().wait();  // nothing of that counted
+  });
+}
+
+}  // namespace
+}  // namespace yoke::comm

@@ -1,0 +1,47 @@
+// Sends and receives, beside the collectives: each (peer, tag, direction) in order of issue, all of them at
+// the same time, moved on by a thread of its own.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <tuple>
+#include <vector>
+
+#include "yoke/comm/queue/queued_communicator.h"
+
+namespace yoke::comm {
+
+class TransferQueue {
+ public:
+  TransferQueue(Backend& backend, const GroupInfo& group, const JobLink& job);
+  ~TransferQueue();  // waits until everything issued has ended
+
+  Pending issue(Transfer transfer, double timeout);
+
+ private:
+  struct Task;
+  using Key = std::tuple<int, int, bool>;  // peer, tag, is_send
+  void background();
+  bool advance_all(const std::vector<std::shared_ptr<Task>>& heads);
+  void end(const std::shared_ptr<Task>& task, std::exception_ptr error);
+  void wait(Task& task);
+
+  Backend& backend_;
+  const GroupInfo& group_;
+  const JobLink& job_;
+  std::mutex mutex_;
+  std::condition_variable work_;
+  std::condition_variable ended_;
+  std::map<Key, std::deque<std::shared_ptr<Task>>> lines_;
+  std::map<Key, uint64_t> numbers_;
+  std::exception_ptr broken_;
+  std::thread thread_;
+  bool stop_ = false;
+  bool blocked_ = false;  // the thread is inside wait_for()
+};
+
+}  // namespace yoke::comm

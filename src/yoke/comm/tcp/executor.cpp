@@ -1,0 +1,193 @@
+#include "yoke/comm/tcp/executor.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "yoke/base/clock.h"
+
+namespace yoke::comm::tcp {
+namespace {
+
+// Reading an empty socket takes half a microsecond; waking up from poll() five to fifty.
+constexpr int kSpins = 60;
+
+}  // namespace
+
+Executor::Executor(Links& links, Counts& counts, bool may_spin)
+    : links_(links),
+      counts_(counts),
+      lanes_(links.setup().lanes),
+      may_spin_(may_spin),
+      channels_(static_cast<size_t>(links.setup().size) * static_cast<size_t>(lanes_)) {
+  for (size_t at = 0; at < channels_.size(); ++at) {
+    channels_[at].peer = static_cast<int>(at) / lanes_;
+    channels_[at].lane = static_cast<int>(at) % lanes_;
+  }
+}
+
+Channel& Executor::channel_of(int peer, int lane) {
+  return channels_[static_cast<size_t>(peer) * static_cast<size_t>(lanes_) + static_cast<size_t>(lane)];
+}
+
+void Executor::run(const Program& program, const Places& places, const Operation& operation,
+                   plan::Algorithm algorithm, Deadline deadline) {
+  channel_number_ = static_cast<uint16_t>(algorithm);
+  ++sequence_;
+  program_ = &program;
+  places_ = &places;
+  operation_ = &operation;
+  element_ = size_of(operation.descriptor.type);
+  deadline_ = deadline;
+  begin();
+  loop();
+  recent_[sequence_ % recent_.size()] = operation.descriptor;
+}
+
+void Executor::begin() {
+  active_.clear();
+  idle_.clear();
+  waiting_to_combine_.clear();
+  finished_frames_.assign(program_->units.size() * static_cast<size_t>(lanes_), 0);
+  frames_left_ = 0;
+  for (const Unit& unit : program_->units) frames_left_ += unit.frames;
+  for (Channel& channel : channels_) {
+    channel.queue = nullptr;
+    channel.sending = channel.receiving = 0;
+    channel.send_frame = channel.receive_frame = channel.lane;
+    channel.described = channel.checked = channel.held = channel.ahead = channel.stalled = false;
+    channel.combining = -1;
+  }
+  // Calling first and waiting for calls after it keeps two ranks from waiting for each other.
+  for (bool calls : {true, false}) {
+    for (const PeerQueue& queue : program_->peers) {
+      if ((queue.peer > links_.setup().rank) == calls) add_channels(queue);
+    }
+  }
+  for (Channel& channel : channels_) {
+    if (!channel.queue && channel.connection) idle_.push_back(&channel);
+  }
+}
+
+void Executor::add_channels(const PeerQueue& queue) {
+  for (int lane = 0; lane < std::min(lanes_, queue.most_frames); ++lane) {
+    Channel& channel = channel_of(queue.peer, lane);
+    if (!channel.connection)
+      channel.connection = &links_.open(queue.peer, lane, deadline_, OperationText(*operation_));
+    channel.queue = &queue;
+    active_.push_back(&channel);
+    // Messages of few frames do not use every lane.
+    auto skip = [&](const std::vector<Slot>& slots, size_t& at) {
+      while (at < slots.size() && unit(slots[at].unit).frames <= lane) ++at;
+    };
+    skip(queue.sends, channel.sending);
+    skip(queue.receives, channel.receiving);
+  }
+}
+
+bool Executor::sends_left(const Channel& channel) const {
+  return channel.queue && (channel.sending < channel.queue->sends.size() || channel.connection->has_unsent());
+}
+
+bool Executor::receives_left(const Channel& channel) const {
+  return channel.queue && channel.receiving < channel.queue->receives.size();
+}
+
+bool Executor::finished() const {
+  return frames_left_ == 0 &&
+         std::none_of(active_.begin(), active_.end(), [&](Channel* channel) { return sends_left(*channel); });
+}
+
+void Executor::loop() {
+  for (int idle_turns = 0; !finished();) {
+    bool progress = false;
+    for (Channel* channel : active_) progress |= turn(*channel);
+    progress |= combine_pending();
+    idle_turns = progress ? 0 : idle_turns + 1;
+    if (idle_turns > 0 && !finished()) rest(idle_turns);
+    if (progress) links_.check(OperationText(*operation_));
+  }
+}
+
+bool Executor::turn(Channel& channel) {
+  try {
+    bool sent = send_some(channel);
+    return receive_some(channel) || sent;
+  } catch (const MismatchError&) {
+    throw;
+  } catch (const CommError& error) {
+    lost(channel, error.what());
+    return false;
+  }
+}
+
+// A peer that has done its part may leave while others still work.
+void Executor::lost(Channel& channel, const std::string& why) {
+  if (sends_left(channel) || receives_left(channel))
+    links_.lost(channel.peer, why, deadline_, OperationText(*operation_));
+  channel.ahead = true;
+}
+
+void Executor::rest(int idle_turns) {
+  links_.check(OperationText(*operation_));
+  if (!may_spin_ || idle_turns > kSpins) wait();
+}
+
+void Executor::wait() {
+  if (deadline_.passed()) too_late();
+  polled_.clear();
+  polled_channels_.clear();
+  if (links_.setup().failure) polled_.push_back({links_.setup().failure->event_fd(), POLLIN, 0});
+  size_t first = polled_.size();
+  auto add = [&](Channel& channel, short events) {
+    if (events == 0) return;
+    polled_.push_back({channel.connection->fd(), events, 0});
+    polled_channels_.push_back(&channel);
+  };
+  for (Channel* channel : active_) {
+    bool blocked = channel->held || channel->stalled || channel->combining >= 0;
+    bool reads = receives_left(*channel) ? !blocked : !channel->ahead;
+    add(*channel, channel->connection->poll_events(reads));
+  }
+  for (Channel* channel : idle_) add(*channel, channel->ahead ? short{0} : short{POLLIN});
+  ::poll(polled_.data(), polled_.size(), std::min(deadline_.left_ms(), 1000));
+  for (size_t at = first; at < polled_.size(); ++at) {
+    if (polled_[at].revents != 0) peek(*polled_channels_[at - first]);
+  }
+}
+
+void Executor::too_late() const {
+  std::string whom;
+  for (const Channel* channel : active_) {
+    if (!receives_left(*channel) && !sends_left(*channel)) continue;
+    if (!whom.empty()) whom += ", ";
+    whom += links_.name_of(channel->peer);
+    if (!receives_left(*channel)) whom += " (does not read)";
+  }
+  throw CommError("{}: not done after {:.1f} s, still waiting for {}. Raise the timeout if that is normal.",
+                  links_.where(OperationText(*operation_)), deadline_.elapsed(), whom);
+}
+
+bool Executor::ready(const Unit& unit, const plan::Range& frame) const {
+  for (int other : unit.waits_for) {
+    const plan::Range& range = this->unit(other).range;
+    int64_t finished = finished_elements(other);
+    if (overlap({range.begin + finished, range.count - finished}, frame)) return false;
+  }
+  return true;
+}
+
+int64_t Executor::finished_elements(int index) const {
+  const int* finished = &finished_frames_[static_cast<size_t>(index) * static_cast<size_t>(lanes_)];
+  int frames = unit(index).frames;
+  for (int lane = 0; lane < lanes_; ++lane) frames = std::min(frames, finished[lane] * lanes_ + lane);
+  return std::min(frames * unit(index).frame_elements, unit(index).range.count);
+}
+
+void Executor::done(int index, int lane) {
+  ++finished_frames_[static_cast<size_t>(index) * static_cast<size_t>(lanes_) + static_cast<size_t>(lane)];
+  --frames_left_;
+}
+
+}  // namespace yoke::comm::tcp

@@ -1,0 +1,69 @@
+// Sends and receives of one group, by tag, over connections of their own.
+#pragma once
+
+#include <deque>
+#include <map>
+#include <span>
+#include <vector>
+
+#include "yoke/comm/tcp/executor.h"
+#include "yoke/comm/tcp/links.h"
+
+namespace yoke::comm::tcp {
+
+// One thread at a time; see Backend::advance. wake() may be called from any.
+class PointToPoint {
+ public:
+  // Messages nobody has asked for yet are kept up to this many bytes a peer; then their sender has to wait.
+  static constexpr size_t kMostAside = 64 << 20;
+
+  PointToPoint(const TcpSetup& setup, Counts& counts);
+
+  bool advance(Transfer& transfer);
+  void wait_for(std::span<Transfer* const> transfers, Deadline deadline);
+  void wake();
+
+ private:
+  // A message that came before its receive, or the part of it that has come.
+  struct Aside {
+    Descriptor descriptor;
+    uint64_t fingerprint = 0;
+    size_t bytes = 0;
+    size_t received = 0;
+    std::vector<std::byte> data;  // empty when there was no room: its receive reads it from the connection
+    bool postponed() const { return data.size() < bytes; }
+    bool complete() const { return received == bytes; }
+  };
+  struct Incoming {
+    std::deque<Aside> aside;
+    bool wanted = false;  // a receive is under way
+  };
+  struct Peer {
+    net::Connection* connection = nullptr;
+    uint64_t posted = 0;  // frames, since the beginning
+    std::map<int, Incoming> tags;
+    size_t aside_bytes = 0;
+    bool full = false;             // the next frame has no place
+    std::vector<std::byte> first;  // a message's first frame
+  };
+
+  bool send(Peer& peer, Transfer& transfer);
+  void post_next(Peer& peer, Transfer& transfer);
+  bool receive(Peer& peer, Transfer& transfer);
+  bool take_from_aside(Peer& peer, Transfer& transfer);
+  bool read_frame(Peer& peer, Transfer& transfer);
+  bool read_first(Peer& peer, Transfer& transfer, const net::FrameHeader& header);
+  bool read_aside(Peer& peer, Incoming& incoming, const net::FrameHeader& header);
+  void begin_aside(Peer& peer, const net::FrameHeader& header, const Descriptor& descriptor);
+  [[noreturn]] void disagree(const Transfer& transfer, const Descriptor& theirs) const;
+  bool connect(int peer, Deadline deadline, const Doing& doing);
+
+  const TcpSetup& setup_;
+  Counts& counts_;
+  Links links_;
+  std::vector<Peer> peers_;
+  net::Descriptor wake_;  // an eventfd
+  std::string broken_;
+};
+
+}  // namespace yoke::comm::tcp

@@ -1,0 +1,33 @@
+// Names to socket addresses, without waiting for a name server longer than allowed.
+#pragma once
+
+#include <netdb.h>
+#include <sys/socket.h>
+
+#include <string>
+#include <vector>
+
+#include "yoke/base/deadline.h"
+#include "yoke/net/address.h"
+
+namespace yoke::net {
+
+struct SocketAddress {
+  sockaddr_storage storage{};
+  socklen_t length = 0;
+  int family() const { return storage.ss_family; }
+  const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&storage); }
+};
+
+struct Resolved {
+  std::vector<SocketAddress> addresses;
+  std::string error;  // why there are none
+};
+
+// Numbers and unix names at once; host names in a thread that is left alone when the deadline passes first.
+Resolved resolve(const Address& address, Deadline deadline);
+
+// "10.0.0.2:4711", "[::1]:4711", "unix:@name".
+Address to_address(const SocketAddress& address);
+
+}  // namespace yoke::net

@@ -1,0 +1,158 @@
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "yoke/base/error.h"
+#include "yoke/kernels/crc32c.h"
+#include "yoke/net/connection_impl.h"
+
+namespace yoke::net {
+namespace {
+
+// One system call carries at most so much: what was summed is then still in the cache when the kernel copies
+// it.
+constexpr size_t kBatchBytes = 512 << 10;
+constexpr size_t kBatchParts = 128;
+
+Bytes rest_of(Bytes bytes, size_t sent) {
+  return sent >= bytes.size() ? Bytes() : bytes.subspan(sent);
+}
+
+iovec part(Bytes bytes) {
+  return {const_cast<std::byte*>(bytes.data()), bytes.size()};
+}
+
+}  // namespace
+
+Sender::Sender(Link& link, const DirectionKey& key) : link_(link), header_seal_(link.protection, key) {
+  if (link.protection == Protection::kEncrypted) cipher_.emplace(key, BlockCipher::Way::kEncrypt);
+}
+
+void Sender::post(const FrameHeader& header, Bytes payload, bool copy) {
+  YOKE_CHECK(payload.size() <= max_payload(header.type), "a frame of type {} with {} bytes",
+             static_cast<int>(header.type), payload.size());
+  Outgoing& frame = queue_.emplace_back();
+  frame.header = header;
+  frame.header.generation = link_.generation;
+  frame.header.length = payload.size();
+  frame.payload = payload;
+  if (!copy || payload.empty()) return;
+  if (payload.size() <= frame.small.size()) {
+    std::memcpy(frame.small.data(), payload.data(), payload.size());
+    frame.payload = Bytes(frame.small.data(), payload.size());
+  } else {
+    frame.large.assign(payload.begin(), payload.end());
+    frame.payload = frame.large;
+  }
+}
+
+void Sender::seal(Outgoing& frame) {
+  frame.header.sequence = sequence_++;
+  // The tags of an encrypted payload say more than a checksum.
+  uint32_t crc = cipher_ ? 0 : kernels::crc32c(frame.payload.data(), frame.payload.size());
+  frame.head = encode(frame.header, link_.job, crc, 0);
+  set_mac(frame.head, header_seal_.over(frame.head));
+  frame.sealed = true;
+}
+
+size_t Sender::send(iovec* parts, size_t count) {
+  msghdr message{};
+  message.msg_iov = parts;
+  message.msg_iovlen = count;
+  for (;;) {
+    ssize_t sent = ::sendmsg(link_.socket.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (sent >= 0) {
+      wire_bytes += static_cast<uint64_t>(sent);
+      return static_cast<size_t>(sent);
+    }
+    if (errno == EINTR) continue;
+    if (errno == EAGAIN || errno == EWOULDBLOCK) return 0;
+    link_.fail(errno == EPIPE || errno == ECONNRESET ? "closed by the peer while sending"
+                                                     : describe_errno(errno));
+  }
+}
+
+bool Sender::flush() {
+  link_.check();
+  return cipher_ ? flush_encrypted() : flush_plain();
+}
+
+size_t Sender::collect(std::vector<iovec>& parts) {
+  parts.clear();
+  size_t bytes = 0;
+  for (Outgoing& frame : queue_) {
+    if (bytes >= kBatchBytes || parts.size() + 2 > kBatchParts) break;
+    if (!frame.sealed) seal(frame);
+    for (Bytes piece :
+         {rest_of(frame.head, frame.sent),
+          rest_of(frame.payload, frame.sent > frame.head.size() ? frame.sent - frame.head.size() : 0)}) {
+      if (piece.empty()) continue;
+      parts.push_back(part(piece));
+      bytes += piece.size();
+    }
+  }
+  return bytes;
+}
+
+void Sender::account(size_t bytes) {
+  while (bytes > 0) {
+    Outgoing& frame = queue_.front();
+    size_t take = std::min(bytes, frame.head.size() + frame.payload.size() - frame.sent);
+    frame.sent += take;
+    bytes -= take;
+    if (frame.sent < frame.head.size() + frame.payload.size()) return;
+    payload_bytes += frame.payload.size();
+    queue_.pop_front();
+  }
+}
+
+bool Sender::flush_plain() {
+  while (!queue_.empty()) {
+    size_t wanted = collect(parts_);
+    size_t sent = send(parts_.data(), parts_.size());
+    account(sent);
+    if (sent < wanted) return false;
+  }
+  return true;
+}
+
+// Encrypts the next blocks into the staging memory.
+void Sender::stage() {
+  staged_.clear();
+  staged_begin_ = 0;
+  while (!queue_.empty() && staged_.size() < kBatchBytes) {
+    Outgoing& frame = queue_.front();
+    if (!frame.sealed) {
+      seal(frame);
+      staged_.insert(staged_.end(), frame.head.begin(), frame.head.end());
+    }
+    while (frame.sent < frame.payload.size() && staged_.size() < kBatchBytes) {
+      Bytes block = frame.payload.subspan(
+          frame.sent, std::min(BlockCipher::kBlockBytes, frame.payload.size() - frame.sent));
+      size_t at = staged_.size();
+      staged_.resize(at + block.size() + BlockCipher::kTagBytes);
+      cipher_->encrypt(staged_.data() + at, block, frame.head, staged_.data() + at + block.size());
+      frame.sent += block.size();
+    }
+    if (frame.sent < frame.payload.size()) return;
+    payload_bytes += frame.payload.size();
+    queue_.pop_front();
+  }
+}
+
+bool Sender::flush_encrypted() {
+  for (;;) {
+    if (staged_begin_ == staged_.size()) {
+      if (queue_.empty()) return true;
+      stage();
+    }
+    iovec whole = part(Bytes(staged_).subspan(staged_begin_));
+    size_t sent = send(&whole, 1);
+    staged_begin_ += sent;
+    if (staged_begin_ < staged_.size()) return false;
+  }
+}
+
+}  // namespace yoke::net

@@ -1,0 +1,254 @@
+// Closed forms of the time of every algorithm: a rank sends one message and receives one at a time, each
+// takes alpha + bytes x beta. Pieces that follow each other are taken as infinitely small
+// (docs/design/collectives.md).
+#include <bit>
+#include <cmath>
+#include <limits>
+
+#include "yoke/base/error.h"
+#include "yoke/base/text.h"
+#include "yoke/plan/collectives/steps.h"
+
+namespace yoke::plan {
+namespace {
+
+struct Point {
+  double n, bytes;
+  LinkCost link;
+  double core_rounds, core;      // log2 and number of the ranks left when surplus ones are folded in
+  double folds;                  // 1: there are surplus ranks
+  double hops, hops_below;       // depth of the double tree; the same with a root above
+  double per_machine, machines;  // hierarchical
+
+  double messages(double count, double size) const { return count * (link.alpha + size * link.beta); }
+  double part() const { return bytes / n; }
+  double share() const { return bytes / per_machine; }
+  // Pipelined over `distance` hops while every rank sends `sent` bytes.
+  double stream(double distance, double sent) const { return distance * link.alpha + sent * link.beta; }
+  double combining(double size) const { return size * link.gamma; }
+  double halving() const { return core_rounds * link.alpha + (core - 1) / core * bytes * link.beta; }
+};
+
+using Seconds = double (*)(const Point&);
+struct Entry {
+  Collective op;
+  Algorithm algorithm;
+  Seconds seconds;
+};
+
+double ring_all_reduce(const Point& p) {
+  return p.messages(2 * (p.n - 1), p.part()) + p.combining((p.n - 1) * p.part());
+}
+double neighbours(const Point& p) {  // N-1 messages of one part: ring and direct alike
+  return p.messages(p.n - 1, p.part());
+}
+double neighbours_combining(const Point& p) {
+  return neighbours(p) + p.combining((p.n - 1) * p.part());
+}
+double ring_reduce(const Point& p) {
+  return p.stream(p.n - 1, p.bytes) + p.combining(p.bytes);
+}
+double ring_broadcast(const Point& p) {
+  return p.stream(p.n - 1, p.bytes);
+}
+
+double tree_all_reduce(const Point& p) {
+  return p.stream(2 * p.hops, 2 * p.bytes) + p.combining(p.bytes);
+}
+double tree_reduce(const Point& p) {
+  return p.stream(p.hops_below, p.bytes) + p.combining(p.bytes);
+}
+double tree_broadcast(const Point& p) {
+  return p.stream(p.hops_below, p.bytes);
+}
+double tree_barrier(const Point& p) {
+  return p.stream(2 * p.hops, 0);
+}
+
+double halving_combining(const Point& p) {
+  return p.combining(p.bytes * ((p.core - 1) / p.core + p.folds));
+}
+double halving_all_reduce(const Point& p) {
+  return 2 * p.halving() + p.messages(2 * p.folds, p.bytes) + halving_combining(p);
+}
+double halving_reduce(const Point& p) {
+  return 2 * p.halving() + p.messages(p.folds, p.bytes) + halving_combining(p);
+}
+double halving_broadcast(const Point& p) {
+  return 2 * p.halving() + p.messages(p.folds, p.bytes);
+}
+double halving_all_gather(const Point& p) {
+  return p.halving() + p.messages(p.folds, p.bytes) + p.messages(p.folds, p.part());
+}
+double halving_reduce_scatter(const Point& p) {
+  return halving_all_gather(p) + halving_combining(p);
+}
+double halving_gather(const Point& p) {
+  return p.halving() + p.messages(p.folds, p.part());
+}
+double halving_barrier(const Point& p) {
+  return p.stream(p.core_rounds + 2 * p.folds, 0);
+}
+
+double star_broadcast(const Point& p) {
+  return p.messages(p.n - 1, p.bytes);
+}
+double star_reduce(const Point& p) {
+  return star_broadcast(p) + p.combining((p.n - 1) * p.bytes);
+}
+double star_all_reduce(const Point& p) {
+  return star_reduce(p) + star_broadcast(p);
+}
+double star_reduce_scatter(const Point& p) {
+  return star_reduce(p) + neighbours(p);
+}
+double star_all_gather(const Point& p) {
+  return neighbours(p) + star_broadcast(p);
+}
+double star_barrier(const Point& p) {
+  return p.messages(2 * (p.n - 1), 0);
+}
+
+double direct_broadcast(const Point& p) {
+  return p.messages(2 * p.n - 3, p.bytes / (p.n - 1));
+}
+double direct_barrier(const Point& p) {
+  return p.messages(p.n - 1, 0);
+}
+
+double inside(const Point& p) {
+  return p.messages(p.per_machine - 1, p.share());
+}
+double inside_combining(const Point& p) {
+  return p.combining((p.per_machine - 1) * p.share());
+}
+double hierarchical_all_reduce(const Point& p) {
+  return 2 * inside(p) + p.messages(2 * (p.machines - 1), p.part()) + inside_combining(p) +
+         p.combining((p.machines - 1) * p.part());
+}
+double hierarchical_broadcast(const Point& p) {
+  return 2 * inside(p) + (p.machines > 1 ? p.stream(p.machines - 1, p.share()) : 0);
+}
+double hierarchical_reduce(const Point& p) {
+  return hierarchical_broadcast(p) + inside_combining(p) + p.combining(p.machines > 1 ? p.share() : 0);
+}
+double hierarchical_all_gather(const Point& p) {
+  return p.messages((p.per_machine - 1) * p.machines + p.machines - 1, p.part());
+}
+double hierarchical_reduce_scatter(const Point& p) {
+  return hierarchical_all_gather(p) + inside_combining(p) + p.combining((p.machines - 1) * p.part());
+}
+double hierarchical_gather(const Point& p) {
+  return p.messages(p.per_machine - 1, p.part()) + p.messages(p.machines - 1, p.part() * p.per_machine);
+}
+double hierarchical_barrier(const Point& p) {
+  return p.messages(2 * (p.per_machine - 1) + p.machines - 1, 0);
+}
+
+// Where two take the same time the first listed is chosen: direct has the fewest rounds.
+constexpr Entry kCosts[] = {
+    {Collective::kAllReduce, Algorithm::kDirect, ring_all_reduce},
+    {Collective::kAllReduce, Algorithm::kHalvingDoubling, halving_all_reduce},
+    {Collective::kAllReduce, Algorithm::kRing, ring_all_reduce},
+    {Collective::kAllReduce, Algorithm::kTree, tree_all_reduce},
+    {Collective::kAllReduce, Algorithm::kStar, star_all_reduce},
+    {Collective::kAllReduce, Algorithm::kHierarchical, hierarchical_all_reduce},
+    {Collective::kReduce, Algorithm::kStar, star_reduce},
+    {Collective::kReduce, Algorithm::kDirect,
+     [](const Point& p) { return neighbours(p) + neighbours_combining(p); }},
+    {Collective::kReduce, Algorithm::kHalvingDoubling, halving_reduce},
+    {Collective::kReduce, Algorithm::kRing, ring_reduce},
+    {Collective::kReduce, Algorithm::kTree, tree_reduce},
+    {Collective::kReduce, Algorithm::kHierarchical, hierarchical_reduce},
+    {Collective::kReduceScatter, Algorithm::kDirect, neighbours_combining},
+    {Collective::kReduceScatter, Algorithm::kHalvingDoubling, halving_reduce_scatter},
+    {Collective::kReduceScatter, Algorithm::kRing, neighbours_combining},
+    {Collective::kReduceScatter, Algorithm::kStar, star_reduce_scatter},
+    {Collective::kReduceScatter, Algorithm::kHierarchical, hierarchical_reduce_scatter},
+    {Collective::kAllGather, Algorithm::kDirect, neighbours},
+    {Collective::kAllGather, Algorithm::kHalvingDoubling, halving_all_gather},
+    {Collective::kAllGather, Algorithm::kRing, neighbours},
+    {Collective::kAllGather, Algorithm::kStar, star_all_gather},
+    {Collective::kAllGather, Algorithm::kHierarchical, hierarchical_all_gather},
+    {Collective::kAllToAll, Algorithm::kDirect, neighbours},
+    {Collective::kBroadcast, Algorithm::kStar, star_broadcast},
+    {Collective::kBroadcast, Algorithm::kDirect, direct_broadcast},
+    {Collective::kBroadcast, Algorithm::kHalvingDoubling, halving_broadcast},
+    {Collective::kBroadcast, Algorithm::kRing, ring_broadcast},
+    {Collective::kBroadcast, Algorithm::kTree, tree_broadcast},
+    {Collective::kBroadcast, Algorithm::kHierarchical, hierarchical_broadcast},
+    {Collective::kGather, Algorithm::kDirect, neighbours},
+    {Collective::kGather, Algorithm::kStar, neighbours},
+    {Collective::kGather, Algorithm::kHalvingDoubling, halving_gather},
+    {Collective::kGather, Algorithm::kHierarchical, hierarchical_gather},
+    {Collective::kScatter, Algorithm::kDirect, neighbours},
+    {Collective::kScatter, Algorithm::kStar, neighbours},
+    {Collective::kScatter, Algorithm::kHalvingDoubling, halving_gather},
+    {Collective::kScatter, Algorithm::kHierarchical, hierarchical_gather},
+    {Collective::kBarrier, Algorithm::kDirect, direct_barrier},
+    {Collective::kBarrier, Algorithm::kHalvingDoubling, halving_barrier},
+    {Collective::kBarrier, Algorithm::kTree, tree_barrier},
+    {Collective::kBarrier, Algorithm::kStar, star_barrier},
+    {Collective::kBarrier, Algorithm::kHierarchical, hierarchical_barrier},
+};
+
+int log2_up(int n) {
+  return n <= 1 ? 0 : std::bit_width(static_cast<unsigned>(n - 1));
+}
+
+Point point_of(int size, int64_t bytes, const LinkCost& cost, int machine_size) {
+  int core_rounds = std::bit_width(static_cast<unsigned>(size)) - 1;
+  int core = 1 << core_rounds;
+  return {.n = static_cast<double>(size),
+          .bytes = static_cast<double>(bytes),
+          .link = cost,
+          .core_rounds = static_cast<double>(core_rounds),
+          .core = static_cast<double>(core),
+          .folds = core == size ? 0.0 : 1.0,
+          .hops = static_cast<double>(log2_up(size)),
+          .hops_below = static_cast<double>(1 + log2_up(size - 1)),
+          .per_machine = static_cast<double>(machine_size),
+          .machines = static_cast<double>(size / machine_size)};
+}
+
+void check(Collective op, int size, int64_t bytes) {
+  if (size < 1) throw ConfigError("{} among {} ranks: there must be at least one.", to_string(op), size);
+  if (bytes < 0) throw ConfigError("{} of {} bytes.", to_string(op), bytes);
+}
+
+}  // namespace
+
+double predict_seconds(Collective op, Algorithm algorithm, int size, int64_t bytes, const LinkCost& cost,
+                       int machine_size) {
+  check(op, size, bytes);
+  bool divides = machine_size >= 1 && size % machine_size == 0;
+  if (algorithm == Algorithm::kHierarchical && !divides)
+    throw ConfigError("{} by hierarchy: {} ranks on machines of {}. Every machine must have the same number.",
+                      to_string(op), size, machine_size);
+  for (const Entry& entry : kCosts) {
+    if (entry.op != op || entry.algorithm != algorithm) continue;
+    return size == 1 ? 0 : entry.seconds(point_of(size, bytes, cost, divides ? machine_size : 1));
+  }
+  std::vector<std::string> names;
+  for (Algorithm accepted : algorithms_for(op)) names.emplace_back(to_string(accepted));
+  throw ConfigError("{} has no {} form. Accepted: {}.", to_string(op), to_string(algorithm),
+                    join(names, " "));
+}
+
+Algorithm choose_algorithm(Collective op, int size, int64_t bytes, const LinkCost& cost, int machine_size) {
+  check(op, size, bytes);
+  bool has_machines = machine_size > 1 && machine_size < size && size % machine_size == 0;
+  Algorithm best = Algorithm::kDirect;
+  double least = std::numeric_limits<double>::infinity();
+  for (const Entry& entry : kCosts) {
+    if (entry.op != op || (entry.algorithm == Algorithm::kHierarchical && !has_machines)) continue;
+    double seconds = predict_seconds(op, entry.algorithm, size, bytes, cost, has_machines ? machine_size : 1);
+    if (seconds < least) {
+      least = seconds;
+      best = entry.algorithm;
+    }
+  }
+  return best;
+}
+
+}  // namespace yoke::plan

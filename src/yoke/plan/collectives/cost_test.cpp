@@ -1,0 +1,73 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "yoke/base/error.h"
+#include "yoke/plan/collectives/steps.h"
+
+namespace yoke::plan {
+namespace {
+
+constexpr LinkCost kLink{.alpha = 1e-5, .beta = 1 / 12.5e9};
+
+double all_reduce(Algorithm algorithm, int size, int64_t bytes) {
+  return predict_seconds(Collective::kAllReduce, algorithm, size, bytes, kLink);
+}
+
+TEST(CollectiveCost, RingAndTreeTakeWhatTheReferenceSays) {
+  EXPECT_NEAR(all_reduce(Algorithm::kRing, 8, 1 << 20), 0.00028680064, 1e-12);
+  EXPECT_NEAR(all_reduce(Algorithm::kTree, 8, 1 << 20), 0.00022777216, 1e-12);
+}
+
+TEST(CollectiveCost, RingOvertakesTheTreeAtTheReferencesSize) {
+  // S* = N alpha (N - 1 - ceil(log2 N)) / beta = 4.0 MB.
+  EXPECT_LT(all_reduce(Algorithm::kTree, 8, 3'999'999), all_reduce(Algorithm::kRing, 8, 3'999'999));
+  EXPECT_GT(all_reduce(Algorithm::kTree, 8, 4'000'001), all_reduce(Algorithm::kRing, 8, 4'000'001));
+}
+
+TEST(CollectiveCost, EveryFormHasAPriceAndOneRankPaysNothing) {
+  for (int i = 0; i <= static_cast<int>(Collective::kBarrier); ++i) {
+    auto op = static_cast<Collective>(i);
+    for (Algorithm algorithm : algorithms_for(op)) {
+      EXPECT_EQ(predict_seconds(op, algorithm, 1, 1000, kLink), 0);
+      EXPECT_GT(predict_seconds(op, algorithm, 6, 1000, kLink, 3), 0);
+    }
+  }
+}
+
+TEST(CollectiveCost, TheChosenOneIsTheFastest) {
+  for (int i = 0; i <= static_cast<int>(Collective::kBarrier); ++i) {
+    auto op = static_cast<Collective>(i);
+    for (int size : {1, 2, 3, 5, 8, 13, 64}) {
+      for (int64_t bytes : {0, 1000, 1'000'000, 1'000'000'000}) {
+        double chosen = predict_seconds(op, choose_algorithm(op, size, bytes, kLink), size, bytes, kLink);
+        for (Algorithm algorithm : algorithms_for(op))
+          EXPECT_LE(chosen, predict_seconds(op, algorithm, size, bytes, kLink));
+      }
+    }
+  }
+}
+
+TEST(CollectiveCost, ChoiceFollowsSizeAndRanks) {
+  auto choice = [](int size, int64_t bytes, int machine = 1) {
+    return choose_algorithm(Collective::kAllReduce, size, bytes, kLink, machine);
+  };
+  EXPECT_EQ(choice(2, 1 << 20), Algorithm::kDirect);
+  EXPECT_EQ(choice(8, 1 << 10), Algorithm::kHalvingDoubling);
+  EXPECT_EQ(choice(13, 1 << 30), Algorithm::kDirect);  // as few bytes as the ring, fewer rounds
+  EXPECT_EQ(choice(13, 1 << 10), Algorithm::kTree);
+  EXPECT_EQ(choice(12, 1 << 26, 4), Algorithm::kHierarchical);
+  EXPECT_EQ(choice(1, 1 << 26), Algorithm::kDirect);
+}
+
+TEST(CollectiveCost, RefusesWhatMakesNoSense) {
+  EXPECT_THROW(predict_seconds(Collective::kAllToAll, Algorithm::kRing, 4, 10, kLink), ConfigError);
+  EXPECT_THROW(predict_seconds(Collective::kAllReduce, Algorithm::kRing, 0, 10, kLink), ConfigError);
+  EXPECT_THROW(predict_seconds(Collective::kAllReduce, Algorithm::kRing, 4, -1, kLink), ConfigError);
+  EXPECT_THROW(predict_seconds(Collective::kAllReduce, Algorithm::kHierarchical, 4, 10, kLink, 3),
+               ConfigError);
+  EXPECT_THROW(choose_algorithm(Collective::kAllReduce, -3, 10, kLink), ConfigError);
+}
+
+}  // namespace
+}  // namespace yoke::plan
