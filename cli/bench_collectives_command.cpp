@@ -90,17 +90,22 @@ nlohmann::json to_json(const Row& row) {
 int show(const CommandLine& line, const std::vector<Row>& rows) {
   bool correct = true;
   nlohmann::json results = nlohmann::json::array();
-  report::Table table({"op", "backend", "algorithm", "ranks", "bytes", "median", "p95", "algbw GB/s", "busbw", "ok"});
+  report::Table table(
+      {"op", "backend", "algorithm", "ranks", "bytes", "median", "p95", "algbw GB/s", "busbw", "ok"});
   for (const Row& row : rows) {
     correct = correct && row.result.correct;
     results.push_back(to_json(row));
-    table.add({plan::to_string(row.bench.op), row.backend, algorithm_name(row.bench), fmt::format("{}", row.ranks),
-               fmt::format("{}", row.bench.bytes), format_duration(row.result.median),
-               format_duration(row.result.p95), fmt::format("{:.3f}", row.result.algbw / 1e9),
-               fmt::format("{:.3f}", row.result.busbw / 1e9), row.result.correct ? "yes" : "NO"});
+    table.add({plan::to_string(row.bench.op), row.backend, algorithm_name(row.bench),
+               fmt::format("{}", row.ranks), fmt::format("{}", row.bench.bytes),
+               format_duration(row.result.median), format_duration(row.result.p95),
+               fmt::format("{:.3f}", row.result.algbw / 1e9), fmt::format("{:.3f}", row.result.busbw / 1e9),
+               row.result.correct ? "yes" : "NO"});
   }
-  if (line.json) print_json({{"results", results}});
-  else fmt::print("{}", table.to_text(terminal::is_terminal(STDOUT_FILENO) ? terminal::width(STDOUT_FILENO) : 0));
+  if (line.json)
+    print_json({{"results", results}});
+  else
+    fmt::print("{}",
+               table.to_text(terminal::is_terminal(STDOUT_FILENO) ? terminal::width(STDOUT_FILENO) : 0));
   return correct ? 0 : static_cast<int>(ExitCode::kVerification);
 }
 

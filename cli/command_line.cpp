@@ -145,26 +145,39 @@ class Parser {
         "yoke bench collectives --nproc 4 --backend shm --op all_reduce --bytes 1K,1M,64M\n"
         "Without --nproc it is one rank of the world that a launcher made.");
     BenchCollectivesArguments& arguments = out_.bench_collectives;
-    command->add_option("--nproc", arguments.nproc, "ranks to start on this machine")->check(CLI::Range(1, 1024));
-    command->add_option("--backend", arguments.backend, "auto local shm tcp hierarchical mpi nccl")->capture_default_str();
-    command->add_option("--op", arguments.ops, "all_reduce reduce reduce_scatter all_gather all_to_all broadcast gather scatter barrier")
+    command->add_option("--nproc", arguments.nproc, "ranks to start on this machine")
+        ->check(CLI::Range(1, 1024));
+    command->add_option("--backend", arguments.backend, "auto local shm tcp hierarchical mpi nccl")
+        ->capture_default_str();
+    command
+        ->add_option(
+            "--op", arguments.ops,
+            "all_reduce reduce reduce_scatter all_gather all_to_all broadcast gather scatter barrier")
         ->delimiter(',')
         ->capture_default_str();
-    command->add_option("--bytes", arguments.bytes, "sizes of the whole array")->delimiter(',')->capture_default_str();
-    command->add_option("--dtype", arguments.dtype, "fp32 fp64 fp16 bf16 int8 … int64")->capture_default_str();
+    command->add_option("--bytes", arguments.bytes, "sizes of the whole array")
+        ->delimiter(',')
+        ->capture_default_str();
+    command->add_option("--dtype", arguments.dtype, "fp32 fp64 fp16 bf16 int8 … int64")
+        ->capture_default_str();
     command->add_option("--reduce", arguments.reduce, "sum mean max min prod")->capture_default_str();
-    command->add_option("--algorithm", arguments.algorithms, "auto ring tree halving_doubling star direct hierarchical")
+    command
+        ->add_option("--algorithm", arguments.algorithms,
+                     "auto ring tree halving_doubling star direct hierarchical")
         ->delimiter(',')
         ->capture_default_str();
-    command->add_option("--iterations", arguments.iterations, "timed samples; 0 chooses")->check(CLI::NonNegativeNumber);
+    command->add_option("--iterations", arguments.iterations, "timed samples; 0 chooses")
+        ->check(CLI::NonNegativeNumber);
     command->add_option("--memory", arguments.memory, "shared (zero-copy) or private")->capture_default_str();
-    command->add_option("--timeout", arguments.timeout, "seconds one operation may take")->check(CLI::PositiveNumber);
+    command->add_option("--timeout", arguments.timeout, "seconds one operation may take")
+        ->check(CLI::PositiveNumber);
     command->add_flag("--check,!--no-check", arguments.check, "compare results with what they must be [on]");
   }
 
   void add_why() {
-    auto* command = common(app_.add_subcommand("why", "read the flight records of a failed job: who diverged first"),
-                           "yoke why yoke-logs/flight");
+    auto* command =
+        common(app_.add_subcommand("why", "read the flight records of a failed job: who diverged first"),
+               "yoke why yoke-logs/flight");
     command->add_option("DIR", out_.why.directory, "folder with rank-N.json files")->required();
   }
 
@@ -243,8 +256,10 @@ std::string first_line(const std::string& text) {
 std::vector<std::string> without_nproc(const std::vector<std::string>& words) {
   std::vector<std::string> kept;
   for (size_t i = 0; i < words.size(); ++i) {
-    if (words[i] == "--nproc") ++i;
-    else if (words[i].rfind("--nproc=", 0) != 0) kept.push_back(words[i]);
+    if (words[i] == "--nproc")
+      ++i;
+    else if (words[i].rfind("--nproc=", 0) != 0)
+      kept.push_back(words[i]);
   }
   return kept;
 }

@@ -11,8 +11,8 @@
 #include "cli/report_command.h"
 #include "cli/run_command.h"
 #include "cli/run_config.h"
-#include "cli/why_command.h"
 #include "cli/topo_command.h"
+#include "cli/why_command.h"
 #include "yoke/base/error.h"
 
 namespace yoke::cli {

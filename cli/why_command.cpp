@@ -45,7 +45,8 @@ void print_text(const comm::FlightAnalysis& analysis) {
   if (analysis.culprit) fmt::print("cause       {}\n", analysis.culprit->what);
   if (analysis.first_divergence) {
     const comm::Divergence& first = *analysis.first_divergence;
-    fmt::print("diverged    rank {} at operation {} of group '{}'\n", first.rank, first.sequence, first.group);
+    fmt::print("diverged    rank {} at operation {} of group '{}'\n", first.rank, first.sequence,
+               first.group);
     fmt::print("  others    {}\n  rank {:<4} {}\n", first.expected, first.rank, first.got);
   } else {
     fmt::print("diverged    nobody: all ranks asked for the same things\n");
@@ -57,15 +58,18 @@ void print_text(const comm::FlightAnalysis& analysis) {
     fmt::print("\n");
   }
   if (!analysis.missing.empty())
-    fmt::print("no record   of ranks {} (killed, or on another machine)\n", fmt::join(analysis.missing, ", "));
+    fmt::print("no record   of ranks {} (killed, or on another machine)\n",
+               fmt::join(analysis.missing, ", "));
 }
 
 }  // namespace
 
 int explain_failure(const CommandLine& line) {
   comm::FlightAnalysis analysis = comm::analyse_flight(comm::read_flight_records(line.why.directory));
-  if (line.json) print_json(to_json(analysis));
-  else print_text(analysis);
+  if (line.json)
+    print_json(to_json(analysis));
+  else
+    print_text(analysis);
   return 0;
 }
 

@@ -55,7 +55,8 @@ struct Span {
   uint64_t last = 0;
 };
 
-std::map<int, Span> spans_of(const std::map<Place, std::map<int, std::string>>& calls, const std::string& group) {
+std::map<int, Span> spans_of(const std::map<Place, std::map<int, std::string>>& calls,
+                             const std::string& group) {
   std::map<int, Span> spans;
   for (const auto& [place, of_ranks] : calls) {
     if (place.first != group) continue;
@@ -100,7 +101,8 @@ std::vector<RankRecord> read_flight_records(const std::filesystem::path& folder)
   std::vector<RankRecord> records;
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     std::string name = entry.path().filename().string();
-    if (name.rfind("rank-", 0) == 0 && entry.path().extension() == ".json") records.push_back(parse_record(entry));
+    if (name.rfind("rank-", 0) == 0 && entry.path().extension() == ".json")
+      records.push_back(parse_record(entry));
   }
   if (records.empty())
     throw ConfigError("{} holds no flight records (rank-N.json). They are written when an operation fails.",

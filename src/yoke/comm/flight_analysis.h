@@ -31,8 +31,8 @@ struct Divergence {
   int rank = 0;           // who differs from most
   uint64_t sequence = 0;  // number of the operation in its group
   std::string group;
-  std::string expected;   // what most ranks called
-  std::string got;        // what this one called, or "nothing"
+  std::string expected;  // what most ranks called
+  std::string got;       // what this one called, or "nothing"
 };
 
 struct FlightAnalysis {
@@ -42,7 +42,8 @@ struct FlightAnalysis {
   std::optional<cluster::FailureReport> culprit;
 };
 
-// Throws ConfigError: no folder, no records in it, a file that is no flight record (with its name and what is wrong).
+// Throws ConfigError: no folder, no records in it, a file that is no flight record (with its name and what is
+// wrong).
 std::vector<RankRecord> read_flight_records(const std::filesystem::path& folder);
 
 FlightAnalysis analyse_flight(std::vector<RankRecord> records);

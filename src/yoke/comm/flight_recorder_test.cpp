@@ -31,7 +31,8 @@ class FlightFolder : public testing::Test {
 
 TEST(FlightRecorder, KeepsTheLastOperations) {
   FlightRecorder recorder(1, 2, "node1", 42);
-  for (uint64_t i = 1; i <= FlightRecorder::kRecords + 10; ++i) recorder.finished(recorder.issued("world", call(i, "x"), 32));
+  for (uint64_t i = 1; i <= FlightRecorder::kRecords + 10; ++i)
+    recorder.finished(recorder.issued("world", call(i, "x"), 32));
   nlohmann::json json = recorder.to_json(nullptr);
   EXPECT_EQ(json["operations"].size(), FlightRecorder::kRecords);
   EXPECT_EQ(json["operations"].front()["number"], 11);
