@@ -22,13 +22,16 @@ Attempt::Attempt(const Workplace& work, const JobPlace& place, Coordinator* coor
   try {
     for (int local_rank = 0; local_rank < work_.options.local_size(); ++local_rank) start(local_rank, place);
   } catch (...) {
-    send(SIGKILL);  // the destructor does not run for a half-made object
-    reap();
+    kill_and_reap();  // the destructor does not run for a half-made object
     throw;
   }
 }
 
 Attempt::~Attempt() {
+  kill_and_reap();
+}
+
+void Attempt::kill_and_reap() {
   send(SIGKILL);
   for (Child& child : children_) {
     if (!child.running) continue;
@@ -91,10 +94,18 @@ void Attempt::wait_for_news() {
       if (child.output->err.open()) polls.push_back({child.output->err.fd(), POLLIN, 0});
     }
   }
-  ::poll(polls.data(), polls.size(), static_cast<int>(work_.options.monitor_interval * 1000) + 1);
+  ::poll(polls.data(), polls.size(), tick_ms());
   polls.erase(polls.begin(), polls.begin() + static_cast<std::ptrdiff_t>(first_stream));
   read_output(polls);
   work_.console.pump();
+}
+
+// Ends of ranks and signals wake us; only what the coordinator knows, and deadlines, must be looked after.
+int Attempt::tick_ms() const {
+  bool waits =
+      phase_ != Phase::kRunning || std::any_of(children_.begin(), children_.end(),
+                                               [](const Child& child) { return child.drain.has_value(); });
+  return waits ? 20 : static_cast<int>(work_.options.monitor_interval * 1000) + 1;
 }
 
 void Attempt::read_output(const std::vector<pollfd>& polls) {
@@ -103,13 +114,21 @@ void Attempt::read_output(const std::vector<pollfd>& polls) {
                        [&](const pollfd& p) { return p.fd == fd && p.revents != 0; });
   };
   for (Child& child : children_) {
+    // Nothing is lost because our own reader takes a break.
+    if (child.drain && work_.console.full()) child.drain = Deadline::after(Patience::kDrain);
     for (RankStream* stream : {child.output->out.get(), &child.output->err}) {
       if (stream == nullptr || !stream->open()) continue;
-      if (ready(stream->fd())) stream->pump(work_.console);
-      // What the rank has started may keep its output open for ever.
-      if (stream->open() && child.drain && child.drain->passed()) stream->finish(work_.console);
+      bool readable = ready(stream->fd());
+      if (readable) stream->pump(work_.console);
+      if (stream->open() && abandoned(child, readable)) stream->finish(work_.console);
     }
   }
+}
+
+// What the rank has started may keep its output open for ever.
+bool Attempt::abandoned(const Child& child, bool readable) const {
+  if (!child.drain || !child.drain->passed()) return false;
+  return !readable || phase_ == Phase::kKilling || child.drain->elapsed() > Patience::kLongDrain;
 }
 
 void Attempt::on_signal(int signal) {
@@ -199,8 +218,21 @@ void Attempt::check_time() {
   }
   if (phase_ == Phase::kTerminating && interrupted_by_ != 0)
     log::warn("ranks did not end after {}: killing them", signal_name(interrupted_by_));
+  if (++kills_ > Patience::kKills) return give_up();
   send(SIGKILL);
   enter(Phase::kKilling, Patience::kTerminate);
+}
+
+void Attempt::give_up() {
+  for (Child& child : children_) {
+    if (!child.running) continue;
+    log::error(
+        "rank {} (pid {}) does not end although it was killed: it is stuck in the kernel (disk, driver)",
+        child.rank, child.pid);
+    child.running = false;
+    child.drain = Deadline::after(0);
+    ends_.push_back({child.rank, child.pid, SIGKILL, /*asked=*/true});
+  }
 }
 
 void Attempt::enter(Phase phase, double seconds) {

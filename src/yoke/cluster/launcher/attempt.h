@@ -22,7 +22,9 @@ struct Patience {
   static constexpr double kTerminate = 5;   // then, after SIGTERM
   static constexpr double kInterrupt = 10;  // after SIGINT, SIGHUP or SIGQUIT of the user
   static constexpr double kPreempt = 25;    // after SIGTERM of the user: Kubernetes kills after 30
-  static constexpr double kDrain = 1;       // for output that others than the rank hold open
+  static constexpr double kDrain = 1;       // for output that others than the rank hold open and do not use
+  static constexpr double kLongDrain = 30;  // likewise, when they do
+  static constexpr int kKills = 4;          // SIGKILLs before a process counts as stuck in the kernel
 };
 
 // What is shared by all attempts.
@@ -63,6 +65,8 @@ class Attempt {
   void start(int local_rank, const JobPlace& place);
   void wait_for_news();
   void read_output(const std::vector<pollfd>& polls);
+  bool abandoned(const Child& child, bool readable) const;
+  int tick_ms() const;
   void on_signal(int signal);
   void forward(int signal, double patience);
   void reap();
@@ -72,6 +76,8 @@ class Attempt {
   void check_time();
   void send(int signal, bool only_missing = false);
   void enter(Phase phase, double seconds);
+  void kill_and_reap();
+  void give_up();
   bool busy() const;
   const FailureReport* known() const;
 
@@ -84,6 +90,7 @@ class Attempt {
   Phase phase_ = Phase::kRunning;
   std::optional<Deadline> phase_end_;
   std::optional<Deadline> deaf_end_;
+  int kills_ = 0;
   int interrupted_by_ = 0;
 };
 

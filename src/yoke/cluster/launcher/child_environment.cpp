@@ -4,7 +4,9 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
+#include <fstream>
 #include <numeric>
 
 #include "yoke/base/text.h"
@@ -75,8 +77,14 @@ int first_rank(const LaunchOptions& options) {
 
 int usable_cores() {
   cpu_set_t set;
-  if (::sched_getaffinity(0, sizeof set, &set) == 0) return std::max(1, CPU_COUNT(&set));
-  return 1;
+  int cores = ::sched_getaffinity(0, sizeof set, &set) == 0 ? std::max(1, CPU_COUNT(&set)) : 1;
+  // A container sees all cores of its machine, but may be allowed less time: "200000 100000" are two.
+  std::ifstream file("/sys/fs/cgroup/cpu.max");
+  double quota = 0;
+  double period = 0;
+  if (file >> quota >> period && quota > 0 && period > 0)
+    cores = std::clamp(static_cast<int>(std::ceil(quota / period)), 1, cores);
+  return cores;
 }
 
 int visible_gpus() {

@@ -121,8 +121,8 @@ class Job {
     Verdict verdict = attempt.run();
     result.exit_code = verdict.exit_code;
     result.failure = verdict.failure;
-    console_.flush(Deadline::after(Patience::kTerminate));
     int signal = attempt.interrupted_by();
+    write_out(/*hurried=*/signal != 0);
     if (coordinator && signal == 0) stay_for_others(*coordinator, /*failed=*/verdict.exit_code != 0);
     if (signal == SIGPIPE) result.exit_code = 128 + SIGPIPE;
     bool last = signal != 0 || result.restarts == options_.max_restarts;
@@ -144,6 +144,18 @@ class Job {
     // Only we know the port where any free one was asked for.
     if (options_.node_sizes.size() == 1) place_.endpoint = result->address().text();
     return result;
+  }
+
+  // Like any program, we wait for whoever reads our output; but not against the user's will.
+  void write_out(bool hurried) {
+    constexpr double kTick = 0.1;
+    if (hurried) return console_.flush(Deadline::after(Patience::kTerminate));
+    while (!console_.empty()) {
+      console_.flush(Deadline::after(kTick));
+      for (int signal : signals_.read()) {
+        if (signal == SIGINT || signal == SIGTERM || signal == SIGHUP) return;
+      }
+    }
   }
 
   // Ranks of other machines may have more to do, and need the coordinator for it; after a failure they only
@@ -187,7 +199,7 @@ class Job {
     content.last_lines = attempt.last_lines(result.failure->rank);
     if (!folder.empty()) content.log_folder = (folder / std::to_string(result.failure->rank)).string();
     console_.write(STDERR_FILENO, draw_box(content, stderr_shows_utf8()));
-    console_.flush(Deadline::after(Patience::kTerminate));
+    write_out(/*hurried=*/false);
     if (std::optional<std::string> file = environment_variable("TORCHELASTIC_ERROR_FILE"))
       write_file_atomically(*file, error_file_text(*result.failure, wall_seconds()));
   }
