@@ -134,6 +134,21 @@ class Parser {
     step->add_option("--steps", arguments.steps, "timed steps of each")
         ->capture_default_str()
         ->check(CLI::PositiveNumber);
+    add_bench_messenger(group);
+  }
+
+  void add_bench_messenger(CLI::App* group) {
+    auto* command =
+        common(group->add_subcommand("messenger", "requests between two processes of this machine"),
+               "yoke bench messenger --backend shm --bytes 0,1K,1M");
+    BenchMessengerArguments& arguments = out_.bench_messenger;
+    command->add_option("--backend", arguments.backends, "shm tcp")->delimiter(',')->capture_default_str();
+    command->add_option("--bytes", arguments.bytes, "payloads of the requests")
+        ->delimiter(',')
+        ->capture_default_str();
+    command->add_option("--seconds", arguments.seconds, "measured time of each")
+        ->capture_default_str()
+        ->check(CLI::PositiveNumber);
   }
 
   void add_checkpoint() {
@@ -222,7 +237,9 @@ CommandLine parse_command_line(std::vector<std::string> words) {
 }
 
 bool needs_torch(const std::string& command) {
-  return command.rfind("config", 0) != 0 && command != "report" && command != "env" && command != "run";
+  bool torch_free = command.rfind("config", 0) == 0 || command == "report" || command == "env" ||
+                    command == "run" || command == "bench messenger";
+  return !torch_free;
 }
 
 }  // namespace yoke::cli

@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <filesystem>
 
+#include "cli/bench_messenger_command.h"
 #include "cli/config_command.h"
 #include "cli/env_command.h"
 #include "cli/output.h"
@@ -40,6 +41,7 @@ int main(int argc, char** argv) {
     if (line.command == "report") return write_report(line);
     if (line.command == "env") return show_environment(line);
     if (line.command == "run") return run_on_ranks(line);
+    if (line.command == "bench messenger") return bench_messenger(line);
     check_configuration(line);
     return become_torch_program(argv);
   });
