@@ -33,7 +33,7 @@ class TcpTransport final : public Transport {
   bool one_at_a_time() const override { return true; }
   bool write(int peer, Outgoing& message) override;
   bool push(int peer) override { return of(peer).connection->flush(); }
-  void close(int peer) override { of(peer).connection.reset(); }
+  void close(int peer) override { peers_[static_cast<size_t>(peer)].connection.reset(); }
   const WireHead* next(int peer) override;
   bool read(int peer, std::span<std::byte> into) override;
   void wait(const std::vector<bool>& has_unwritten, double seconds) override;
