@@ -59,6 +59,7 @@ MPI_Op builtin_op(ReduceOp op) {
 
 void check(int code, const char* call) {
   if (code == MPI_SUCCESS) return;
+  if (library != nullptr) library->give_up();
   char text[MPI_MAX_ERROR_STRING] = {};
   int length = 0;
   if (MPI_Error_string(code, text, &length) != MPI_SUCCESS) length = 0;
