@@ -32,8 +32,10 @@ class Parser {
     add_checkpoint();
     add_config();
     add_report();
+    add_why();
     add_environment();
     app_.add_subcommand("run", "start any program on several ranks: torchrun's flags, then PROGRAM");
+    add_topo();
     common(
         app_.add_subcommand("doctor", "check this machine: LibTorch, speed, devices, disk, what is missing"),
         "yoke doctor");
@@ -134,6 +136,49 @@ class Parser {
     step->add_option("--steps", arguments.steps, "timed steps of each")
         ->capture_default_str()
         ->check(CLI::PositiveNumber);
+    add_bench_collectives(group);
+  }
+
+  void add_bench_collectives(Subcommand* group) {
+    auto* command = common(
+        group->add_subcommand("collectives", "latency and bandwidth of collectives, with checked results"),
+        "yoke bench collectives --nproc 4 --backend shm --op all_reduce --bytes 1K,1M,64M\n"
+        "Without --nproc it is one rank of the world that a launcher made.");
+    BenchCollectivesArguments& arguments = out_.bench_collectives;
+    command->add_option("--nproc", arguments.nproc, "ranks to start on this machine")
+        ->check(CLI::Range(1, 1024));
+    command->add_option("--backend", arguments.backend, "auto local shm tcp hierarchical mpi nccl")
+        ->capture_default_str();
+    command
+        ->add_option(
+            "--op", arguments.ops,
+            "all_reduce reduce reduce_scatter all_gather all_to_all broadcast gather scatter barrier")
+        ->delimiter(',')
+        ->capture_default_str();
+    command->add_option("--bytes", arguments.bytes, "sizes of the whole array")
+        ->delimiter(',')
+        ->capture_default_str();
+    command->add_option("--dtype", arguments.dtype, "fp32 fp64 fp16 bf16 int8 … int64")
+        ->capture_default_str();
+    command->add_option("--reduce", arguments.reduce, "sum mean max min prod")->capture_default_str();
+    command
+        ->add_option("--algorithm", arguments.algorithms,
+                     "auto ring tree halving_doubling star direct hierarchical")
+        ->delimiter(',')
+        ->capture_default_str();
+    command->add_option("--iterations", arguments.iterations, "timed samples; 0 chooses")
+        ->check(CLI::NonNegativeNumber);
+    command->add_option("--memory", arguments.memory, "shared (zero-copy) or private")->capture_default_str();
+    command->add_option("--timeout", arguments.timeout, "seconds one operation may take")
+        ->check(CLI::PositiveNumber);
+    command->add_flag("--check,!--no-check", arguments.check, "compare results with what they must be [on]");
+  }
+
+  void add_why() {
+    auto* command =
+        common(app_.add_subcommand("why", "read the flight records of a failed job: who diverged first"),
+               "yoke why yoke-logs/flight");
+    command->add_option("DIR", out_.why.directory, "folder with rank-N.json files")->required();
   }
 
   void add_checkpoint() {
@@ -176,6 +221,25 @@ class Parser {
            "yoke env, or under a launcher: mpirun -np 2 yoke env");
   }
 
+  void add_topo() {
+    auto* group = app_.add_subcommand("topo", "machines, links, rings, and what collectives take on them");
+    group->require_subcommand(1);
+    auto* show = common(group->add_subcommand("show", "links, best rings and predicted times"),
+                        "yoke topo show --preset dgx1");
+    auto* predict = common(group->add_subcommand("predict", "predicted time of each algorithm"),
+                           "yoke topo predict --op all_reduce --bytes 1M,64M --preset dgx1 --machines 4");
+    TopoArguments& arguments = out_.topo;
+    predict->add_option("--op", arguments.ops, "all_reduce, broadcast, ...")->delimiter(',')->required();
+    predict->add_option("--bytes", arguments.sizes, "sizes: 64K,25MB")->delimiter(',')->required();
+    predict->add_option("--algorithm", arguments.algorithms, "ring, tree, ...; default all")->delimiter(',');
+    for (Subcommand* command : {show, predict}) {
+      command->add_option("FILE", arguments.file, "cluster.toml; without it and --preset: this machine");
+      command->add_option("--preset", arguments.preset, "pcie4 pcie8 dgx1 dgx2 h100");
+      command->add_option("--machines", arguments.machines, "so many boxes of the preset");
+      command->add_option("--network", arguments.network, "rate of a network interface: 100gbit");
+    }
+  }
+
   CommandLine& out_;
   CLI::App app_{"Yoke trains neural networks on many devices.", "yoke"};
 };
@@ -189,11 +253,23 @@ std::string first_line(const std::string& text) {
   return text.substr(0, text.find('\n'));
 }
 
+std::vector<std::string> without_nproc(const std::vector<std::string>& words) {
+  std::vector<std::string> kept;
+  for (size_t i = 0; i < words.size(); ++i) {
+    if (words[i] == "--nproc")
+      ++i;
+    else if (words[i].rfind("--nproc=", 0) != 0)
+      kept.push_back(words[i]);
+  }
+  return kept;
+}
+
 }  // namespace
 
 CommandLine parse_command_line(std::vector<std::string> words) {
   CommandLine line;
   line.typed = "yoke " + join(words, " ");
+  line.words = without_nproc(words);
   // What stands behind the program belongs to the program, whatever it looks like.
   if (!words.empty() && words.front() == "run") {
     line.command = "run";
@@ -219,10 +295,6 @@ CommandLine parse_command_line(std::vector<std::string> words) {
   // A dotted key wins over its short form only when it comes later in `overrides`: keep them last.
   line.overrides.insert(line.overrides.end(), overrides.begin(), overrides.end());
   return line;
-}
-
-bool needs_torch(const std::string& command) {
-  return command.rfind("config", 0) != 0 && command != "report" && command != "env" && command != "run";
 }
 
 }  // namespace yoke::cli

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/topo_arguments.h"
 #include "yoke/config/schema.h"
 
 namespace yoke::cli {
@@ -51,11 +52,30 @@ struct RunArguments {
   std::vector<std::string> words;  // all of them: flags of its own, then a program with its own
 };
 
+struct BenchCollectivesArguments {
+  int nproc = 0;  // 0: one rank of the launcher's world
+  std::string backend = "auto";
+  std::vector<std::string> ops = {"all_reduce"};
+  std::vector<std::string> bytes = {"1K", "64K", "1M", "16M", "64M"};
+  std::string dtype = "fp32";
+  std::string reduce = "sum";
+  std::vector<std::string> algorithms = {"auto"};
+  int iterations = 0;
+  bool check = true;
+  std::string memory = "shared";
+  double timeout = 60;
+};
+
+struct WhyArguments {
+  std::string directory;
+};
+
 struct CommandLine {
   std::string command;  // "train", "model info", "ckpt verify", …
   bool json = false;
   bool quiet = false;
   std::string typed;                        // the whole command, for reports
+  std::vector<std::string> words;           // the same, as it was given, without --nproc N: for the ranks
   std::vector<config::Override> overrides;  // --section.key and --set
   std::string config_file;                  // config show
   TrainArguments train;
@@ -65,13 +85,13 @@ struct CommandLine {
   CheckpointArguments checkpoint;
   ReportArguments report;
   RunArguments run;
+  BenchCollectivesArguments bench_collectives;
+  WhyArguments why;
+  TopoArguments topo;
 };
 
 // Parses the words after the program's name. Prints help or the version and exits where that was asked.
 // Throws ConfigError for anything it does not understand.
 CommandLine parse_command_line(std::vector<std::string> words);
-
-// Whether the command runs in the program that links LibTorch.
-bool needs_torch(const std::string& command);
 
 }  // namespace yoke::cli

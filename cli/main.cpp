@@ -4,12 +4,15 @@
 #include <cerrno>
 #include <filesystem>
 
+#include "cli/bench_collectives_command.h"
 #include "cli/config_command.h"
 #include "cli/env_command.h"
 #include "cli/output.h"
 #include "cli/report_command.h"
 #include "cli/run_command.h"
 #include "cli/run_config.h"
+#include "cli/topo_command.h"
+#include "cli/why_command.h"
 #include "yoke/base/error.h"
 
 namespace yoke::cli {
@@ -29,17 +32,30 @@ int become_torch_program(char** argv) {
                     describe_errno(errno));
 }
 
+using Command = int (*)(const CommandLine&);
+
+// What this program does itself; the other commands need LibTorch.
+constexpr std::pair<const char*, Command> kCommands[] = {
+    {"config show", show_config},
+    {"config keys", show_config_keys},
+    {"report", write_report},
+    {"env", show_environment},
+    {"run", run_on_ranks},
+    {"why", explain_failure},
+    {"topo show", show_topology},
+    {"topo predict", predict_topology},
+    {"bench collectives", bench_collectives},
+};
+
 }  // namespace
 }  // namespace yoke::cli
 
 int main(int argc, char** argv) {
   using namespace yoke::cli;
   return run_program(argc, argv, [&](const CommandLine& line) {
-    if (line.command == "config show") return show_config(line);
-    if (line.command == "config keys") return show_config_keys(line);
-    if (line.command == "report") return write_report(line);
-    if (line.command == "env") return show_environment(line);
-    if (line.command == "run") return run_on_ranks(line);
+    for (auto& [name, command] : kCommands) {
+      if (line.command == name) return command(line);
+    }
     check_configuration(line);
     return become_torch_program(argv);
   });

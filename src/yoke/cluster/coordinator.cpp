@@ -244,8 +244,9 @@ void Coordinator::report(const FailureReport& report) {
 
 void Coordinator::left(int rank) {
   std::lock_guard lock(impl_->mutex);
-  if (rank >= 0 && static_cast<size_t>(rank) < impl_->ranks.size())
-    impl_->ranks[static_cast<size_t>(rank)].left = true;
+  if (rank < 0 || static_cast<size_t>(rank) >= impl_->ranks.size()) return;
+  impl_->ranks[static_cast<size_t>(rank)].left = true;
+  impl_->blame.retract(rank);
 }
 
 std::shared_ptr<const FailureReport> Coordinator::failure() const {

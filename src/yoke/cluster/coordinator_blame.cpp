@@ -30,6 +30,11 @@ void Blame::add_report_of_launcher(const FailureReport& report, double now) {
   add(sign, report, -1, now);
 }
 
+void Blame::retract(int rank) {
+  std::erase_if(evidence_,
+                [&](const Evidence& one) { return one.sign == Sign::kLost && one.report.rank == rank; });
+}
+
 // A rank that complains about another (or about the link) and ends for it is not the cause.
 bool Blame::is_victim(const Evidence& evidence) const {
   if (evidence.report.rank < 0 || evidence.sign == Sign::kKilled || evidence.sign == Sign::kConfessed ||

@@ -30,6 +30,9 @@ class Blame {
   void add_report_of_rank(const FailureReport& report, int by, double now);
   void add_report_of_launcher(const FailureReport& report, double now);
 
+  // The rank ended well after all: its broken connection is no sign of anything.
+  void retract(int rank);
+
   bool pending() const { return !evidence_.empty() && !decided_; }
   // When decide() will have something to say; only while pending().
   double due() const { return due_; }

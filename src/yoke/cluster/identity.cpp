@@ -34,8 +34,9 @@ std::string spoken(const Claim& claim) {
 }
 
 void check_conflict(const Claim& winner, const Claim& other) {
-  // An index of a pod and a launcher's flags make no ranks: something else started this process.
-  if (other.source == "kubernetes" || other.source == "kubeflow") return;
+  // An index of a pod and a launcher's flags make no ranks: something else started this process. PMIx does
+  // not say of how many, so nobody can tell whether it counts ranks or launchers.
+  if (other.source == "kubernetes" || other.source == "kubeflow" || other.source == "pmix") return;
   if (agree(winner, other) || numbers_launchers(other, winner)) return;
   throw ConfigError(
       "two launchers disagree on who this process is: {}, but {}. Unset the variables of the one that did "

@@ -6,7 +6,6 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-#include <algorithm>
 #include <array>
 #include <fstream>
 #include <numeric>
@@ -243,20 +242,6 @@ std::optional<Claim> read_lone_size(Variables& variables) {
   return claim;
 }
 
-// Open MPI and srun speak PMIx themselves: its rank then only repeats theirs.
-void drop_echo_of_pmix(std::vector<Claim>& claims) {
-  auto echoed = [&](const Claim& claim) {
-    if (claim.source != "pmix" || claim.world_size) return false;
-    for (const Claim& other : claims) {
-      bool speaks_pmix = other.source == "openmpi" || other.source == "mpich" || other.source == "slurm";
-      if (speaks_pmix && other.rank == claim.rank) return true;
-    }
-    return false;
-  };
-  auto found = std::find_if(claims.begin(), claims.end(), echoed);
-  if (found != claims.end()) claims.erase(found);
-}
-
 }  // namespace
 
 std::vector<Claim> read_claims(Variables& variables) {
@@ -266,7 +251,6 @@ std::vector<Claim> read_claims(Variables& variables) {
   for (auto* reader : kReaders) {
     if (std::optional<Claim> claim = reader(variables)) claims.push_back(std::move(*claim));
   }
-  drop_echo_of_pmix(claims);
   return claims;
 }
 

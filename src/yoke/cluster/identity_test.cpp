@@ -264,6 +264,13 @@ TEST(Identity, ALauncherStartedByAnotherIsNoConflict) {
   EXPECT_THAT(seen(self, "SLURM_PROCID")->why, HasSubstr("numbers launchers"));
   // mpirun in a Slurm job starts its daemons by srun.
   EXPECT_EQ(identify_in(with(outer, kOpenMpi)).source, "openmpi");
+  // mpirun -np 1 yoke run: PMIX_RANK is the launcher's.
+  EXPECT_EQ(identify_in(with(kYoke, {{"OMPI_COMM_WORLD_RANK", "0"},
+                                     {"OMPI_COMM_WORLD_SIZE", "1"},
+                                     {"OMPI_COMM_WORLD_LOCAL_SIZE", "1"},
+                                     {"PMIX_RANK", "0"}}))
+                .source,
+            "yoke");
   // One launcher in an interactive step.
   EXPECT_EQ(identify_in(with(kYoke, {{"SLURM_JOB_ID", "1"},
                                      {"SLURM_STEP_ID", "0"},

@@ -36,6 +36,5 @@ std::optional<net::Secret> inherited_secret();
 // long it waits for all ranks (YOKE_JOIN_TIMEOUT, seconds). Throw ConfigError.
 std::optional<net::Protection> inherited_protection();
 std::optional<double> inherited_join_timeout();
-const char* protection_name(net::Protection protection);
 
 }  // namespace yoke::cluster

@@ -19,23 +19,11 @@ std::optional<net::Secret> inherited_secret() {
   return kept;
 }
 
-const char* protection_name(net::Protection protection) {
-  switch (protection) {
-    case net::Protection::kIntegrity:
-      return "integrity";
-    case net::Protection::kEncrypted:
-      return "encrypted";
-    case net::Protection::kNone:
-      return "none";
-  }
-  return "unknown";
-}
-
 std::optional<net::Protection> inherited_protection() {
   std::optional<std::string> text = environment_variable("YOKE_PROTECTION");
   if (!text) return std::nullopt;
   for (auto protection : {net::Protection::kIntegrity, net::Protection::kEncrypted, net::Protection::kNone}) {
-    if (*text == protection_name(protection)) return protection;
+    if (*text == net::to_string(protection)) return protection;
   }
   throw ConfigError("YOKE_PROTECTION={}: accepted is integrity, encrypted or none. `yoke run` sets it.",
                     *text);

@@ -102,6 +102,7 @@ World::World(const Identity& identity, const JoinOptions& options)
   self.address = parts_->acceptor->address().text();
   parts_->session =
       std::make_unique<Session>(endpoint, parts_->ticket, self, identity.world_size, failure_, deadline);
+  parts_->key_giver.reset();
 }
 
 World::~World() {

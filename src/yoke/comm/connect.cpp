@@ -8,6 +8,7 @@
 
 #include "yoke/base/error.h"
 #include "yoke/base/text.h"
+#include "yoke/cluster/launch_env.h"
 #include "yoke/comm/hierarchical/hierarchical.h"
 #include "yoke/comm/mpi/mpi.h"
 #include "yoke/comm/nccl/nccl.h"
@@ -34,7 +35,8 @@ std::string choose(const cluster::World& world) {
   return different == machines.size() ? "tcp" : "hierarchical";
 }
 
-std::unique_ptr<Backend> make_shm(cluster::World& world, const std::vector<int>& ranks, const std::string& key) {
+std::unique_ptr<Backend> make_shm(cluster::World& world, const std::vector<int>& ranks,
+                                  const std::string& key) {
   ShmSetup setup;
   setup.rank = static_cast<int>(std::find(ranks.begin(), ranks.end(), world.rank()) - ranks.begin());
   setup.size = static_cast<int>(ranks.size());
@@ -51,10 +53,11 @@ std::unique_ptr<Backend> make_shm_of_all(cluster::World& world, const ConnectOpt
   std::map<std::string, int> machines;  // one rank of each
   for (const cluster::Member& member : world.members()) machines.emplace(member.machine, member.rank);
   if (machines.size() > 1)
-    throw ConfigError("backend shm: ranks {} and {} are on different machines ({} and {}). Use auto, tcp or hierarchical.",
-                      machines.begin()->second, machines.rbegin()->second,
-                      world.members()[static_cast<size_t>(machines.begin()->second)].host,
-                      world.members()[static_cast<size_t>(machines.rbegin()->second)].host);
+    throw ConfigError(
+        "backend shm: ranks {} and {} are on different machines ({} and {}). Use auto, tcp or hierarchical.",
+        machines.begin()->second, machines.rbegin()->second,
+        world.members()[static_cast<size_t>(machines.begin()->second)].host,
+        world.members()[static_cast<size_t>(machines.rbegin()->second)].host);
   std::vector<int> all(static_cast<size_t>(world.size()));
   for (int r = 0; r < world.size(); ++r) all[static_cast<size_t>(r)] = r;
   return make_shm(world, all, "shm/world");
@@ -76,7 +79,8 @@ std::unique_ptr<Backend> make_hierarchical(cluster::World& world, const ConnectO
   std::vector<std::string> machines = machines_of(world);
   MachineLayout layout = MachineLayout::of(world.rank(), machines);
   std::unique_ptr<Backend> flat = make_tcp(world, options);
-  std::unique_ptr<Backend> local = make_shm(world, layout.neighbours(), fmt::format("shm/machine-{}", layout.machine()));
+  std::unique_ptr<Backend> local =
+      make_shm(world, layout.neighbours(), fmt::format("shm/machine-{}", layout.machine()));
   std::unique_ptr<Backend> cross =
       split_cross(*flat, layout, kWorldGroup, Deadline::after(world.options().join_timeout));
   return make_hierarchical_backend(std::move(local), std::move(cross), std::move(flat), layout);
@@ -96,7 +100,8 @@ std::unique_ptr<Backend> make_nccl(cluster::World& world, const ConnectOptions& 
   NcclSetup setup;
   setup.rank = world.rank();
   setup.size = world.size();
-  setup.device = options.device >= 0 ? options.device : world.identity().local_rank;
+  setup.device = options.device;
+  setup.local_rank = world.identity().local_rank;
   setup.failure = world.failure();
   setup.timeout = world.options().join_timeout;
   cluster::Session& session = world.session();
@@ -107,7 +112,7 @@ std::unique_ptr<Backend> make_nccl(cluster::World& world, const ConnectOptions& 
 
 using Maker = std::unique_ptr<Backend> (*)(cluster::World&, const ConnectOptions&);
 constexpr std::pair<const char*, Maker> kBackends[] = {
-    {"shm", make_shm_of_all}, {"tcp", make_tcp}, {"hierarchical", make_hierarchical},
+    {"shm", make_shm_of_all}, {"tcp", make_tcp},   {"hierarchical", make_hierarchical},
     {"mpi", make_mpi},        {"nccl", make_nccl},
 };
 
@@ -118,8 +123,7 @@ std::unique_ptr<Backend> make_backend(cluster::World& world, const ConnectOption
     known = known || name == entry;
     if (name == entry && !world.alone()) return make(world, options);
   }
-  if (!known)
-    throw ConfigError("backend '{}' is not known. Accepted: {}.", name, join(backend_names(), " "));
+  if (!known) throw ConfigError("backend '{}' is not known. Accepted: {}.", name, join(backend_names(), " "));
   return std::move(make_local_backends(1, world.failure()).front());
 }
 
@@ -129,11 +133,15 @@ JobLink link_to(cluster::World& world) {
   job.failure = world.failure();
   job.recorder = std::make_shared<FlightRecorder>(world.rank(), world.size(), host, ::getpid());
   job.flight_folder = world.options().flight_folder;
+  if (job.flight_folder.empty())
+    job.flight_folder = cluster::environment_variable("YOKE_FLIGHT_DIR").value_or("");
   if (world.alone()) return job;
   cluster::Session& session = world.session();
   job.entered = [&session](int64_t number) { session.progress(number, -1); };
   job.fail = [&session](const cluster::FailureReport& report) { session.fail(report); };
-  job.who_is_behind = [&session](int64_t number) { return session.who_is_behind(number, Deadline::after(2)); };
+  job.who_is_behind = [&session](int64_t number) {
+    return session.who_is_behind(number, Deadline::after(2));
+  };
   return job;
 }
 

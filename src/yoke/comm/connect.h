@@ -11,8 +11,8 @@
 namespace yoke::comm {
 
 struct ConnectOptions {
-  // auto: shm when all ranks are on one machine, tcp when each is on its own, hierarchical otherwise. Or by name: shm, tcp, hierarchical,
-  // mpi, nccl. A backend that was asked for and is not there is an error.
+  // auto: shm when all ranks are on one machine, tcp when each is on its own, hierarchical otherwise. Or by
+  // name: shm, tcp, hierarchical, mpi, nccl. A backend that was asked for and is not there is an error.
   std::string backend = "auto";
   std::string name = "world";
   int device = -1;  // for nccl; -1: the local rank

@@ -1,7 +1,7 @@
 // The way into a distributed program: `yoke::World world = yoke::join();`
 //
-// Start the program with `yoke run --nproc 4 ./program`, torchrun --no-python, mpirun, srun or under Kubernetes: who it is comes from the
-// environment (`yoke env` explains). Started alone it is a world of one.
+// Start the program with `yoke run --nproc 4 ./program`, torchrun --no-python, mpirun, srun or under
+// Kubernetes: who it is comes from the environment (`yoke env` explains). Started alone it is a world of one.
 #pragma once
 
 #include <memory>
@@ -27,8 +27,8 @@ class World {
   std::unique_ptr<comm::Communicator> comm_;  // goes first: it talks through the job
 };
 
-// Meets the other ranks. Collective. Throws ConfigError (environment), Error with kRendezvous (ranks that do not come, a wrong
-// key), CommError. Messages of this process are prefixed with its rank from here on.
+// Meets the other ranks. Collective. Throws ConfigError (environment), Error with kRendezvous (ranks that do
+// not come, a wrong key), CommError. Messages of this process are prefixed with its rank from here on.
 World join(const cluster::JoinOptions& options = {}, const comm::ConnectOptions& connect = {});
 
 }  // namespace yoke

@@ -20,7 +20,7 @@ namespace yoke::net {
 namespace {
 
 constexpr double kFirstPause = 0.005;
-constexpr double kLongestPause = 0.3;
+constexpr double kLongestPause = 0.15;
 constexpr double kOneAttempt = 5.0;  // seconds for one address before the next is tried
 
 void set_int(int fd, int level, int option, int value) {

@@ -184,10 +184,14 @@ const FailureReport* Attempt::known() const {
 void Attempt::wind_down() {
   if (phase_ != Phase::kRunning) return;
   enter(Phase::kWinding, Patience::kOwnEnd);
-  send(SIGTERM, /*only_missing=*/true);  // who never joined cannot have heard of it
+  deaf_end_ = Deadline::after(Patience::kDeaf);
 }
 
 void Attempt::check_time() {
+  if (deaf_end_ && deaf_end_->passed()) {
+    deaf_end_.reset();
+    send(SIGTERM, /*only_missing=*/true);
+  }
   if (!phase_end_ || !phase_end_->passed()) return;
   if (phase_ == Phase::kWinding) {
     send(SIGTERM);

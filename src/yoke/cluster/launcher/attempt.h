@@ -8,6 +8,7 @@
 #include "yoke/base/deadline.h"
 #include "yoke/cluster/coordinator.h"
 #include "yoke/cluster/launcher/child_environment.h"
+#include "yoke/cluster/launcher/guardian.h"
 #include "yoke/cluster/launcher/rank_output.h"
 #include "yoke/cluster/launcher/signals.h"
 #include "yoke/cluster/launcher/verdict.h"
@@ -16,7 +17,8 @@ namespace yoke::cluster {
 
 // How long ranks are waited for, in seconds.
 struct Patience {
-  static constexpr double kOwnEnd = 5;      // after a failure: to end with their own error
+  static constexpr double kDeaf = 0.5;  // after a failure: for those who never joined and cannot hear of it
+  static constexpr double kOwnEnd = 5;  // after a failure: to end with their own error
   static constexpr double kTerminate = 5;   // then, after SIGTERM
   static constexpr double kInterrupt = 10;  // after SIGINT, SIGHUP or SIGQUIT of the user
   static constexpr double kPreempt = 25;    // after SIGTERM of the user: Kubernetes kills after 30
@@ -81,6 +83,7 @@ class Attempt {
   std::shared_ptr<const FailureReport> known_;
   Phase phase_ = Phase::kRunning;
   std::optional<Deadline> phase_end_;
+  std::optional<Deadline> deaf_end_;
   int interrupted_by_ = 0;
 };
 

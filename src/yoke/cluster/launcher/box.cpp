@@ -108,6 +108,12 @@ std::string where(const FailureReport& failure) {
   return failure.pid > 0 ? text + fmt::format(", pid {}", failure.pid) : text;
 }
 
+// What happened, without who it was: the line above says that.
+std::string happened(const FailureReport& failure) {
+  std::string who = fmt::format("rank {} on {} (pid {}) ", failure.rank, failure.host, failure.pid);
+  return failure.what.rfind(who, 0) == 0 ? failure.what.substr(who.size()) : failure.what;
+}
+
 }  // namespace
 
 std::string draw_box(const BoxContent& content, bool utf8) {
@@ -116,7 +122,7 @@ std::string draw_box(const BoxContent& content, bool utf8) {
   frame.rule(" the job failed ", true);
   frame.field("root cause", where(failure));
   if (failure.step >= 0) frame.field("step", std::to_string(failure.step));
-  frame.field("what", failure.what);
+  frame.field("what", happened(failure));
   frame.field("what to do", failure.next);
   std::string end = fmt::format("exit code {}, after {:.1f} s", content.exit_code, content.seconds);
   if (content.restarts > 0)

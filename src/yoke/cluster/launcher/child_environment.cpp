@@ -25,7 +25,8 @@ void set_ours(Table& table, const LaunchOptions& options, const JobPlace& place,
   table["YOKE_JOB_ID"] = place.ticket.job_id;
   table["YOKE_GENERATION"] = std::to_string(place.ticket.generation);
   table["YOKE_JOB_KEY"] = place.ticket.secret.to_text();
-  table["YOKE_PROTECTION"] = protection_name(place.ticket.protection);
+  table.erase("YOKE_SECRET_FILE");  // the key handed down is the one the coordinator has
+  table["YOKE_PROTECTION"] = net::to_string(place.ticket.protection);
   table["YOKE_JOIN_TIMEOUT"] = fmt::format("{}", options.join_timeout);
 }
 

@@ -4,7 +4,9 @@
 #include <unistd.h>
 
 #include <array>
+#include <chrono>
 #include <numeric>
+#include <thread>
 
 #include "yoke/base/clock.h"
 #include "yoke/base/error.h"
@@ -77,6 +79,7 @@ JobPlace make_place(const LaunchOptions& options) {
   }
   net::Address address = net::parse_address(options.endpoint);
   if (options.master_addr.empty() && !address.is_unix()) place.master_addr = address.host;
+  if (place.master_port == 0 && address.port == 0) place.master_port = free_port();
   if (place.master_port == 0) place.master_port = address.port < 65535 ? address.port + 1 : address.port - 1;
   return place;
 }
@@ -110,6 +113,7 @@ class Job {
   bool attempt(LaunchResult& result) {
     Stopwatch watch;
     std::unique_ptr<Coordinator> coordinator = host_coordinator();
+    if (!coordinator && result.restarts > 0) wait_for_next_generation();
     Workplace work{options_, guardian_, signals_, console_, program_, host_};
     std::filesystem::path folder = folder_;
     if (!folder.empty()) folder /= fmt::format("attempt_{}", result.restarts);
@@ -119,6 +123,7 @@ class Job {
     result.failure = verdict.failure;
     console_.flush(Deadline::after(Patience::kTerminate));
     int signal = attempt.interrupted_by();
+    if (coordinator && signal == 0) stay_for_others(*coordinator, /*failed=*/verdict.exit_code != 0);
     if (signal == SIGPIPE) result.exit_code = 128 + SIGPIPE;
     bool last = signal != 0 || result.restarts == options_.max_restarts;
     if (verdict.failure && signal == 0 && last) tell(attempt, result, watch.seconds(), folder);
@@ -136,8 +141,44 @@ class Job {
       coordinator.address = net::parse_address(options_.endpoint);
     }
     auto result = std::make_unique<Coordinator>(coordinator, place_.ticket);
-    if (options_.endpoint.empty()) place_.endpoint = result->address().text();
+    // Only we know the port where any free one was asked for.
+    if (options_.node_sizes.size() == 1) place_.endpoint = result->address().text();
     return result;
+  }
+
+  // Ranks of other machines may have more to do, and need the coordinator for it; after a failure they only
+  // have to hear of it. Those that vanish are noticed by the coordinator, so this ends.
+  void stay_for_others(const Coordinator& coordinator, bool failed) {
+    constexpr double kAfterFailure = 2;
+    constexpr double kTick = 0.05;
+    if (options_.node_sizes.size() == 1) return;
+    Stopwatch watch;
+    while (!coordinator.wait_until_empty(Deadline::after(kTick))) {
+      if (failed && watch.seconds() > kAfterFailure) return;
+      for (int signal : signals_.read()) {
+        if (signal != SIGCHLD) return;
+      }
+    }
+  }
+
+  // Machine 0 may still be busy with the end of the last attempt; ranks that call too early are refused.
+  void wait_for_next_generation() {
+    Deadline deadline = Deadline::after(options_.join_timeout);
+    net::Address address = net::parse_address(options_.endpoint);
+    net::Introduction self;
+    self.purpose = "control";
+    while (!deadline.passed()) {
+      try {
+        net::introduce(net::connect_to(address, deadline), place_.ticket, self, deadline.sooner(2));
+        return;
+      } catch (const Error&) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      }
+    }
+    throw Error(ExitCode::kRendezvous,
+                fmt::format("{}: no coordinator for restart {} within {:.0f} s. Is the launcher of "
+                            "machine 0 still there, with the same --max-restarts?",
+                            options_.endpoint, place_.ticket.generation, options_.join_timeout));
   }
 
   void tell(const Attempt& attempt, const LaunchResult& result, double seconds,

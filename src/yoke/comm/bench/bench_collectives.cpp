@@ -18,7 +18,7 @@ class Subject {
   Subject(Communicator& comm, const CollectiveBench& bench, const Copy& copy)
       : comm_(comm), bench_(bench), copy_(copy) {
     auto ranks = static_cast<int64_t>(comm.size());
-    count_ = bench.bytes / static_cast<int64_t>(size_of(bench.type));
+    count_ = bench.op == Collective::kBarrier ? 0 : bench.bytes / static_cast<int64_t>(size_of(bench.type));
     if (has_parts()) count_ -= count_ % ranks;
     part_ = count_ / ranks;
     data_ = memory(static_cast<size_t>(count_) * size_of(bench.type));
@@ -32,26 +32,32 @@ class Subject {
     options.name = "bench";
     options.algorithm = bench_.algorithm;
     switch (bench_.op) {
-      case Collective::kAllReduce: return comm_.all_reduce(whole(), bench_.reduce, options).wait();
-      case Collective::kReduce: return comm_.reduce(whole(), 0, bench_.reduce, options).wait();
+      case Collective::kAllReduce:
+        return comm_.all_reduce(whole(), bench_.reduce, options).wait();
+      case Collective::kReduce:
+        return comm_.reduce(whole(), 0, bench_.reduce, options).wait();
       case Collective::kReduceScatter:
         return comm_.reduce_scatter(whole(), part_of(other_, 0), bench_.reduce, options).wait();
       case Collective::kAllGather:
         return comm_.all_gather(part_of(data_, comm_.rank()), whole(), {}, options).wait();
       case Collective::kAllToAll:
         return comm_.all_to_all(whole(), Buffer(other_.data.get(), count_, bench_.type), options).wait();
-      case Collective::kBroadcast: return comm_.broadcast(whole(), 0, options).wait();
+      case Collective::kBroadcast:
+        return comm_.broadcast(whole(), 0, options).wait();
       case Collective::kGather:
         return comm_.gather(part_of(other_, comm_.rank()), whole(), 0, options).wait();
-      case Collective::kScatter: return comm_.scatter(whole(), part_of(other_, 0), 0, options).wait();
-      case Collective::kBarrier: return comm_.barrier(options).wait();
+      case Collective::kScatter:
+        return comm_.scatter(whole(), part_of(other_, 0), 0, options).wait();
+      case Collective::kBarrier:
+        return comm_.barrier(options).wait();
     }
   }
 
   void fill() {
     std::vector<std::byte> host(static_cast<size_t>(count_) * size_of(bench_.type));
     for (int64_t i = 0; i < count_; ++i)
-      write_value(host.data(), i, bench_.type, static_cast<double>(bench_value(comm_.rank(), i, bench_.reduce)));
+      write_value(host.data(), i, bench_.type,
+                  static_cast<double>(bench_value(comm_.rank(), i, bench_.reduce)));
     copy_(data_.data.get(), host.data(), host.size());
     if (other_.data) copy_(other_.data.get(), host.data(), host.size());
   }
@@ -97,15 +103,21 @@ class Subject {
     int from = part_ == 0 ? 0 : static_cast<int>(i / part_);
     switch (bench_.op) {
       case Collective::kAllReduce:
-      case Collective::kReduce: return bench_expected(comm_.size(), i, op, bench_.type);
+      case Collective::kReduce:
+        return bench_expected(comm_.size(), i, op, bench_.type);
       case Collective::kReduceScatter:
         return bench_expected(comm_.size(), comm_.rank() * part_ + i, op, bench_.type);
       case Collective::kAllGather:
-      case Collective::kGather: return of(from, i);
-      case Collective::kAllToAll: return of(from, comm_.rank() * part_ + i % part_);
-      case Collective::kBroadcast: return of(0, i);
-      case Collective::kScatter: return of(0, comm_.rank() * part_ + i);
-      case Collective::kBarrier: return 0;
+      case Collective::kGather:
+        return of(from, i);
+      case Collective::kAllToAll:
+        return of(from, comm_.rank() * part_ + i % part_);
+      case Collective::kBroadcast:
+        return of(0, i);
+      case Collective::kScatter:
+        return of(0, comm_.rank() * part_ + i);
+      case Collective::kBarrier:
+        return 0;
     }
     return 0;
   }
@@ -139,7 +151,9 @@ double of_slowest(Communicator& comm, double seconds, const Copy& copy) {
 }
 
 // Operations of one sample: enough for about a millisecond, so that reading the clock does not count.
-int repeats_for(double seconds) { return static_cast<int>(std::clamp(1e-3 / seconds, 1.0, 1000.0)); }
+int repeats_for(double seconds) {
+  return static_cast<int>(std::clamp(1e-3 / seconds, 1.0, 1000.0));
+}
 
 double sample(Communicator& comm, Subject& subject, int repeats, const Copy& copy) {
   comm.barrier().wait();
@@ -166,11 +180,14 @@ std::vector<int64_t> gather_all(Communicator& comm, int64_t value, const Copy& c
 double bus_factor(Collective op, int ranks) {
   double n = ranks;
   switch (op) {
-    case Collective::kAllReduce: return 2 * (n - 1) / n;
+    case Collective::kAllReduce:
+      return 2 * (n - 1) / n;
     case Collective::kBroadcast:
     case Collective::kReduce:
-    case Collective::kBarrier: return 1;
-    default: return (n - 1) / n;
+    case Collective::kBarrier:
+      return 1;
+    default:
+      return (n - 1) / n;
   }
 }
 
@@ -189,7 +206,8 @@ CollectiveResult bench_collective(Communicator& comm, const CollectiveBench& ben
   subject.clear();  // what is summed again and again would overflow
   double once = sample(comm, subject, 2, copy);
   int repeats = repeats_for(once);
-  int samples = bench.iterations > 0 ? bench.iterations : static_cast<int>(std::clamp(2 / (once * repeats), 5.0, 20.0));
+  int samples =
+      bench.iterations > 0 ? bench.iterations : static_cast<int>(std::clamp(2 / (once * repeats), 5.0, 20.0));
   sample(comm, subject, repeats, copy);  // warm
   std::vector<double> seconds;
   for (int i = 0; i < samples; ++i) seconds.push_back(sample(comm, subject, repeats, copy));

@@ -24,8 +24,8 @@ struct CollectiveBench {
 struct CollectiveResult {
   double median = 0;  // seconds of one operation, of the slowest rank
   double p95 = 0;
-  double algbw = 0;  // bytes / median
-  double busbw = 0;  // algbw x the share that must cross the wires
+  double algbw = 0;                 // bytes / median
+  double busbw = 0;                 // algbw x the share that must cross the wires
   std::vector<int64_t> bytes_sent;  // of one operation, by rank: payload
   std::vector<int64_t> messages;
   bool correct = true;  // on all ranks; true when not checked

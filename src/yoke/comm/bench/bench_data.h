@@ -8,7 +8,8 @@
 
 namespace yoke::comm {
 
-// Element i of rank r's input. 1 or 2 for products, 0 to 4 otherwise; sums stay exact in bf16 for up to 50 ranks.
+// Element i of rank r's input. 1 or 2 for products, 0 to 4 otherwise; sums stay exact in bf16 for up to 50
+// ranks.
 int64_t bench_value(int rank, int64_t i, ReduceOp op);
 
 // Combined over `ranks`; the mean rounded towards zero for integers.

@@ -315,10 +315,11 @@ Counters NcclBackend::counters() const {
   return counters_;
 }
 
-std::unique_ptr<Backend> make(const NcclSetup& setup) {
+std::unique_ptr<Backend> make(NcclSetup setup) {
   static std::atomic<int> made{0};  // the same on all ranks: making one is collective
   int devices = 0;
   cudaError_t error = cudaGetDeviceCount(&devices);
+  if (setup.device == -1 && devices > 0) setup.device = setup.local_rank % devices;
   if (error != cudaSuccess || setup.device < 0 || setup.device >= devices)
     throw ConfigError(
         "backend nccl: rank {} wants device {}, CUDA sees {} ({}). Choose another backend or device.",

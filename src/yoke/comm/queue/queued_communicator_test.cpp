@@ -144,8 +144,10 @@ TEST(Communicator, DisagreementIsAnErrorOnEveryRankThatShowsBothSides) {
                            try {
                              comm.all_reduce(data, ReduceOp::kSum, {.name = "loss"}).wait();
                            } catch (const CommError& error) {
-                             EXPECT_THAT(error.what(), HasSubstr("rank 0 called all_reduce #1 'loss' sum of fp32 [8]"));
-                             EXPECT_THAT(error.what(), HasSubstr("rank 1 called all_reduce #1 'loss' sum of int32 [8]"));
+                             EXPECT_THAT(error.what(),
+                                         HasSubstr("rank 0 called all_reduce #1 'loss' sum of fp32 [8]"));
+                             EXPECT_THAT(error.what(),
+                                         HasSubstr("rank 1 called all_reduce #1 'loss' sum of int32 [8]"));
                              ++told;
                              throw;
                            }

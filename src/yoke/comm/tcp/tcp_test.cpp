@@ -178,8 +178,9 @@ TEST_P(EveryGroup, BroadcastGatherAndScatterKnowTheirRoot) {
           std::vector<double> input = filled(rank.rank, count);
           std::vector<double> output(rank.rank == root ? all.size() : 0);
           rank.run(rank.check.gather(input, output, root), algorithm);
-          if (rank.rank == root)
+          if (rank.rank == root) {
             EXPECT_EQ(output, all) << text(Collective::kGather, algorithm, rank.size, count);
+          }
         }
         for (auto algorithm : choices(Collective::kScatter)) {
           std::vector<double> input = rank.rank == root ? all : std::vector<double>{};
@@ -217,13 +218,11 @@ TEST_P(EveryGroup, NobodyLeavesABarrierBeforeAllHaveCome) {
   std::atomic<int> came{0};
   TcpRanks(GetParam()).run([&](TestRank& rank) {
     for (auto algorithm : choices(Collective::kBarrier)) {
-      static constexpr int kRounds = 3;
-      for (int round = 0; round < kRounds; ++round) {
+      for (int round = 0; round < 3; ++round) {
         int before = ++came;
         rank.run(rank.check.barrier(), algorithm);
         EXPECT_GE(came.load(), before / rank.size * rank.size);
       }
-      (void)kRounds;
     }
   });
 }

@@ -1,0 +1,242 @@
+#include "cli/topo_command.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "cli/output.h"
+#include "yoke/base/error.h"
+#include "yoke/base/text.h"
+#include "yoke/base/units.h"
+#include "yoke/cluster/topology/discover.h"
+#include "yoke/cluster/topology/presets.h"
+#include "yoke/sim/collectives_topology.h"
+
+namespace yoke::cli {
+namespace {
+
+using cluster::Topology;
+using plan::Algorithm;
+using plan::Collective;
+
+constexpr size_t kColumns = 80;
+constexpr int64_t kShownBytes = 64'000'000;
+constexpr Collective kAllOps[] = {
+    Collective::kAllReduce, Collective::kReduce,   Collective::kReduceScatter,
+    Collective::kAllGather, Collective::kAllToAll, Collective::kBroadcast,
+    Collective::kGather,    Collective::kScatter,  Collective::kBarrier,
+};
+constexpr Algorithm kAllAlgorithms[] = {Algorithm::kRing, Algorithm::kTree,   Algorithm::kHalvingDoubling,
+                                        Algorithm::kStar, Algorithm::kDirect, Algorithm::kHierarchical};
+
+struct Prediction {
+  Collective op;
+  Algorithm algorithm;
+  int64_t bytes;
+  double seconds;
+};
+
+struct Wanted {
+  std::vector<Collective> ops;
+  std::vector<Algorithm> algorithms;
+  std::vector<int64_t> sizes;
+};
+
+Topology topology_of(const TopoArguments& arguments) {
+  if (!arguments.preset.empty() && !arguments.file.empty())
+    throw ConfigError("--preset {} and {}: give one of them.", arguments.preset, arguments.file);
+  if (arguments.preset.empty() && (arguments.machines != 1 || !arguments.network.empty()))
+    throw ConfigError("--machines and --network need --preset.");
+  if (!arguments.file.empty()) return cluster::read_topology(arguments.file);
+  if (arguments.preset.empty()) return cluster::discover_topology();
+  cluster::ClusterSize size;
+  if (arguments.machines < 1 || arguments.machines > std::numeric_limits<int>::max())
+    throw ConfigError("--machines {}: a whole number of at least 1 is wanted.", arguments.machines);
+  size.machines = static_cast<int>(arguments.machines);
+  if (!arguments.network.empty()) {
+    auto rate = parse_rate(arguments.network);
+    if (!rate || *rate <= 0)
+      throw ConfigError("--network {}: a rate as 100gbit or 12.5GB/s is wanted.", arguments.network);
+    size.network_bandwidth = *rate;
+  }
+  return cluster::preset(arguments.preset, size);
+}
+
+Wanted wanted_of(const TopoArguments& arguments) {
+  Wanted wanted;
+  for (const std::string& name : arguments.ops) wanted.ops.push_back(plan::parse_collective(name));
+  if (wanted.ops.empty()) wanted.ops.assign(std::begin(kAllOps), std::end(kAllOps));
+  for (const std::string& name : arguments.algorithms)
+    wanted.algorithms.push_back(plan::parse_algorithm(name));
+  for (const std::string& text : arguments.sizes) {
+    auto bytes = parse_bytes(text);
+    if (!bytes) throw ConfigError("--bytes {}: a size as 64K, 25MB or 1G is wanted.", text);
+    wanted.sizes.push_back(*bytes);
+  }
+  if (wanted.sizes.empty()) wanted.sizes.push_back(kShownBytes);
+  return wanted;
+}
+
+// An algorithm that was asked for by name and has no form of the operation is an error.
+std::vector<Prediction> predict(const sim::TopologyPricer& pricer, const Wanted& wanted) {
+  std::vector<Prediction> list;
+  for (Collective op : wanted.ops) {
+    std::vector<Algorithm> algorithms = wanted.algorithms.empty() ? pricer.algorithms(op) : wanted.algorithms;
+    for (int64_t bytes : wanted.sizes) {
+      for (Algorithm algorithm : algorithms)
+        list.push_back({op, algorithm, bytes, pricer.seconds(op, algorithm, bytes)});
+      if (op == Collective::kBarrier) break;
+    }
+  }
+  return list;
+}
+
+std::string worker_name(const Topology& topology, const std::vector<int>& workers, int worker) {
+  return topology.devices[static_cast<size_t>(workers[static_cast<size_t>(worker)])].name;
+}
+
+nlohmann::json document(const Topology& topology, const cluster::RingSet& rings,
+                        const std::vector<Prediction>& predictions) {
+  using nlohmann::json;
+  std::vector<int> workers = cluster::workers_of(topology);
+  json out = {{"name", topology.name},
+              {"devices", workers.size()},
+              {"nodes", json::array()},
+              {"links", json::array()},
+              {"rings", json::array()},
+              {"rings_both_ways", rings.both_ways},
+              {"ring_bandwidth", rings.bandwidth},
+              {"predictions", json::array()}};
+  for (const cluster::Device& device : topology.devices) {
+    out["nodes"].push_back(
+        {{"name", device.name}, {"kind", to_string(device.kind)}, {"machine", device.machine}});
+  }
+  for (const cluster::Link& link : topology.links) {
+    out["links"].push_back({{"a", link.a},
+                            {"b", link.b},
+                            {"kind", to_string(link.kind)},
+                            {"bandwidth", link.capacity()},
+                            {"latency", link.latency},
+                            {"width", link.width}});
+  }
+  for (const cluster::Ring& ring : rings.rings) {
+    json names = json::array();
+    for (int worker : ring) names.push_back(worker_name(topology, workers, worker));
+    out["rings"].push_back(names);
+  }
+  for (const Prediction& p : predictions) {
+    out["predictions"].push_back({{"op", to_string(p.op)},
+                                  {"algorithm", to_string(p.algorithm)},
+                                  {"bytes", p.op == Collective::kBarrier ? 0 : p.bytes},
+                                  {"seconds", p.seconds}});
+  }
+  return out;
+}
+
+// Words after `head`, in lines of at most 80 columns, the next ones indented.
+void print_wrapped(const std::string& head, const std::vector<std::string>& words) {
+  std::string line = head;
+  for (const std::string& word : words) {
+    if (line.size() + 1 + word.size() > kColumns) {
+      fmt::print("{}\n", line);
+      line = std::string(head.size(), ' ');
+    }
+    line += " " + word;
+  }
+  fmt::print("{}\n", line);
+}
+
+std::string rate(double bandwidth) {
+  return format_bytes(bandwidth) + "/s";
+}
+
+void print_links(const Topology& topology) {
+  fmt::print("\n{:<20} {:<20} {:<8} {:>6} {:>13} {:>8}\n", "link", "", "kind", "width", "bandwidth",
+             "latency");
+  for (const cluster::Link& link : topology.links) {
+    fmt::print("{:<20.20} {:<20.20} {:<8} {:>6} {:>13} {:>8}\n", link.a, link.b, to_string(link.kind),
+               link.width, rate(link.capacity()), format_duration(link.latency));
+  }
+}
+
+void print_rings(const Topology& topology, const cluster::RingSet& rings) {
+  if (rings.rings.empty()) return;
+  std::vector<int> workers = cluster::workers_of(topology);
+  fmt::print("\n{} ring{}{}, {} through each device\n", rings.rings.size(),
+             rings.rings.size() == 1 ? "" : "s", rings.both_ways ? ", both ways" : "", rate(rings.bandwidth));
+  for (size_t i = 0; i < rings.rings.size(); ++i) {
+    std::vector<std::string> names;
+    for (int worker : rings.rings[i]) names.push_back(worker_name(topology, workers, worker));
+    print_wrapped(fmt::format("{:>3}:", i + 1), names);
+  }
+}
+
+// A row for each operation and size, a column for each algorithm; the fastest has a star.
+void print_predictions(const std::vector<Prediction>& predictions) {
+  fmt::print("\n{:<14} {:>9}", "operation", "bytes");
+  for (Algorithm algorithm : kAllAlgorithms)
+    fmt::print(" {:>8}", std::string(to_string(algorithm)).substr(0, 8));
+  fmt::print("\n");
+  for (size_t begin = 0, end = 0; begin < predictions.size(); begin = end) {
+    const Prediction& first = predictions[begin];
+    double best = std::numeric_limits<double>::infinity();
+    for (end = begin;
+         end < predictions.size() && predictions[end].op == first.op && predictions[end].bytes == first.bytes;
+         ++end)
+      best = std::min(best, predictions[end].seconds);
+    fmt::print("{:<14} {:>9}", to_string(first.op),
+               first.op == Collective::kBarrier ? "" : format_bytes(static_cast<double>(first.bytes)));
+    for (Algorithm algorithm : kAllAlgorithms) {
+      auto found = std::find_if(predictions.begin() + static_cast<ptrdiff_t>(begin),
+                                predictions.begin() + static_cast<ptrdiff_t>(end),
+                                [&](const Prediction& p) { return p.algorithm == algorithm; });
+      bool there = found != predictions.begin() + static_cast<ptrdiff_t>(end);
+      fmt::print(
+          " {:>8}",
+          there ? fmt::format("{:.4g}{}", found->seconds * 1e3, found->seconds == best ? "*" : "") : "-");
+    }
+    fmt::print("\n");
+  }
+  fmt::print("milliseconds; * is the fastest\n");
+}
+
+void print_head(const Topology& topology) {
+  size_t machines = topology.machines.size(), workers = cluster::workers_of(topology).size();
+  fmt::print("{}: {} machine{}, {} device{}, {} links\n", topology.name, machines, machines == 1 ? "" : "s",
+             workers, workers == 1 ? "" : "s", topology.links.size());
+}
+
+}  // namespace
+
+int show_topology(const CommandLine& line) {
+  Topology topology = topology_of(line.topo);
+  sim::TopologyPricer pricer(topology);
+  std::vector<Prediction> predictions = predict(pricer, wanted_of(line.topo));
+  if (line.json) {
+    print_json(document(topology, pricer.rings(), predictions));
+    return 0;
+  }
+  print_head(topology);
+  print_links(topology);
+  print_rings(topology, pricer.rings());
+  if (cluster::workers_of(topology).size() > 1) print_predictions(predictions);
+  return 0;
+}
+
+int predict_topology(const CommandLine& line) {
+  Wanted wanted = wanted_of(line.topo);
+  Topology topology = topology_of(line.topo);
+  sim::TopologyPricer pricer(topology);
+  std::vector<Prediction> predictions = predict(pricer, wanted);
+  if (line.json) {
+    print_json(document(topology, pricer.rings(), predictions));
+    return 0;
+  }
+  print_head(topology);
+  print_rings(topology, pricer.rings());
+  print_predictions(predictions);
+  return 0;
+}
+
+}  // namespace yoke::cli

@@ -1,0 +1,11 @@
+// yoke topo show|predict: machines, links, rings, and what collectives take on them.
+#pragma once
+
+#include "cli/command_line.h"
+
+namespace yoke::cli {
+
+int show_topology(const CommandLine& line);
+int predict_topology(const CommandLine& line);
+
+}  // namespace yoke::cli

@@ -1,0 +1,10 @@
+// yoke why: who diverged first in a failed job.
+#pragma once
+
+#include "cli/command_line.h"
+
+namespace yoke::cli {
+
+int explain_failure(const CommandLine& line);
+
+}  // namespace yoke::cli

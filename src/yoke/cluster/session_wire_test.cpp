@@ -1,0 +1,74 @@
+#include "yoke/cluster/session_wire.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "yoke/base/error.h"
+
+namespace yoke::cluster {
+namespace {
+
+using control::decode;
+using control::encode;
+
+TEST(ControlMessage, CarriesAnyBytesAsValue) {
+  std::string value("\0\xff\n\"", 4);
+  control::Note note = decode(encode({{"verb", "put"}}, value));
+  EXPECT_EQ(note.head["verb"], "put");
+  EXPECT_EQ(note.value, value);
+}
+
+TEST(ControlMessage, SurvivesTextsThatAreNotUtf8) {
+  EXPECT_NO_THROW(decode(encode({{"host", "\xff\xfe"}})));
+}
+
+TEST(ControlMessage, RefusesOtherBytes) {
+  EXPECT_THROW(decode({}), CommError);
+  std::vector<std::byte> bytes = encode({{"a", 1}});
+  bytes.resize(bytes.size() - 1);
+  EXPECT_THROW(decode(bytes), CommError);
+  bytes = encode(nlohmann::json::array({1, 2}));
+  EXPECT_THROW(decode(bytes), CommError);
+  bytes = encode({{"a", 1}});
+  bytes[4] = std::byte{'['};
+  EXPECT_THROW(decode(bytes), CommError);
+  std::string deep = std::string(100000, '[');
+  std::vector<std::byte> nested(4 + deep.size());
+  auto length = static_cast<uint32_t>(deep.size());
+  std::memcpy(nested.data(), &length, 4);
+  std::memcpy(nested.data() + 4, deep.data(), deep.size());
+  EXPECT_THROW(decode(nested), CommError);
+}
+
+TEST(ControlMessage, ChecksFields) {
+  nlohmann::json head = {{"n", 7}, {"s", "text"}, {"big", UINT64_MAX}, {"real", 1.5}};
+  EXPECT_EQ(control::number(head, "n", 0, 7), 7);
+  EXPECT_THROW(control::number(head, "n", 0, 6), CommError);
+  EXPECT_THROW(control::number(head, "s", 0, 6), CommError);
+  EXPECT_THROW(control::number(head, "none", 0, 6), CommError);
+  EXPECT_THROW(control::number(head, "big", INT64_MIN, INT64_MAX), CommError);
+  EXPECT_THROW(control::number(head, "real", 0, 6), CommError);
+  EXPECT_EQ(control::text(head, "s", 4), "text");
+  EXPECT_THROW(control::text(head, "s", 3), CommError);
+  EXPECT_THROW(control::text(head, "n", 3), CommError);
+}
+
+TEST(ControlMessage, MembersAndReportsReadBack) {
+  Member member{3, "node1", "m", 17, "10.0.0.1:5", "RANK=3"};
+  Member again = control::read_member(control::to_json(member));
+  EXPECT_EQ(control::to_json(again), control::to_json(member));
+  FailureReport report{2, "node1", 17, 9, "killed", "what", "next"};
+  EXPECT_EQ(control::to_json(control::read_report(control::to_json(report))), control::to_json(report));
+  EXPECT_THROW(control::read_report({{"rank", 1}}), CommError);
+  EXPECT_THROW(control::read_progress({}), CommError);
+}
+
+TEST(RankList, IsShort) {
+  EXPECT_EQ(control::list_ranks({3, 7}), "3, 7");
+  EXPECT_EQ(control::list_ranks({0, 1, 2, 3, 9}), "0-3, 9");
+  EXPECT_EQ(control::list_ranks({4, 5}), "4, 5");
+  EXPECT_EQ(control::list_ranks({}), "");
+}
+
+}  // namespace
+}  // namespace yoke::cluster

@@ -1,0 +1,161 @@
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "yoke/cluster/topology/ring_search.h"
+
+namespace yoke::cluster {
+namespace {
+
+constexpr int kMostWorkers = 16;
+constexpr int64_t kMostTries = 2'000'000;
+
+using Lanes = std::vector<std::vector<int>>;  // [worker][worker]: links that are left
+
+struct DirectLink {
+  int a, b, width;
+  double bandwidth;
+};
+
+std::vector<DirectLink> direct_links(const Topology& topology, const std::vector<int>& workers) {
+  std::map<std::string, int> index;
+  for (size_t w = 0; w < workers.size(); ++w)
+    index[topology.devices[static_cast<size_t>(workers[w])].name] = static_cast<int>(w);
+  std::vector<DirectLink> links;
+  for (const Link& link : topology.links) {
+    auto a = index.find(link.a), b = index.find(link.b);
+    if (a != index.end() && b != index.end())
+      links.push_back({a->second, b->second, link.width, link.bandwidth});
+  }
+  return links;
+}
+
+// The largest number of rings, by trying: a ring, then the rings that what is left allows.
+class Search {
+ public:
+  explicit Search(Lanes lanes) : lanes_(std::move(lanes)), size_(static_cast<int>(lanes_.size())) {
+    most_ = size_ == 2 ? lanes_[0][1] : 1 << 20;
+    for (const auto& row : lanes_) {
+      int degree = 0;
+      for (int count : row) degree += count;
+      if (size_ > 2) most_ = std::min(most_, degree / 2);
+    }
+  }
+
+  bool cut_off() const { return tries_ > kMostTries; }
+
+  std::vector<std::vector<int>> run() {
+    if (size_ == 2) return std::vector<std::vector<int>>(static_cast<size_t>(most_), {0, 1});
+    if (most_ > 0) next_ring();
+    return best_;
+  }
+
+ private:
+  int& lanes(int a, int b) { return lanes_[static_cast<size_t>(a)][static_cast<size_t>(b)]; }
+  bool done() const { return static_cast<int>(best_.size()) == most_ || tries_ > kMostTries; }
+
+  void next_ring() {
+    if (found_.size() > best_.size()) best_ = found_;
+    if (done()) return;
+    if (!found_.empty()) again(found_.back());
+    if (done()) return;
+    std::vector<int> ring{0};
+    std::vector<bool> used(static_cast<size_t>(size_), false);
+    used[0] = true;
+    extend(ring, used);
+  }
+
+  // The last ring once more, where links side by side allow it: leaves most to choose from for the others.
+  void again(const std::vector<int> ring) {
+    auto all = [&](int count) {
+      for (size_t i = 0; i < ring.size(); ++i) take(ring[i], ring[(i + 1) % ring.size()], count);
+    };
+    for (size_t i = 0; i < ring.size(); ++i) {
+      if (lanes(ring[i], ring[(i + 1) % ring.size()]) == 0) return;
+    }
+    all(1);
+    found_.push_back(ring);
+    next_ring();
+    found_.pop_back();
+    all(-1);
+  }
+
+  void take(int a, int b, int count) {
+    lanes(a, b) -= count;
+    lanes(b, a) -= count;
+  }
+
+  void extend(std::vector<int>& ring, std::vector<bool>& used) {
+    if (done() || ++tries_ > kMostTries) return;
+    int at = ring.back();
+    if (static_cast<int>(ring.size()) == size_) {
+      // Each ring once, not once for each way round.
+      if (lanes(at, 0) == 0 || ring[1] > at) return;
+      take(at, 0, 1);
+      found_.push_back(ring);
+      next_ring();
+      found_.pop_back();
+      take(at, 0, -1);
+      return;
+    }
+    for (int to : by_lanes(at)) {
+      if (used[static_cast<size_t>(to)]) continue;
+      take(at, to, 1);
+      used[static_cast<size_t>(to)] = true;
+      ring.push_back(to);
+      extend(ring, used);
+      ring.pop_back();
+      used[static_cast<size_t>(to)] = false;
+      take(at, to, -1);
+      if (done()) return;
+    }
+  }
+
+  // Those with most links left first: they can spare one.
+  std::vector<int> by_lanes(int at) {
+    std::vector<int> order;
+    for (int to = 0; to < size_; ++to) {
+      if (lanes(at, to) > 0) order.push_back(to);
+    }
+    std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return lanes(at, a) > lanes(at, b); });
+    return order;
+  }
+
+  Lanes lanes_;
+  int size_;
+  int most_ = 0;
+  int64_t tries_ = 0;
+  std::vector<std::vector<int>> found_, best_;
+};
+
+}  // namespace
+
+std::vector<std::vector<int>> disjoint_direct_rings(const Topology& topology, bool& exact) {
+  exact = true;
+  std::vector<int> workers = workers_of(topology);
+  int size = static_cast<int>(workers.size());
+  if (size < 2 || size > kMostWorkers) return {};
+  std::vector<DirectLink> links = direct_links(topology, workers);
+  std::set<double> bandwidths;
+  for (const DirectLink& link : links) bandwidths.insert(link.bandwidth);
+  std::vector<std::vector<int>> best;
+  double most = 0;
+  for (double slowest : bandwidths) {
+    auto all = static_cast<size_t>(size);
+    Lanes lanes(all, std::vector<int>(all, 0));
+    for (const DirectLink& link : links) {
+      if (link.bandwidth < slowest) continue;
+      lanes[static_cast<size_t>(link.a)][static_cast<size_t>(link.b)] += link.width;
+      lanes[static_cast<size_t>(link.b)][static_cast<size_t>(link.a)] += link.width;
+    }
+    Search search(std::move(lanes));
+    auto rings = search.run();
+    exact = exact && !search.cut_off();
+    if (static_cast<double>(rings.size()) * slowest <= most) continue;
+    most = static_cast<double>(rings.size()) * slowest;
+    best = std::move(rings);
+  }
+  return best;
+}
+
+}  // namespace yoke::cluster

@@ -1,0 +1,26 @@
+// Well-known machines, and clusters of them.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "yoke/cluster/topology/topology.h"
+
+namespace yoke::cluster {
+
+struct ClusterSize {
+  int machines = 1;
+  double network_bandwidth = 0;     // bytes per second of each network interface; 0: the box's own
+  double network_latency = 2.5e-6;  // seconds, of the way to or from the switch
+};
+
+// Throws ConfigError that lists the presets when `name` is none of them.
+Topology preset(const std::string& name, const ClusterSize& size = {});
+
+struct PresetInfo {
+  std::string name;
+  std::string what;
+};
+std::vector<PresetInfo> presets();
+
+}  // namespace yoke::cluster

@@ -1,0 +1,63 @@
+// Machines, devices and what connects them, as plain data.
+//
+// Made from a preset, a file (cluster.toml) or the machine itself; read by the search for rings and by the
+// simulator.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace yoke::cluster {
+
+enum class DeviceKind : uint8_t { kGpu, kCpu, kSwitch, kNic };
+enum class LinkKind : uint8_t { kNvlink, kPcie, kQpi, kNetwork, kMemory };
+
+const char* to_string(DeviceKind kind);               // "gpu", "cpu", "switch", "nic"
+const char* to_string(LinkKind kind);                 // "nvlink", "pcie", "qpi", "network", "memory"
+DeviceKind parse_device_kind(std::string_view name);  // throw ConfigError listing what is accepted
+LinkKind parse_link_kind(std::string_view name);
+
+struct Device {
+  std::string name;
+  std::string machine;  // empty: a switch between machines
+  DeviceKind kind = DeviceKind::kGpu;
+  bool operator==(const Device&) const = default;
+};
+
+// Between two devices, the same in both directions at once (full duplex).
+struct Link {
+  std::string a;
+  std::string b;
+  LinkKind kind = LinkKind::kPcie;
+  double bandwidth = 0;  // bytes per second and direction of one of them
+  double latency = 0;    // seconds
+  int width = 1;         // so many side by side
+  double capacity() const { return bandwidth * width; }
+  bool operator==(const Link&) const = default;
+};
+
+struct Topology {
+  std::string name;
+  std::vector<std::string> machines;
+  std::vector<Device> devices;
+  std::vector<Link> links;
+  bool operator==(const Topology&) const = default;
+};
+
+// Indices of the devices that take part in collectives, in order: the GPUs, or the CPUs where there are none.
+std::vector<int> workers_of(const Topology& topology);
+
+// Throws ConfigError that names the device or link: names twice, unknown ends, numbers out of range.
+void validate(const Topology& topology);
+
+// As cluster.toml; parse_topology() reads it back as the same value.
+std::string to_string(const Topology& topology);
+
+// Reads what docs/design/topology.md describes. Throws ConfigError with file and line. The result is valid.
+Topology parse_topology(std::string_view text, const std::string& file_name);
+Topology read_topology(const std::filesystem::path& path);
+
+}  // namespace yoke::cluster

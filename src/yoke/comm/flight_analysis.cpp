@@ -1,0 +1,136 @@
+#include "yoke/comm/flight_analysis.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include <nlohmann/json.hpp>
+
+#include "yoke/base/error.h"
+#include "yoke/base/file.h"
+
+namespace yoke::comm {
+namespace {
+
+constexpr int64_t kMaxRecordBytes = 16 << 20;
+
+RankRecord parse_record(const std::filesystem::path& path) {
+  try {
+    nlohmann::json json = nlohmann::json::parse(read_file(path, kMaxRecordBytes));
+    RankRecord record;
+    record.rank = json.at("rank");
+    record.world_size = json.at("world_size");
+    record.host = json.at("host");
+    record.pid = json.at("pid");
+    for (const nlohmann::json& one : json.at("operations"))
+      record.operations.push_back({one.at("group"), one.at("number"), one.at("call"), one.at("state")});
+    if (auto failure = json.find("failure"); failure != json.end()) {
+      record.failure = cluster::FailureReport{failure->at("rank"), failure->at("host"), failure->at("pid"),
+                                              failure->at("step"), failure->at("kind"), failure->at("what"),
+                                              failure->at("next")};
+    }
+    return record;
+  } catch (const nlohmann::json::exception& error) {
+    throw ConfigError("{} is not a flight record: {}", path.string(), error.what());
+  }
+}
+
+using Place = std::pair<std::string, uint64_t>;  // group, number
+
+// What each rank called as operation `number` of a group.
+std::map<Place, std::map<int, std::string>> calls_by_place(const std::vector<RankRecord>& ranks) {
+  std::map<Place, std::map<int, std::string>> calls;
+  for (const RankRecord& record : ranks) {
+    for (const RecordedOperation& operation : record.operations) {
+      bool collective = operation.call.rfind("send", 0) != 0 && operation.call.rfind("receive", 0) != 0;
+      if (collective) calls[{operation.group, operation.number}][record.rank] = operation.call;
+    }
+  }
+  return calls;
+}
+
+// The last number each rank has of a group, and the first it still remembers.
+struct Span {
+  uint64_t first = 0;
+  uint64_t last = 0;
+};
+
+std::map<int, Span> spans_of(const std::map<Place, std::map<int, std::string>>& calls,
+                             const std::string& group) {
+  std::map<int, Span> spans;
+  for (const auto& [place, of_ranks] : calls) {
+    if (place.first != group) continue;
+    for (const auto& [rank, call] : of_ranks) {
+      Span& span = spans[rank];
+      if (span.first == 0) span.first = place.second;
+      span.last = place.second;
+    }
+  }
+  return spans;
+}
+
+std::string most_common(const std::map<int, std::string>& calls) {
+  std::map<std::string, int> votes;
+  for (const auto& [rank, call] : calls) ++votes[call];
+  // On a tie the lowest rank's word counts.
+  std::string best = calls.begin()->second;
+  for (const auto& [call, count] : votes) {
+    if (count > votes[best]) best = call;
+  }
+  return best;
+}
+
+std::optional<Divergence> divergence_at(const Place& place, const std::map<int, std::string>& of_ranks,
+                                        const std::map<int, Span>& spans) {
+  std::string expected = most_common(of_ranks);
+  for (const auto& [rank, call] : of_ranks) {
+    if (call != expected) return Divergence{rank, place.second, place.first, expected, call};
+  }
+  for (const auto& [rank, span] : spans) {
+    if (span.last < place.second) return Divergence{rank, place.second, place.first, expected, "nothing"};
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::vector<RankRecord> read_flight_records(const std::filesystem::path& folder) {
+  if (!std::filesystem::is_directory(folder))
+    throw ConfigError("{} is not a folder. Give the folder with the rank-N.json files of a failed job.",
+                      folder.string());
+  std::vector<RankRecord> records;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    std::string name = entry.path().filename().string();
+    if (name.rfind("rank-", 0) == 0 && entry.path().extension() == ".json")
+      records.push_back(parse_record(entry));
+  }
+  if (records.empty())
+    throw ConfigError("{} holds no flight records (rank-N.json). They are written when an operation fails.",
+                      folder.string());
+  std::sort(records.begin(), records.end(), [](const auto& a, const auto& b) { return a.rank < b.rank; });
+  return records;
+}
+
+FlightAnalysis analyse_flight(std::vector<RankRecord> records) {
+  FlightAnalysis analysis;
+  analysis.ranks = std::move(records);
+  std::set<int> seen;
+  for (const RankRecord& record : analysis.ranks) {
+    seen.insert(record.rank);
+    if (record.failure && (!analysis.culprit || record.failure->rank >= 0)) analysis.culprit = record.failure;
+  }
+  for (int rank = 0; rank < analysis.ranks.front().world_size; ++rank) {
+    if (!seen.count(rank)) analysis.missing.push_back(rank);
+  }
+  auto calls = calls_by_place(analysis.ranks);
+  std::map<std::string, std::map<int, Span>> spans;
+  for (const auto& [place, of_ranks] : calls) {
+    if (!spans.count(place.first)) spans[place.first] = spans_of(calls, place.first);
+    auto found = divergence_at(place, of_ranks, spans[place.first]);
+    if (found && (!analysis.first_divergence || found->sequence < analysis.first_divergence->sequence))
+      analysis.first_divergence = found;
+  }
+  return analysis;
+}
+
+}  // namespace yoke::comm

@@ -1,0 +1,67 @@
+// Ranks that share memory: threads of one process ("local") or processes of one machine ("shm").
+//
+// bytes_sent and bytes_received follow the rule of works.h, whatever way the data really took; point to point
+// counts payloads. messages_sent counts those parts and the messages sent.
+#pragma once
+
+#include <atomic>
+#include <memory>
+
+#include "yoke/comm/backend.h"
+#include "yoke/comm/shared/collectives.h"
+#include "yoke/comm/shared/transfers.h"
+
+namespace yoke::comm::shared {
+
+// What a rank needs to be part of a group whose control block exists.
+struct GroupPlace {
+  int rank = 0;
+  int size = 1;
+  std::shared_ptr<AddressSpace> space;
+  std::shared_ptr<cluster::Failure> failure;
+  std::byte* control = nullptr;
+  Memory owned;          // the control block's memory, on the rank that made it
+  bool crowded = false;  // more ranks than cores on this machine
+};
+
+// Whether `size` ranks have fewer than `size` cores to run on, from the masks in the control block.
+bool is_crowded(const Control& control);
+// Writes where this thread may run and joins; join() returns when all ranks have. Throws CommError.
+void join(const Control& control, int rank, cluster::Failure& failure, const Deadline& deadline);
+// Throws ConfigError for groups that are too large.
+void check_group_size(int size);
+
+class SharedBackend final : public Backend {
+ public:
+  explicit SharedBackend(GroupPlace place);
+  ~SharedBackend() override;
+
+  const std::string& name() const override { return place_.space->name(); }
+  void run(const Operation& operation, Deadline deadline) override;
+  bool advance(Transfer& transfer) override;
+  void wait_for(std::span<Transfer* const> transfers, Deadline deadline) override;
+  void wake() override { transfers_->wake(); }
+  std::unique_ptr<Backend> split(std::span<const int> members, uint64_t group, Deadline deadline) override;
+  Memory allocate(size_t bytes) override { return place_.space->allocate(bytes); }
+  Counters counters() const override;
+
+  int rank() const { return place_.rank; }
+  int size() const { return place_.size; }
+  // All ranks have come here.
+  void meet(const Deadline& deadline) { collectives_.meet(deadline); }
+  // The same on all ranks: where rank r's `memory` lies for this one. Collective; throws CommError when it
+  // cannot be reached.
+  std::vector<std::byte*> everybodys(const Memory& memory, const Deadline& deadline);
+
+ private:
+  Location invitation(int leader, uint64_t group, const Deadline& deadline) const;
+  void invite(const Location& control, uint64_t group);
+
+  GroupPlace place_;
+  Control control_;
+  Collectives collectives_;
+  std::unique_ptr<Transfers> transfers_;
+  std::atomic<int64_t> operations_{0}, sent_{0}, received_{0}, messages_{0};
+};
+
+}  // namespace yoke::comm::shared

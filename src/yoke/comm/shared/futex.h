@@ -1,0 +1,24 @@
+// Sleeping on a word that other threads or processes change (Linux futex, not private to the process).
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+namespace yoke::comm::shared {
+
+using Word = std::atomic<uint32_t>;
+static_assert(Word::is_always_lock_free && sizeof(Word) == 4);
+
+// Sleeps while `word` is `expected`, at most `seconds`. May return early.
+void sleep_on(Word& word, uint32_t expected, double seconds);
+void wake_all(Word& word);
+
+inline void relax() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+}  // namespace yoke::comm::shared
