@@ -76,7 +76,7 @@ class MessengerCore final : public Messenger {
   bool withdraw(int peer, uint64_t id);
   void expire(double now);
   void expire_peer(int peer);
-  void lose(int peer, const std::string& why);
+  void lose(int peer, const std::string& symptom);
   std::string lost_text(int peer);
   void check(int peer, const Message& message) const;
   bool on_own_thread() const { return std::this_thread::get_id() == own_thread_.load(); }

@@ -137,8 +137,11 @@ void MessengerCore::expire_peer(int peer) {
     ask.done(Message{}, fmt::format("no reply from rank {} within {:.3g} s", peer, ask.deadline.limit()));
 }
 
-void MessengerCore::lose(int peer, const std::string& why) {
+void MessengerCore::lose(int peer, const std::string& symptom) {
   if (peer == rank()) return;
+  // A closed connection is often a consequence of what the job knows already.
+  bool explained = setup_.failure && setup_.failure->set();
+  const std::string why = explained ? setup_.failure->report().what : symptom;
   Peer& state = *peers_[static_cast<size_t>(peer)];
   std::unordered_map<uint64_t, Ask> asks;
   std::deque<Outgoing> queue;
