@@ -3,7 +3,9 @@
 #include <fmt/core.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <cstring>
+#include <filesystem>
 
 #include "cli/output.h"
 #include "yoke/base/error.h"
@@ -90,23 +92,44 @@ nlohmann::json to_json(const Row& row) {
 int show(const CommandLine& line, const std::vector<Row>& rows) {
   bool correct = true;
   nlohmann::json results = nlohmann::json::array();
-  report::Table table(
-      {"op", "backend", "algorithm", "ranks", "bytes", "median", "p95", "algbw GB/s", "busbw", "ok"});
+  report::Table table({"op", "algorithm", "bytes", "median", "p95", "algbw", "busbw", "ok"});
   for (const Row& row : rows) {
     correct = correct && row.result.correct;
     results.push_back(to_json(row));
-    table.add({plan::to_string(row.bench.op), row.backend, algorithm_name(row.bench),
-               fmt::format("{}", row.ranks), fmt::format("{}", row.bench.bytes),
+    table.add({plan::to_string(row.bench.op), algorithm_name(row.bench), fmt::format("{}", row.bench.bytes),
                format_duration(row.result.median), format_duration(row.result.p95),
                fmt::format("{:.3f}", row.result.algbw / 1e9), fmt::format("{:.3f}", row.result.busbw / 1e9),
                row.result.correct ? "yes" : "NO"});
   }
-  if (line.json)
+  if (line.json) {
     print_json({{"results", results}});
-  else
-    fmt::print("{}",
-               table.to_text(terminal::is_terminal(STDOUT_FILENO) ? terminal::width(STDOUT_FILENO) : 0));
+  } else {
+    int width = terminal::is_terminal(STDOUT_FILENO) ? terminal::width(STDOUT_FILENO) : 0;
+    fmt::print("{} ranks over {}; algbw and busbw in GB/s\n{}", rows.front().ranks, rows.front().backend,
+               table.to_text(width));
+  }
   return correct ? 0 : static_cast<int>(ExitCode::kVerification);
+}
+
+// MPI's ranks are started by its own mpirun. The variables let Open MPI start more ranks than cores, and as
+// root.
+[[noreturn]] void become_mpirun(const CommandLine& line) {
+  for (const char* name :
+       {"OMPI_MCA_rmaps_base_oversubscribe", "OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"})
+    ::setenv(name, "1", 0);
+  std::string self = std::filesystem::read_symlink("/proc/self/exe");
+  std::string ranks = fmt::format("{}", line.bench_collectives.nproc);
+  for (const char* mpirun : {"mpirun.openmpi", "mpirun.mpich", "mpirun"}) {
+    std::vector<std::string> words = {mpirun, "-np", ranks, self};
+    words.insert(words.end(), line.words.begin(), line.words.end());
+    std::vector<char*> pointers;
+    for (std::string& word : words) pointers.push_back(word.data());
+    pointers.push_back(nullptr);
+    ::execvp(mpirun, pointers.data());
+  }
+  throw ConfigError(
+      "backend mpi: no mpirun on the path. Install Open MPI or MPICH (openmpi-bin, mpich), or start it with "
+      "yours.");
 }
 
 int run_as_rank(const CommandLine& line, const std::vector<comm::CollectiveBench>& all) {
@@ -137,6 +160,7 @@ int bench_collectives(const CommandLine& line) {
   const std::vector<std::string>& known = comm::backend_names();
   if (std::find(known.begin(), known.end(), arguments.backend) == known.end())
     throw ConfigError("--backend {}: not known. Accepted: local {}.", arguments.backend, join(known, " "));
+  if (arguments.nproc > 0 && arguments.backend == "mpi") become_mpirun(line);
   if (arguments.nproc > 0) return cluster::run_job(cluster::own_job(arguments.nproc, line.words));
   return run_as_rank(line, all);
 }

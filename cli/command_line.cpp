@@ -137,6 +137,21 @@ class Parser {
         ->capture_default_str()
         ->check(CLI::PositiveNumber);
     add_bench_collectives(group);
+    add_bench_messenger(group);
+  }
+
+  void add_bench_messenger(Subcommand* group) {
+    auto* command =
+        common(group->add_subcommand("messenger", "requests between two processes of this machine"),
+               "yoke bench messenger --backend shm --bytes 0,1K,1M");
+    BenchMessengerArguments& arguments = out_.bench_messenger;
+    command->add_option("--backend", arguments.backends, "shm tcp")->delimiter(',')->capture_default_str();
+    command->add_option("--bytes", arguments.bytes, "payloads of the requests")
+        ->delimiter(',')
+        ->capture_default_str();
+    command->add_option("--seconds", arguments.seconds, "measured time of each")
+        ->capture_default_str()
+        ->check(CLI::PositiveNumber);
   }
 
   void add_bench_collectives(Subcommand* group) {

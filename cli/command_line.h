@@ -38,6 +38,12 @@ struct BenchStepArguments {
   int64_t steps = 20;
 };
 
+struct BenchMessengerArguments {
+  std::vector<std::string> backends = {"shm"};
+  std::vector<std::string> bytes = {"0", "1K", "64K", "1M"};
+  double seconds = 1;
+};
+
 struct CheckpointArguments {
   std::string path;
   std::string output;
@@ -82,6 +88,7 @@ struct CommandLine {
   EvalArguments eval;
   ModelArguments model;
   BenchStepArguments bench_step;
+  BenchMessengerArguments bench_messenger;
   CheckpointArguments checkpoint;
   ReportArguments report;
   RunArguments run;

@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "cli/bench_collectives_command.h"
+#include "cli/bench_messenger_command.h"
 #include "cli/config_command.h"
 #include "cli/env_command.h"
 #include "cli/output.h"
@@ -45,6 +46,7 @@ constexpr std::pair<const char*, Command> kCommands[] = {
     {"topo show", show_topology},
     {"topo predict", predict_topology},
     {"bench collectives", bench_collectives},
+    {"bench messenger", bench_messenger},
 };
 
 }  // namespace

@@ -27,8 +27,12 @@ constexpr Collective kAllOps[] = {
     Collective::kAllGather, Collective::kAllToAll, Collective::kBroadcast,
     Collective::kGather,    Collective::kScatter,  Collective::kBarrier,
 };
-constexpr Algorithm kAllAlgorithms[] = {Algorithm::kRing, Algorithm::kTree,   Algorithm::kHalvingDoubling,
-                                        Algorithm::kStar, Algorithm::kDirect, Algorithm::kHierarchical};
+constexpr struct {
+  Algorithm algorithm;
+  const char* label;  // of its column
+} kColumnsOfTable[] = {
+    {Algorithm::kRing, "ring"}, {Algorithm::kTree, "tree"},     {Algorithm::kHalvingDoubling, "halving"},
+    {Algorithm::kStar, "star"}, {Algorithm::kDirect, "direct"}, {Algorithm::kHierarchical, "hierarch"}};
 
 struct Prediction {
   Collective op;
@@ -152,6 +156,7 @@ std::string rate(double bandwidth) {
 }
 
 void print_links(const Topology& topology) {
+  if (topology.links.empty()) return;
   fmt::print("\n{:<20} {:<20} {:<8} {:>6} {:>13} {:>8}\n", "link", "", "kind", "width", "bandwidth",
              "latency");
   for (const cluster::Link& link : topology.links) {
@@ -175,8 +180,7 @@ void print_rings(const Topology& topology, const cluster::RingSet& rings) {
 // A row for each operation and size, a column for each algorithm; the fastest has a star.
 void print_predictions(const std::vector<Prediction>& predictions) {
   fmt::print("\n{:<14} {:>9}", "operation", "bytes");
-  for (Algorithm algorithm : kAllAlgorithms)
-    fmt::print(" {:>8}", std::string(to_string(algorithm)).substr(0, 8));
+  for (const auto& column : kColumnsOfTable) fmt::print(" {:>8}", column.label);
   fmt::print("\n");
   for (size_t begin = 0, end = 0; begin < predictions.size(); begin = end) {
     const Prediction& first = predictions[begin];
@@ -187,10 +191,10 @@ void print_predictions(const std::vector<Prediction>& predictions) {
       best = std::min(best, predictions[end].seconds);
     fmt::print("{:<14} {:>9}", to_string(first.op),
                first.op == Collective::kBarrier ? "" : format_bytes(static_cast<double>(first.bytes)));
-    for (Algorithm algorithm : kAllAlgorithms) {
+    for (const auto& column : kColumnsOfTable) {
       auto found = std::find_if(predictions.begin() + static_cast<ptrdiff_t>(begin),
                                 predictions.begin() + static_cast<ptrdiff_t>(end),
-                                [&](const Prediction& p) { return p.algorithm == algorithm; });
+                                [&](const Prediction& p) { return p.algorithm == column.algorithm; });
       bool there = found != predictions.begin() + static_cast<ptrdiff_t>(end);
       fmt::print(
           " {:>8}",

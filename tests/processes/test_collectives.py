@@ -1,4 +1,5 @@
 """Collectives between processes: every launcher, every way a rank can go wrong, hostile visitors."""
+import atexit
 import json
 import os
 import re
@@ -6,19 +7,21 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
+import tempfile
 import time
 
 import pytest
 from conftest import ROOT, YOKE
 
 PROGRAM = YOKE.parent / "yoke_rank_program"
+FLIGHT = tempfile.mkdtemp(prefix="yoke-flight-")
+atexit.register(shutil.rmtree, FLIGHT, ignore_errors=True)
 TORCHRUN = ROOT / ".deps/venv/bin/torchrun"
 
 
 def clean_environment(**extra):
     keep = {k: v for k, v in os.environ.items() if not re.match(r"YOKE_|RANK|WORLD_SIZE|MASTER_|OMPI_|PMI|SLURM_|PET_", k)}
-    return {**keep, **extra}
+    return {**keep, "YOKE_FLIGHT_DIR": FLIGHT, **extra}
 
 
 def run_job(*words, timeout=90, env=None):

@@ -23,6 +23,7 @@ class FileDescriptor {
     fd_ = -1;
     return fd;
   }
+  void reset() { *this = FileDescriptor(); }
   explicit operator bool() const { return fd_ >= 0; }
 
  private:

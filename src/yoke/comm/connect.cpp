@@ -100,7 +100,8 @@ std::unique_ptr<Backend> make_nccl(cluster::World& world, const ConnectOptions& 
   NcclSetup setup;
   setup.rank = world.rank();
   setup.size = world.size();
-  setup.device = options.device >= 0 ? options.device : world.identity().local_rank;
+  setup.device = options.device;
+  setup.local_rank = world.identity().local_rank;
   setup.failure = world.failure();
   setup.timeout = world.options().join_timeout;
   cluster::Session& session = world.session();

@@ -14,8 +14,10 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <type_traits>
 
 #include "yoke/base/deadline.h"
+#include "yoke/base/error.h"
 
 namespace yoke::comm {
 
@@ -74,6 +76,16 @@ void Message::set_head(const T& value) {
   static_assert(std::is_trivially_copyable_v<T> && sizeof(T) <= 64);
   __builtin_memcpy(head.data(), &value, sizeof(T));
   head_bytes = sizeof(T);
+}
+
+template <class T>
+T Message::get_head() const {
+  static_assert(std::is_trivially_copyable_v<T> && sizeof(T) <= 64);
+  if (head_bytes != sizeof(T))
+    throw CommError("message of kind {}: its head has {} bytes, not {}", kind, head_bytes, sizeof(T));
+  T value;
+  __builtin_memcpy(&value, head.data(), sizeof(T));
+  return value;
 }
 
 }  // namespace yoke::comm

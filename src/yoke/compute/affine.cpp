@@ -2,6 +2,8 @@
 
 #include <torch/csrc/autograd/custom_function.h>
 
+#include "yoke/compute/precision.h"
+
 namespace yoke::compute {
 namespace {
 
@@ -32,7 +34,7 @@ struct Affine : public torch::autograd::Function<Affine> {
 }  // namespace
 
 torch::Tensor affine(const torch::Tensor& x, const torch::Tensor& weight, const torch::Tensor& bias) {
-  return Affine::apply(x, weight, bias);
+  return Affine::apply(as_autocast(x), as_autocast(weight), as_autocast(bias));
 }
 
 }  // namespace yoke::compute

@@ -58,6 +58,12 @@ AutocastGuard::~AutocastGuard() {
   at::autocast::set_autocast_cache_enabled(previous_cache_);
 }
 
+torch::Tensor as_autocast(const torch::Tensor& x) {
+  torch::DeviceType device = x.device().type();
+  if (!at::autocast::is_autocast_enabled(device)) return x;
+  return at::autocast::cached_cast(at::autocast::get_autocast_dtype(device), x, device);
+}
+
 void set_tf32(bool enabled) {
   if (enabled && !compute::cuda::has_tf32()) {
     throw ConfigError(

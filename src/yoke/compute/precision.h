@@ -29,6 +29,11 @@ class AutocastGuard {
   bool previous_cache_;
 };
 
+// `x` in the type that autocast gives matrix products on its device; `x` itself where autocast is off. For
+// functions with a backward of their own, which autocast does not see: cast before they are applied, where
+// autograd records it.
+torch::Tensor as_autocast(const torch::Tensor& x);
+
 // tf32 for fp32 matrix products and convolutions on CUDA, process-wide. Throws ConfigError where the device
 // has none.
 void set_tf32(bool enabled);

@@ -1,11 +1,11 @@
 #include "yoke/compute/vocabulary_head.h"
 
-#include <ATen/autocast_mode.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <limits>
 
 #include "yoke/compute/layers.h"
+#include "yoke/compute/precision.h"
 
 namespace yoke::compute {
 namespace {
@@ -49,13 +49,7 @@ struct PaddedHead : public torch::autograd::Function<PaddedHead> {
 torch::Tensor vocabulary_logits(const torch::Tensor& x, const torch::Tensor& weight) {
   bool pad = x.is_cuda() && weight.size(0) % kMultiple != 0;
   if (!pad) return compute::linear(x, weight, {});
-  // Cast here, where autograd sees it: inside the function autocast would cast forward and leave backward
-  // alone.
-  if (at::autocast::is_autocast_enabled(at::kCUDA)) {
-    torch::ScalarType type = at::autocast::get_autocast_dtype(at::kCUDA);
-    return PaddedHead::apply(x.to(type), weight.to(type));
-  }
-  return PaddedHead::apply(x, weight);
+  return PaddedHead::apply(as_autocast(x), as_autocast(weight));
 }
 
 torch::Tensor without_padding(const torch::Tensor& logits, int64_t vocabulary) {

@@ -5,11 +5,8 @@
 
 #if defined(__x86_64__)
 #include <nmmintrin.h>
-#elif defined(__aarch64__)
-#include <arm_acle.h>
-#if defined(__linux__)
+#elif defined(__aarch64__) && defined(__linux__)
 #include <sys/auxv.h>
-#endif
 #endif
 
 #define YOKE_INLINE inline __attribute__((always_inline))
@@ -77,12 +74,21 @@ bool has_instruction() {
   return __builtin_cpu_supports("sse4.2");
 }
 #else
-#define YOKE_CRC __attribute__((target("+crc")))
-YOKE_CRC YOKE_INLINE uint64_t step8(uint64_t crc, uint64_t word) {
-  return __crc32cd(static_cast<uint32_t>(crc), word);
+// In assembler: compilers disagree about how a function asks for the instruction.
+#define YOKE_CRC
+YOKE_INLINE uint64_t step8(uint64_t crc, uint64_t word) {
+  uint32_t next;
+  asm(".arch_extension crc\n\tcrc32cx %w0, %w1, %x2"
+      : "=r"(next)
+      : "r"(static_cast<uint32_t>(crc)), "r"(word));
+  return next;
 }
-YOKE_CRC YOKE_INLINE uint64_t step1(uint64_t crc, uint8_t byte) {
-  return __crc32cb(static_cast<uint32_t>(crc), byte);
+YOKE_INLINE uint64_t step1(uint64_t crc, uint8_t byte) {
+  uint32_t next;
+  asm(".arch_extension crc\n\tcrc32cb %w0, %w1, %w2"
+      : "=r"(next)
+      : "r"(static_cast<uint32_t>(crc)), "r"(static_cast<uint32_t>(byte)));
+  return next;
 }
 bool has_instruction() {
 #if defined(__linux__)

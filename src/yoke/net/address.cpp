@@ -74,25 +74,6 @@ Address parse_bracketed(const std::string& text, int default_port) {
 
 }  // namespace
 
-Descriptor& Descriptor::operator=(Descriptor&& other) noexcept {
-  if (this != &other) {
-    reset();
-    fd_ = other.release();
-  }
-  return *this;
-}
-
-int Descriptor::release() {
-  int fd = fd_;
-  fd_ = -1;
-  return fd;
-}
-
-void Descriptor::reset() {
-  if (fd_ >= 0) ::close(fd_);
-  fd_ = -1;
-}
-
 std::string Address::text() const {
   if (is_unix()) return "unix:@" + name;
   bool v6 = host.find(':') != std::string::npos;

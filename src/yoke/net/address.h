@@ -5,25 +5,11 @@
 #include <string>
 
 #include "yoke/base/deadline.h"
+#include "yoke/base/file.h"
 
 namespace yoke::net {
 
-// Owns a file descriptor.
-class Descriptor {
- public:
-  Descriptor() = default;
-  explicit Descriptor(int fd) : fd_(fd) {}
-  ~Descriptor() { reset(); }
-  Descriptor(Descriptor&& other) noexcept : fd_(other.release()) {}
-  Descriptor& operator=(Descriptor&& other) noexcept;
-  int get() const { return fd_; }
-  explicit operator bool() const { return fd_ >= 0; }
-  int release();
-  void reset();
-
- private:
-  int fd_ = -1;
-};
+using Descriptor = FileDescriptor;
 
 struct Address {
   std::string host;  // empty for unix:

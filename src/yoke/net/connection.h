@@ -25,7 +25,7 @@ namespace yoke::net {
 enum class Protection : uint8_t {
   kIntegrity,  // header MAC, payload CRC32C
   kEncrypted,  // AES-128-GCM over header and payload
-  kNone,       // --insecure: header CRC only, no proof of the key
+  kNone,       // --insecure: header CRC only, payloads unchecked, no proof of the key
 };
 
 const char* to_string(Protection protection);  // "integrity", "encrypted", "none"

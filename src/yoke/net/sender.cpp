@@ -51,7 +51,9 @@ void Sender::post(const FrameHeader& header, Bytes payload, bool copy) {
 void Sender::seal(Outgoing& frame) {
   frame.header.sequence = sequence_++;
   // The tags of an encrypted payload say more than a checksum.
-  uint32_t crc = cipher_ ? 0 : kernels::crc32c(frame.payload.data(), frame.payload.size());
+  uint32_t crc = link_.protection == Protection::kIntegrity
+                     ? kernels::crc32c(frame.payload.data(), frame.payload.size())
+                     : 0;
   frame.head = encode(frame.header, link_.job, crc, 0);
   set_mac(frame.head, header_seal_.over(frame.head));
   frame.sealed = true;

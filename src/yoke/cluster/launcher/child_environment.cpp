@@ -30,6 +30,12 @@ void set_ours(Table& table, const LaunchOptions& options, const JobPlace& place,
   table.erase("YOKE_SECRET_FILE");  // the key handed down is the one the coordinator has
   table["YOKE_PROTECTION"] = net::to_string(place.ticket.protection);
   table["YOKE_JOIN_TIMEOUT"] = fmt::format("{}", options.join_timeout);
+  // Made by ranks that fail, and by nobody else.
+  std::filesystem::path logs = options.log_dir.empty() ? std::filesystem::temp_directory_path()
+                                                       : std::filesystem::path(options.log_dir);
+  std::string id = place.ticket.job_id;
+  std::replace(id.begin(), id.end(), '/', '_');
+  table.emplace("YOKE_FLIGHT_DIR", (std::filesystem::absolute(logs) / ("flight-" + id)).string());
 }
 
 void set_torchrun(Table& table, const LaunchOptions& options, const JobPlace& place, int rank,

@@ -18,7 +18,7 @@ TEST(Lines, GivesWholeLinesOnly) {
 
 TEST(Lines, KeepsEmptyLinesAndBytesOfAnyKind) {
   Lines lines("> ");
-  EXPECT_EQ(lines.feed(std::string_view("\n\0\xff\r\n", 5)), std::string("> \n> \0\xff\r\n", 10));
+  EXPECT_EQ(lines.feed(std::string_view("\n\0\xff\r\n", 5)), std::string("> \n> \0\xff\r\n", 9));
 }
 
 TEST(Lines, CutsLinesThatNeverEnd) {

@@ -18,7 +18,7 @@ class Subject {
   Subject(Communicator& comm, const CollectiveBench& bench, const Copy& copy)
       : comm_(comm), bench_(bench), copy_(copy) {
     auto ranks = static_cast<int64_t>(comm.size());
-    count_ = bench.bytes / static_cast<int64_t>(size_of(bench.type));
+    count_ = bench.op == Collective::kBarrier ? 0 : bench.bytes / static_cast<int64_t>(size_of(bench.type));
     if (has_parts()) count_ -= count_ % ranks;
     part_ = count_ / ranks;
     data_ = memory(static_cast<size_t>(count_) * size_of(bench.type));

@@ -21,7 +21,8 @@ namespace yoke::comm {
 struct NcclSetup {
   int rank = 0;
   int size = 1;
-  int device = 0;  // of this rank, as CUDA numbers them
+  int device = -1;     // of this rank, as CUDA numbers them; -1: local_rank, modulo the number there are
+  int local_rank = 0;  // on this machine
   std::shared_ptr<cluster::Failure> failure;
   double timeout = 300;  // seconds for a group to form
   // How the ranks of a group find each other: a value that one rank leaves and others fetch, waiting for it

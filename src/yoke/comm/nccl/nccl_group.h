@@ -5,6 +5,7 @@
 #include <nccl.h>
 
 #include <memory>
+#include <mutex>
 #include <string>
 
 #include "yoke/comm/nccl/nccl.h"
@@ -32,7 +33,8 @@ class Scratch {
   void* host_ = nullptr;
 };
 
-// One thread at a time. Calls of NCCL go through call(), which waits until NCCL has taken them.
+// Calls of NCCL go through call(), which waits until NCCL has taken them. NCCL allows one thread at a time on
+// a communicator: hold gate() for calls, not for waiting.
 class Group {
  public:
   // Forms the group `key` of `size` ranks: rank 0 leaves NCCL's identifier under the key, the others fetch
@@ -46,6 +48,7 @@ class Group {
   int size() const { return size_; }
   ncclComm_t comm() const { return comm_; }
   cudaStream_t stream() const { return stream_; }
+  std::recursive_mutex& gate() { return gate_; }
 
   // This thread works on the group's device from now on. Throws CommError when the job or the group has
   // failed.
@@ -67,6 +70,7 @@ class Group {
   void look(const std::string& doing, Deadline deadline);
   void settle(const char* what, const std::string& doing, Deadline deadline);
 
+  std::recursive_mutex gate_;
   std::shared_ptr<cluster::Failure> failure_;
   std::function<void*()> compute_;
   int device_;

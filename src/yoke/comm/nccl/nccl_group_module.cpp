@@ -105,8 +105,11 @@ void Group::follow_compute() {
 
 // Kernels that wait for a peer which never comes leave the device only by ncclCommAbort.
 void Group::fail(const std::string& doing, const std::string& why) {
-  if (comm_ != nullptr) ncclCommAbort(comm_);
-  comm_ = nullptr;
+  {
+    std::lock_guard lock(gate_);
+    if (comm_ != nullptr) ncclCommAbort(comm_);
+    comm_ = nullptr;
+  }
   if (failure_) failure_->check(doing.c_str());
   throw CommError("{}: {} (rank {} of {}, backend nccl)", doing, why, rank_, size_);
 }

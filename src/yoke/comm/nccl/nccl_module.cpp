@@ -192,8 +192,11 @@ void NcclBackend::run(const Operation& operation, Deadline deadline) {
   Launch launch{*group_, operation, operation.descriptor.text(), deadline};
   group_->enter(launch.doing);
   agree(launch);
-  group_->follow_compute();
-  launch.carry_out();
+  {
+    std::lock_guard lock(group_->gate());
+    group_->follow_compute();
+    launch.carry_out();
+  }
   group_->finish(launch.doing, operation.output.bytes(), deadline);
   count(payload_of(operation, group_->rank(), group_->size()));
 }
@@ -205,10 +208,13 @@ void NcclBackend::run(const Operation& operation, Deadline deadline) {
 void NcclBackend::agree(Launch& launch) {
   uint64_t bounds[2] = {launch.operation.fingerprint, ~launch.operation.fingerprint};
   std::memcpy(scratch_.host(), bounds, sizeof(bounds));
-  scratch_.to_device(sizeof(bounds), group_->stream());
-  launch.call(ncclAllReduce(scratch_.device(), scratch_.device(), 2, ncclUint64, ncclMax, group_->comm(),
-                            group_->stream()),
-              "ncclAllReduce");
+  {
+    std::lock_guard lock(group_->gate());
+    scratch_.to_device(sizeof(bounds), group_->stream());
+    launch.call(ncclAllReduce(scratch_.device(), scratch_.device(), 2, ncclUint64, ncclMax, group_->comm(),
+                              group_->stream()),
+                "ncclAllReduce");
+  }
   scratch_.to_host(sizeof(bounds), group_->stream());
   group_->finish(launch.doing, 0, launch.deadline);
   std::memcpy(bounds, scratch_.host(), sizeof(bounds));
@@ -275,19 +281,27 @@ std::unique_ptr<Backend> NcclBackend::split(std::span<const int> members, uint64
 
 Memory NcclBackend::allocate(size_t bytes) {
   group_->enter("allocate");
+  auto good = [&](ncclResult_t result, const char* call) {
+    if (result != ncclSuccess)
+      throw CommError("{} of {} bytes failed on device {}: {}. Is its memory full?", call, bytes,
+                      setup_.device, ncclGetErrorString(result));
+  };
+  size_t taken = std::max(bytes, size_t{1});
   void* data = nullptr;
+  good(ncclMemAlloc(&data, taken), "ncclMemAlloc");
+  std::unique_ptr<void, ncclResult_t (*)(void*)> owned(data, ncclMemFree);
   void* handle = nullptr;
-  Deadline deadline = Deadline::after(setup_.timeout);
-  group_->call(ncclMemAlloc(&data, std::max(bytes, size_t{1})), "ncclMemAlloc", "allocate", deadline);
-  group_->call(ncclCommRegister(group_->comm(), data, std::max(bytes, size_t{1}), &handle),
-               "ncclCommRegister", "allocate", deadline);
+  std::lock_guard lock(group_->gate());
+  good(ncclCommRegister(group_->comm(), data, taken, &handle), "ncclCommRegister");
   auto free = [handle, device = setup_.device, group = std::weak_ptr<Group>(group_)](void* memory) {
     cudaSetDevice(device);
-    if (auto alive = group.lock(); alive && alive->comm() != nullptr)
-      ncclCommDeregister(alive->comm(), handle);
+    if (auto alive = group.lock()) {
+      std::lock_guard gate(alive->gate());
+      if (alive->comm() != nullptr) ncclCommDeregister(alive->comm(), handle);
+    }
     ncclMemFree(memory);
   };
-  return {std::shared_ptr<void>(data, free), bytes};
+  return {std::shared_ptr<void>(owned.release(), free), bytes};
 }
 
 void NcclBackend::count(const Counters& more) {
@@ -301,10 +315,11 @@ Counters NcclBackend::counters() const {
   return counters_;
 }
 
-std::unique_ptr<Backend> make(const NcclSetup& setup) {
+std::unique_ptr<Backend> make(NcclSetup setup) {
   static std::atomic<int> made{0};  // the same on all ranks: making one is collective
   int devices = 0;
   cudaError_t error = cudaGetDeviceCount(&devices);
+  if (setup.device == -1 && devices > 0) setup.device = setup.local_rank % devices;
   if (error != cudaSuccess || setup.device < 0 || setup.device >= devices)
     throw ConfigError(
         "backend nccl: rank {} wants device {}, CUDA sees {} ({}). Choose another backend or device.",

@@ -16,13 +16,13 @@ void wait_for_root_cause(const cluster::Failure& failure) {
   while (!failure.set() && !patience.passed()) ::poll(&news, 1, patience.left_ms());
 }
 
-cluster::FailureReport own_report(const std::string& what, const char* kind, const GroupInfo& group) {
+cluster::FailureReport own_report(const std::string& what, const char* kind, const JobLink& job) {
   cluster::FailureReport report;
   // The rank of a sub-group means nothing to others; the text names the culprit.
   report.rank = -1;
   report.kind = kind;
   report.what = what;
-  report.next = group.size > 1 ? "`yoke why` on the folder of flight records shows who diverged first" : "";
+  if (!job.flight_folder.empty()) report.next = fmt::format("See yoke why {}", job.flight_folder.string());
   return report;
 }
 
@@ -59,17 +59,22 @@ std::exception_ptr explain_failure(std::exception_ptr thrown, const Descriptor& 
                                    const GroupInfo& group, const std::string& backend, const JobLink& job,
                                    const Deadline& deadline) {
   std::string cause = message_of(thrown);
+  const char* kind = "lost";
   if (is_mismatch(thrown)) {
-    tell(job, own_report(cause, "mismatch", group));
+    kind = "mismatch";
+    tell(job, own_report(cause, kind, job));
   } else if (deadline.passed() && !job.failure->set()) {
+    kind = "deadline";
     std::string behind = job.who_is_behind ? job.who_is_behind(static_cast<int64_t>(descriptor.number)) : "";
     cause =
         fmt::format("not complete after {:.3g} s{}{}", deadline.limit(), behind.empty() ? "" : ": ", behind);
-    tell(job, own_report(fmt::format("{} on group '{}' was {}", descriptor.text(), group.name, cause),
-                         "deadline", group));
-  } else {
-    wait_for_root_cause(*job.failure);
-    if (!job.failure->set()) tell(job, own_report(cause, "lost", group));
+    tell(job,
+         own_report(fmt::format("{} on group '{}' was {}", descriptor.text(), group.name, cause), kind, job));
+  }
+  wait_for_root_cause(*job.failure);
+  if (!job.failure->set()) {
+    tell(job, own_report(cause, kind, job));
+    job.failure->raise(own_report(cause, kind, job));  // nobody else has a better word
   }
   cluster::FailureReport report = job.failure->report();
   if (!report.what.empty()) cause = report.what;

@@ -33,6 +33,8 @@ class AddressSpace {
   virtual std::byte* resolve(const Location& location, size_t bytes) const = 0;
   // Zeroed memory that all ranks can reach, at least 64-aligned. Throws CommError when there is no more.
   virtual Memory allocate(size_t bytes) = 0;
+  // The same for those who hold the space anyway: the memory does not keep it alive.
+  virtual Memory allocate_inside(size_t bytes) = 0;
   // Whether memory that its owner has freed can still be touched without harm by ranks that have not noticed.
   virtual bool outlives_owner() const = 0;
 

@@ -42,9 +42,11 @@ SharedBackend::SharedBackend(GroupPlace place)
     : place_(std::move(place)),
       control_(place_.control, place_.size),
       collectives_(control_, place_.rank, place_.space, place_.failure, place_.crowded),
-      transfers_(control_, place_.rank, place_.space, place_.failure, place_.crowded) {}
+      transfers_(
+          std::make_unique<Transfers>(control_, place_.rank, place_.space, place_.failure, place_.crowded)) {}
 
 SharedBackend::~SharedBackend() {
+  transfers_.reset();  // what it leaves to others is kept as long as the group has users
   Word& users = control_.head().users;
   users.fetch_sub(1, std::memory_order_acq_rel);
   if (place_.owned.data) place_.space->retire(std::move(place_.owned), users);
@@ -60,7 +62,7 @@ void SharedBackend::run(const Operation& operation, Deadline deadline) {
 }
 
 bool SharedBackend::advance(Transfer& transfer) {
-  if (!transfers_.advance(transfer)) return false;
+  if (!transfers_->advance(transfer)) return false;
   operations_.fetch_add(1, std::memory_order_relaxed);
   (transfer.is_send ? sent_ : received_)
       .fetch_add(static_cast<int64_t>(transfer.bytes), std::memory_order_relaxed);
@@ -69,7 +71,7 @@ bool SharedBackend::advance(Transfer& transfer) {
 }
 
 void SharedBackend::wait_for(std::span<Transfer* const>, Deadline deadline) {
-  transfers_.wait_for(deadline);
+  transfers_->wait_for(deadline);
 }
 
 Counters SharedBackend::counters() const {
@@ -95,7 +97,7 @@ std::unique_ptr<Backend> SharedBackend::split(std::span<const int> members, uint
   child.size = static_cast<int>(members.size());
   size_t bytes = Control::bytes(child.size);
   if (child.rank == 0) {
-    child.owned = place_.space->allocate(bytes);
+    child.owned = place_.space->allocate_inside(bytes);
     child.control = static_cast<std::byte*>(child.owned.data.get());
     invite(place_.space->locate(child.control, bytes), group);
   } else {

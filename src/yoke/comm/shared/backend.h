@@ -40,7 +40,7 @@ class SharedBackend final : public Backend {
   void run(const Operation& operation, Deadline deadline) override;
   bool advance(Transfer& transfer) override;
   void wait_for(std::span<Transfer* const> transfers, Deadline deadline) override;
-  void wake() override { transfers_.wake(); }
+  void wake() override { transfers_->wake(); }
   std::unique_ptr<Backend> split(std::span<const int> members, uint64_t group, Deadline deadline) override;
   Memory allocate(size_t bytes) override { return place_.space->allocate(bytes); }
   Counters counters() const override;
@@ -60,7 +60,7 @@ class SharedBackend final : public Backend {
   GroupPlace place_;
   Control control_;
   Collectives collectives_;
-  Transfers transfers_;
+  std::unique_ptr<Transfers> transfers_;
   std::atomic<int64_t> operations_{0}, sent_{0}, received_{0}, messages_{0};
 };
 

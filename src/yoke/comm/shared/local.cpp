@@ -22,6 +22,7 @@ class LocalSpace final : public AddressSpace {
     return reinterpret_cast<std::byte*>(location.offset);
   }
   Memory allocate(size_t bytes) override;
+  Memory allocate_inside(size_t bytes) override { return allocate(bytes); }
   bool outlives_owner() const override { return false; }
 
  private:
@@ -49,7 +50,7 @@ std::vector<std::unique_ptr<Backend>> make_local_backends(int size,
   using namespace shared;
   check_group_size(size);
   auto space = std::make_shared<LocalSpace>();
-  Memory memory = space->allocate(Control::bytes(size));
+  Memory memory = space->allocate_inside(Control::bytes(size));
   Control control(static_cast<std::byte*>(memory.data.get()), size);
   cpu_set_t cpus;
   if (::sched_getaffinity(0, sizeof(cpus), &cpus) != 0) CPU_ZERO(&cpus);

@@ -50,7 +50,7 @@ GroupPlace found(const ShmSetup& setup, const Deadline& deadline) {
   size_t bytes = heap_size(setup);
   std::vector<File> heaps = make_heaps(setup.size, bytes);
   GroupPlace place{0, setup.size, map_heaps(heaps, bytes, 0), setup.failure, nullptr, {}, false};
-  place.owned = place.space->allocate(Control::bytes(setup.size));
+  place.owned = place.space->allocate_inside(Control::bytes(setup.size));
   place.control = static_cast<std::byte*>(place.owned.data.get());
   YOKE_CHECK(place.control == place.space->resolve(kControl, 0), "the first allocation is not at the start");
   if (setup.size == 1) return place;

@@ -61,11 +61,19 @@ std::byte* ShmSpace::resolve(const Location& location, size_t bytes) const {
 }
 
 Memory ShmSpace::allocate(size_t bytes) {
+  Memory inside = allocate_inside(bytes);
+  // Memory in the hands of users may outlive the backend it came from.
+  auto release = [self = shared_from_this(), held = inside.data](void*) mutable { held.reset(); };
+  return {std::shared_ptr<void>(inside.data.get(), std::move(release)), bytes};
+}
+
+Memory ShmSpace::allocate_inside(size_t bytes) {
   sweep();
   size_t rounded = round_up(bytes > 0 ? bytes : 1, kPage);
   size_t offset = take(rounded);
-  // Holds the space: memory may outlive the backend it came from.
-  auto release = [self = shared_from_this(), offset, rounded](void*) { self->give_back(offset, rounded); };
+  auto release = [space = weak_from_this(), offset, rounded](void*) {
+    if (auto self = space.lock()) self->give_back(offset, rounded);
+  };
   return {std::shared_ptr<void>(heaps_[static_cast<size_t>(rank_)] + offset, release), bytes};
 }
 

@@ -25,6 +25,7 @@ class ShmSpace final : public AddressSpace, public std::enable_shared_from_this<
   Location locate(const void* data, size_t bytes) const override;
   std::byte* resolve(const Location& location, size_t bytes) const override;
   Memory allocate(size_t bytes) override;
+  Memory allocate_inside(size_t bytes) override;
   bool outlives_owner() const override { return true; }
 
  private:

@@ -46,7 +46,14 @@ Transfers::Transfers(Control control, int rank, std::shared_ptr<AddressSpace> sp
       failure_(std::move(failure)),
       spin_(crowded) {}
 
-Transfers::~Transfers() = default;
+Transfers::~Transfers() {
+  // A receiver that has not noticed that its sender gave up may still look at a stream that was not finished.
+  for (auto& own : streams_) {
+    if (!own->in_use) continue;
+    space_->retire(std::move(own->memory), control_.head().users);
+    if (own->staging.data) space_->retire(std::move(own->staging), control_.head().users);
+  }
+}
 
 bool Transfers::advance(Transfer& transfer) {
   failure_->check(transfer.is_send ? "send" : "receive");
@@ -90,7 +97,7 @@ Transfers::OwnStream& Transfers::stream_for(Transfer& transfer) {
   if (found == streams_.end()) {
     streams_.push_back(std::make_unique<OwnStream>());
     found = streams_.end() - 1;
-    (*found)->memory = space_->allocate(sizeof(Stream));
+    (*found)->memory = space_->allocate_inside(sizeof(Stream));
   }
   OwnStream& own = **found;
   transfer.state = static_cast<uint64_t>(found - streams_.begin()) + 1;
@@ -99,7 +106,7 @@ Transfers::OwnStream& Transfers::stream_for(Transfer& transfer) {
   stream.window = transfer.bytes;
   own.staged = !stream.data.reachable();
   if (own.staged) {
-    if (!own.staging.data) own.staging = space_->allocate(kWindowBytes);
+    if (!own.staging.data) own.staging = space_->allocate_inside(kWindowBytes);
     stream.data = space_->locate(own.staging.data.get(), kWindowBytes);
     stream.window = kWindowBytes;
   }

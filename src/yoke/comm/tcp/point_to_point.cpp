@@ -74,13 +74,13 @@ bool PointToPoint::advance(Transfer& transfer) {
   }
 }
 
+// Until all is sent or the socket is full: then there is something unsent, which wait_for() waits for.
 bool PointToPoint::send(Peer& peer, Transfer& transfer) {
-  while ((transfer.state == 0 || transfer.offset < transfer.bytes) &&
-         peer.connection->unsent_frames() < kAhead)
-    post_next(peer, transfer);
-  if (peer.connection->has_unsent()) peer.connection->flush();
-  return transfer.state != 0 && transfer.offset == transfer.bytes &&
-         peer.posted - peer.connection->unsent_frames() >= transfer.state;
+  auto has_more = [&] { return transfer.state == 0 || transfer.offset < transfer.bytes; };
+  do {
+    while (has_more() && peer.connection->unsent_frames() < kAhead) post_next(peer, transfer);
+  } while (peer.connection->flush() && has_more());
+  return !has_more() && peer.posted - peer.connection->unsent_frames() >= transfer.state;
 }
 
 // transfer.state: the number of its last frame on this connection.

@@ -129,7 +129,7 @@ bool is_reduction(plan::Collective op) {
 }  // namespace
 
 bool overlap(const Range& a, const Range& b) {
-  return a.begin < b.begin + b.count && b.begin < a.begin + a.count;
+  return a.count > 0 && b.count > 0 && a.begin < b.begin + b.count && b.begin < a.begin + a.count;
 }
 
 Range Unit::frame(int index) const {

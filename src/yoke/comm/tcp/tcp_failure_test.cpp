@@ -26,17 +26,25 @@ std::string error_of(const std::function<void()>& body) {
   return {};
 }
 
-// Every rank calls what `ask` makes of it; returns their errors, or "mismatch: …".
+// Every rank calls what `ask` makes of it; returns their errors, or "mismatch: …". As the queue does, the
+// first error becomes the failure of the job, which ends the waits of those who saw nothing themselves.
 std::vector<std::string> errors_of_all(int size, const std::function<void(TestRank&)>& ask) {
   std::vector<std::string> errors(static_cast<size_t>(size));
-  TcpRanks(size).run([&](TestRank& rank) {
+  TcpSetup like;
+  like.failure = std::make_shared<cluster::Failure>();
+  TcpRanks(size, like).run([&](TestRank& rank) {
+    std::string& text = errors[static_cast<size_t>(rank.rank)];
     try {
       ask(rank);
     } catch (const MismatchError& error) {
-      errors[static_cast<size_t>(rank.rank)] = std::string("mismatch: ") + error.what();
+      text = std::string("mismatch: ") + error.what();
     } catch (const CommError& error) {
-      errors[static_cast<size_t>(rank.rank)] = error.what();
+      text = error.what();
     }
+    if (text.empty()) return;
+    cluster::FailureReport report;
+    report.what = text;
+    like.failure->raise(report);
   });
   return errors;
 }

@@ -67,7 +67,7 @@ class TcpRanks {
     TcpSetup setup = setup_;
     setup.rank = rank;
     setup.acceptor = acceptors_[static_cast<size_t>(rank)].get();
-    setup.failure = std::make_shared<cluster::Failure>();
+    if (!setup.failure) setup.failure = std::make_shared<cluster::Failure>();
     return {rank, setup.size, make_tcp_backend(setup), setup.failure, RequestChecker{rank, setup.size}};
   }
 

@@ -1,0 +1,171 @@
+// The sending half of MessengerCore, deadlines, and lost peers.
+#include <algorithm>
+
+#include "yoke/base/clock.h"
+#include "yoke/base/error.h"
+#include "yoke/base/log.h"
+#include "yoke/comm/messages/core.h"
+
+namespace yoke::comm::messages {
+
+void MessengerCore::answer(int peer, uint64_t id, const Reply& reply) {
+  check(peer, reply.message);
+  Outgoing out;
+  out.head.id = id;
+  out.head.bytes = reply.message.payload.size();
+  out.head.kind = reply.message.kind;
+  out.head.type = WireType::kAnswer;
+  out.head.head_bytes = reply.message.head_bytes;
+  out.head.head = reply.message.head;
+  out.payload = reply.message.payload;
+  out.sent = reply.sent;
+  post(peer, std::move(out), nullptr);
+}
+
+void MessengerCore::refuse(int peer, uint64_t id, const std::string& why) {
+  Outgoing out;
+  out.head.id = id;
+  out.head.bytes = why.size();
+  out.head.type = WireType::kRefusal;
+  auto bytes = std::as_bytes(std::span(why.data(), why.size()));
+  out.own.assign(bytes.begin(), bytes.end());
+  out.payload = out.own;
+  post(peer, std::move(out), nullptr);
+}
+
+// On the messenger's thread messages are gathered and leave together at the end of its turn. Others write
+// themselves, or wait when the peer does not keep up.
+void MessengerCore::post(int peer, Outgoing message, const Deadline* deadline) {
+  Peer& state = *peers_[static_cast<size_t>(peer)];
+  const bool own_thread = on_own_thread();
+  {
+    std::unique_lock lock(state.writing);
+    if (state.gone) {
+      lock.unlock();
+      if (message.sent) message.sent();
+      return;
+    }
+    if (!own_thread && deadline && state.queue.size() >= kMostQueued)
+      state.room.wait_for(lock, std::chrono::duration<double>(deadline->left()),
+                          [&] { return state.queue.size() < kMostQueued; });
+    // A moved vector keeps its memory: `payload` still points to it.
+    state.queue.push_back(std::move(message));
+    state.waits.store(true, std::memory_order_release);
+  }
+  if (!own_thread) drain_now(peer);
+}
+
+void MessengerCore::drain_now(int peer) {
+  Peer& state = *peers_[static_cast<size_t>(peer)];
+  std::vector<std::function<void()>> sent;
+  {
+    std::lock_guard lock(state.writing);
+    try {
+      drain(peer, sent);
+    } catch (const CommError&) {
+      // The messenger's thread finds out too, and tells everybody.
+    }
+  }
+  for (auto& callback : sent) callback();
+  if (state.waits.load(std::memory_order_acquire)) transport_->wake();
+}
+
+// Requires: state.writing is held. The callbacks of what was written are left to the caller, without the
+// lock.
+bool MessengerCore::drain(int peer, std::vector<std::function<void()>>& sent) {
+  Peer& state = *peers_[static_cast<size_t>(peer)];
+  bool progress = false;
+  while (!state.queue.empty() && transport_->write(peer, state.queue.front())) {
+    if (state.queue.front().sent) sent.push_back(std::move(state.queue.front().sent));
+    state.queue.pop_front();
+    progress = true;
+  }
+  bool all_left = transport_->push(peer);
+  state.waits.store(!state.queue.empty() || !all_left, std::memory_order_release);
+  if (progress) state.room.notify_all();
+  return progress;
+}
+
+// Takes a message that nobody has begun to write out of the queue. False: too late, or already written.
+bool MessengerCore::withdraw(int peer, uint64_t id) {
+  Peer& state = *peers_[static_cast<size_t>(peer)];
+  std::lock_guard lock(state.writing);
+  auto own = [&](const Outgoing& out) {
+    return out.head.id == id && (out.head.type == WireType::kRequest || out.head.type == WireType::kTell);
+  };
+  auto found = std::find_if(state.queue.begin(), state.queue.end(), own);
+  if (found == state.queue.end()) return true;  // written: its memory is free
+  if (found->started()) return false;
+  state.queue.erase(found);
+  state.room.notify_all();
+  return true;
+}
+
+void MessengerCore::expire(double now) {
+  last_look_ = now;
+  transport_->look_for_deaths();
+  bool failed = setup_.failure && setup_.failure->set();
+  for (int peer = 0; peer < size(); ++peer) {
+    if (peer == rank()) continue;
+    if (failed)
+      lose(peer, setup_.failure->report().what);
+    else
+      expire_peer(peer);
+  }
+}
+
+void MessengerCore::expire_peer(int peer) {
+  Peer& state = *peers_[static_cast<size_t>(peer)];
+  std::vector<std::pair<uint64_t, Ask>> late;
+  bool stuck = false;
+  {
+    std::lock_guard lock(state.asking);
+    for (auto ask = state.asks.begin(); ask != state.asks.end();) {
+      if (!ask->second.deadline.passed()) {
+        ++ask;
+        continue;
+      }
+      // Its reply is being read into memory that its owner is about to take back.
+      stuck |= state.reading && !state.target.empty() && state.target.data() == ask->second.into.data();
+      late.emplace_back(ask->first, std::move(ask->second));
+      ask = state.asks.erase(ask);
+    }
+  }
+  for (auto& [id, ask] : late) stuck |= !withdraw(peer, id);
+  if (stuck) lose(peer, fmt::format("rank {} stopped in the middle of a message", peer));
+  for (auto& [id, ask] : late)
+    ask.done(Message{}, fmt::format("no reply from rank {} within {:.3g} s", peer, ask.deadline.limit()));
+}
+
+void MessengerCore::lose(int peer, const std::string& symptom) {
+  if (peer == rank()) return;
+  // A closed connection is often a consequence of what the job knows already.
+  bool explained = setup_.failure && setup_.failure->set();
+  const std::string why = explained ? setup_.failure->report().what : symptom;
+  Peer& state = *peers_[static_cast<size_t>(peer)];
+  std::unordered_map<uint64_t, Ask> asks;
+  std::deque<Outgoing> queue;
+  bool news = false;
+  {
+    std::lock_guard lock(state.asking);
+    news = state.lost.empty();
+    if (news) state.lost = why.empty() ? fmt::format("rank {} is lost", peer) : why;
+    asks.swap(state.asks);
+  }
+  {
+    std::lock_guard lock(state.writing);
+    state.gone = true;
+    transport_->close(peer);
+    queue.swap(state.queue);
+    state.waits = false;
+    state.room.notify_all();
+  }
+  // Nothing of theirs is written any more: their memory is free.
+  for (Outgoing& out : queue) {
+    if (out.sent) out.sent();
+  }
+  for (auto& [id, ask] : asks) ask.done(Message{}, why);
+  if (news && peer_lost_ && !stop_) peer_lost_(peer, why);
+}
+
+}  // namespace yoke::comm::messages

@@ -1,0 +1,118 @@
+"""Two machines in miniature: network namespaces that this test makes, joined by a shaped link. Needs root and iproute2."""
+import json
+import os
+import re
+import shutil
+import subprocess
+import time
+
+import pytest
+from conftest import YOKE
+from test_collectives import PROGRAM, clean_environment
+
+RATE = 1e9 / 8  # bytes a second of the shaped link
+
+
+def sh(*words, check=True):
+    return subprocess.run([str(w) for w in words], check=check, capture_output=True, text=True)
+
+
+class Machines:
+    """Namespaces a and b with 10.83.0.1 and 10.83.0.2, a veth pair between them, and both ends shaped."""
+
+    def __init__(self):
+        self.names = [f"yoke-{os.getpid()}-{end}" for end in "ab"]
+        for name in self.names:
+            sh("ip", "netns", "add", name)
+            sh("ip", "-n", name, "link", "set", "lo", "up")
+        sh("ip", "link", "add", "eth0", "netns", self.names[0], "type", "veth", "peer", "name", "eth0", "netns", self.names[1])
+        for index, name in enumerate(self.names):
+            sh("ip", "-n", name, "addr", "add", f"10.83.0.{index + 1}/24", "dev", "eth0")
+            sh("ip", "-n", name, "link", "set", "eth0", "up")
+
+    def shape(self):
+        for name in self.names:
+            sh("ip", "netns", "exec", name, "tc", "qdisc", "add", "dev", "eth0", "root", "tbf", "rate", "1gbit", "burst", "256kb",
+               "latency", "50ms")
+
+    def start(self, node, secret, *words, nproc=1):
+        command = ["ip", "netns", "exec", self.names[node], YOKE, "run", "--nnodes", 2, "--nproc-per-node", nproc, "--node-rank", node,
+                   "--rdzv-endpoint", "10.83.0.1:29571", "--rdzv-id", "ns", "--secret-file", secret, *words]
+        return subprocess.Popen([str(w) for w in command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                env=clean_environment())
+
+    def close(self):
+        for name in self.names:
+            sh("ip", "netns", "del", name, check=False)
+
+
+@pytest.fixture
+def machines():
+    if os.geteuid() != 0 or not shutil.which("ip") or not shutil.which("tc"):
+        pytest.skip("network namespaces need root, ip and tc")
+    try:
+        made = Machines()
+    except subprocess.CalledProcessError as error:
+        pytest.skip(f"no network namespaces here: {error.stderr.strip()}")
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def secret(tmp_path):
+    file = tmp_path / "secret"
+    file.write_bytes(os.urandom(32))
+    file.chmod(0o600)
+    return file
+
+
+def bench(machines, secret, *words, nproc=1):
+    nodes = [machines.start(node, secret, YOKE, "bench", "collectives", "--json", "-q", *words, nproc=nproc) for node in range(2)]
+    texts = [node.communicate(timeout=120) for node in nodes]
+    for node, (out, err) in zip(nodes, texts):
+        assert node.returncode == 0, err
+    return json.loads(re.sub(r"^\[rank 0[^\]]*\] ", "", texts[0][0], flags=re.M))["results"]
+
+
+def test_all_reduce_fills_a_gigabit_link(machines, secret):
+    machines.shape()
+    row = bench(machines, secret, "--backend", "tcp", "--bytes", "16M", "--iterations", "3")[0]
+    assert row["correct"] and row["ranks"] == 2
+    bound = row["bytes_sent"][0] / RATE
+    share = bound / row["seconds"]["median"]
+    print(f"share of the link's bound: {share:.3f}")
+    assert share > 0.8
+
+
+def test_ranks_of_two_machines_reduce_inside_first(machines, secret):
+    row = bench(machines, secret, "--bytes", "400000", "--iterations", "2", nproc=2)[0]
+    assert row["correct"] and row["ranks"] == 4 and row["backend"] == "hierarchical"
+
+
+def test_loss_changes_nothing_but_the_time(machines, secret):
+    if not shutil.which("nft"):
+        pytest.skip("nft is not installed")
+    for name in machines.names:
+        sh("ip", "netns", "exec", name, "nft", "add", "table", "inet", "f")
+        sh("ip", "netns", "exec", name, "nft", "add chain inet f i { type filter hook input priority 0; }")
+        sh("ip", "netns", "exec", name, "nft", "add rule inet f i numgen random mod 100 < 2 drop")
+    nodes = [machines.start(node, secret, PROGRAM, "tcp", 5, 400000) for node in range(2)]
+    for node in nodes:
+        out, err = node.communicate(timeout=120)
+        assert node.returncode == 0, err
+
+
+def test_a_cut_link_ends_the_job_on_both_sides(machines, secret):
+    nodes = [machines.start(node, secret, PROGRAM, "tcp", 100000, 40000) for node in range(2)]
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        established = sh("ip", "netns", "exec", machines.names[0], "ss", "-tn", "state", "established").stdout
+        if established.count("10.83.0.1") >= 2:
+            break
+    sh("ip", "-n", machines.names[0], "link", "set", "eth0", "down")
+    begin = time.monotonic()
+    for node in nodes:
+        out, err = node.communicate(timeout=90)
+        assert node.returncode != 0
+        assert re.search(r"error: |failed", err), err
+    assert time.monotonic() - begin < 60
