@@ -215,34 +215,38 @@ TEST(WorldOfProcesses, ACoordinatorThatIsKilledOrStoppedIsNoticed) {
 }
 
 TEST(WorldOfProcesses, ARankThatDiesWhileTheJobFormsEndsItForAll) {
-  Identity first = identity(0, 3, "form");
-  Identity second = identity(1, 3, "form");
-  auto body = [](const Identity& self) {
-    return [=](const auto&) {
-      World world(self, soon());
+  net::JobTicket ticket;
+  ticket.job_id = "forming";
+  CoordinatorOptions options;
+  options.address.name = fmt::format("yoke-test-form-{}", ::getpid());
+  options.world_size = 3;
+  auto joins = [&](int rank) {
+    return [&, rank](const auto&) {
+      Member self{rank, "node", "machine", ::getpid(), "127.0.0.1:1", ""};
+      Session session(options.address, ticket, self, 3, std::make_shared<Failure>(), Deadline::after(30));
       return std::string("formed");
     };
   };
-  Child zero(body(first));
-  // Rank 1 joins and dies; rank 2 never comes.
-  Child one([&](const auto& say) {
-    std::thread dies([&] {
-      std::this_thread::sleep_for(std::chrono::milliseconds(500));
-      say("dies ");
-      ::kill(::getpid(), SIGKILL);
-    });
-    World world(second, soon());
-    dies.join();
-    return std::string("formed");
-  });
-  EXPECT_THAT(zero.all(), AllOf(HasSubstr("rank 1 on"), HasSubstr("ranks 2 of 3 had not come yet")));
+  // Ranks 0 and 1 join, rank 1 dies, rank 2 never comes.
+  Child zero(joins(0));
+  Child one(joins(1));
+  Coordinator coordinator(options, ticket);
+  Deadline deadline = Deadline::after(30);
+  while (coordinator.missing() != std::vector<int>{2} && !deadline.passed()) std::this_thread::yield();
+  one.signal(SIGKILL);
+  EXPECT_THAT(zero.all(), AllOf(HasSubstr("rank 1 on"), HasSubstr(fmt::format("pid {}", one.pid())),
+                                HasSubstr("ranks 2 of 3 had not come yet")));
 }
 
 TEST(WorldOfProcesses, RankZeroStaysForTheOthersAndLeavesInOrder) {
   auto children = start(2, "stay", [](World& world, const auto& say) {
     say("joined ");
     if (world.rank() == 0) return std::string("done");
-    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    // Rank 0 is leaving, or has left already.
+    Deadline deadline = Deadline::after(10);
+    while (world.session().who_is_behind(0, deadline).find("rank 0 left") == std::string::npos &&
+           !deadline.passed()) {
+    }
     world.session().put("late", "", Deadline::after(10));
     return std::string(world.failure()->set() ? "failed" : "done");
   });
