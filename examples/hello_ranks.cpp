@@ -13,7 +13,8 @@ int main() {
     yoke::World world = yoke::join();  // who am I, who are the others: from the environment
     std::vector<float> x(1000, static_cast<float>(world.rank() + 1));
     world.comm().all_reduce(x, yoke::ReduceOp::kMean, {.name = "x"}).wait();
-    fmt::print("rank {} of {} over {}: the mean is {}\n", world.rank(), world.size(), world.comm().backend(), x[0]);
+    fmt::print("rank {} of {} over {}: the mean is {}\n", world.rank(), world.size(), world.comm().backend(),
+               x[0]);
     return 0;
   } catch (const yoke::Error& error) {
     fmt::print(stderr, "error: {}\n", error.what());

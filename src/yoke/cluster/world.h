@@ -17,7 +17,8 @@ struct JoinOptions {
   std::string secret_file;   // across machines; empty: YOKE_SECRET_FILE, else what the launcher handed down
   bool insecure = false;     // no proof of the key: must be asked for, warns
   bool encrypt = false;
-  std::string flight_folder;  // where flight records go when an operation fails; empty: YOKE_FLIGHT_DIR, else nowhere
+  std::string
+      flight_folder;  // where flight records go when an operation fails; empty: YOKE_FLIGHT_DIR, else nowhere
 };
 
 // Joins the job the environment describes. A world of one talks to nobody.
