@@ -75,7 +75,7 @@ def test_same_program_under_slurm_variables():
 
 @pytest.mark.parametrize("backend", ["shm", "tcp"])
 @pytest.mark.parametrize("fault,says", [
-    ("type", ["rank 0 called all_reduce", "'a' sum of fp32", "'a' sum of int32"]),
+    ("type", ["rank 1 called all_reduce", "'a' sum of fp32", "'a' sum of int32"]),
     ("shape", ["fp32 [1000]", "fp32 [100, 10]"]),
     ("size", ["fp32 [1000]", "fp32 [500]"]),
     ("op", ["all_reduce", "broadcast"]),
