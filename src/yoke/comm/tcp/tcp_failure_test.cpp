@@ -167,7 +167,7 @@ TEST(TcpFailure, AWaitEndsAtItsDeadlineAndNamesWhoIsMissing) {
       throw;
     }
   });
-  EXPECT_THAT(errors[0], AllOf(HasSubstr("not done after 0.2 s"), HasSubstr("rank 1 on host1")));
+  EXPECT_THAT(errors[0], AllOf(HasSubstr("not done after"), HasSubstr("rank 1 on host1")));
 }
 
 TEST(TcpFailure, TheJobsFailureEndsAWaitAtOnce) {
