@@ -78,7 +78,9 @@ World::World(const Identity& identity, const JoinOptions& options)
       options_(options),
       failure_(std::make_shared<Failure>()),
       parts_(std::make_unique<Parts>()) {
-  Deadline deadline = Deadline::after(options.join_timeout);
+  // The launcher's word counts where it gave one: its coordinator waits as long.
+  options_.join_timeout = inherited_join_timeout().value_or(options.join_timeout);
+  Deadline deadline = Deadline::after(options_.join_timeout);
   parts_->ticket.job_id = identity.job_id;
   parts_->ticket.generation = static_cast<uint32_t>(identity.generation);
   parts_->ticket.rank = identity.rank;
@@ -94,7 +96,7 @@ World::World(const Identity& identity, const JoinOptions& options)
     CoordinatorOptions hosting;
     hosting.address = coordinator_address(endpoint, one_machine);
     hosting.world_size = identity.world_size;
-    hosting.join_timeout = options.join_timeout;
+    hosting.join_timeout = options_.join_timeout;
     parts_->coordinator = std::make_unique<Coordinator>(hosting, parts_->ticket);
     endpoint = parts_->coordinator->address();
   }
