@@ -1,9 +1,6 @@
 #include "yoke/config/schema.h"
 
-// Parse errors as values keep toml++'s exceptions out of our headers and of the fuzzers' way.
-#define TOML_EXCEPTIONS 0
 #include <fmt/core.h>
-#include <toml++/toml.h>
 
 #include <algorithm>
 #include <set>
@@ -11,6 +8,7 @@
 #include "yoke/base/error.h"
 #include "yoke/base/file.h"
 #include "yoke/base/text.h"
+#include "yoke/config/toml_library.h"
 #include "yoke/config/toml_text.h"
 
 namespace yoke::config {

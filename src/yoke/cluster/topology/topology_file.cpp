@@ -1,7 +1,5 @@
 // cluster.toml into a Topology.
-#define TOML_EXCEPTIONS 0
 #include <fmt/core.h>
-#include <toml++/toml.h>
 
 #include <algorithm>
 #include <optional>
@@ -12,6 +10,7 @@
 #include "yoke/base/units.h"
 #include "yoke/cluster/topology/presets.h"
 #include "yoke/cluster/topology/topology.h"
+#include "yoke/config/toml_library.h"
 #include "yoke/config/toml_text.h"
 
 namespace yoke::cluster {
