@@ -114,8 +114,10 @@ void Attempt::read_output(const std::vector<pollfd>& polls) {
                        [&](const pollfd& p) { return p.fd == fd && p.revents != 0; });
   };
   for (Child& child : children_) {
-    // Nothing is lost because our own reader takes a break; but a user who wants to stop does not wait for it.
-    if (child.drain && work_.console.full() && interrupted_by_ == 0) child.drain = Deadline::after(Patience::kDrain);
+    // Nothing is lost because our own reader takes a break; but a user who wants to stop does not wait for
+    // it.
+    if (child.drain && work_.console.full() && interrupted_by_ == 0)
+      child.drain = Deadline::after(Patience::kDrain);
     for (RankStream* stream : {child.output->out.get(), &child.output->err}) {
       if (stream == nullptr || !stream->open()) continue;
       bool readable = ready(stream->fd());
