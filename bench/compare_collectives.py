@@ -61,7 +61,7 @@ def gloo(ranks, sizes, port):
         children.append(subprocess.Popen([sys.executable, "-c", GLOO, ",".join(map(str, sizes))], env=env, text=True,
                                          stdout=subprocess.PIPE, stderr=subprocess.DEVNULL))
     text = [child.communicate(timeout=300)[0] for child in children]
-    return {int(k): v for k, v in json.loads(text[0]).items()}
+    return {int(k): v for k, v in json.loads(text[0].splitlines()[-1]).items()}
 
 
 def open_mpi(program, ranks, sizes, over_tcp):
