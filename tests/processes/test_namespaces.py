@@ -81,7 +81,7 @@ def test_all_reduce_fills_a_gigabit_link(machines, secret):
     bound = row["bytes_sent"][0] / RATE
     share = bound / row["seconds"]["median"]
     print(f"share of the link's bound: {share:.3f}")
-    assert share > 0.6  # 0.95 when nothing else runs; the shaper drops packets when the machine is busy
+    assert share > 0.6  # the goal is 0.95; five runs gave 0.79 to 0.96, and why they differ is not known yet
 
 
 def test_ranks_of_two_machines_reduce_inside_first(machines, secret):
