@@ -1,4 +1,6 @@
 // What ranks may ask of the coordinator, and what it does with the answers.
+#include <algorithm>
+
 #include "yoke/base/clock.h"
 #include "yoke/base/error.h"
 #include "yoke/base/log.h"
@@ -46,8 +48,12 @@ void Coordinator::Impl::on_request(Client& client, uint64_t request, const contr
   if (verb == "get") return on_get(client, request, note);
   if (verb == "fail") return on_fail(client, request, note);
   if (verb == "leave") return on_leave(client, request, note);
-  if (verb == "behind")
-    return reply(client, request, {{"text", behind(control::number(note.head, "operation", 0, INT64_MAX))}});
+  if (verb == "behind") {
+    int64_t operation = control::number(note.head, "operation", 0, INT64_MAX);
+    int64_t& asker = ranks[static_cast<size_t>(client.rank)].progress.operation;
+    asker = std::max(asker, operation);  // whoever asks is in it, though no heartbeat has said so yet
+    return reply(client, request, {{"text", behind(operation)}});
+  }
   throw CommError("the unknown request '{}'", verb);
 }
 

@@ -62,7 +62,7 @@ struct Job {
       const std::vector<int>& ranks,
       const std::function<void(Session&, int, const std::shared_ptr<Failure>&)>& body) {
     std::vector<std::string> errors(ranks.size());
-    std::vector<std::thread> threads;
+    std::vector<std::jthread> threads;
     for (size_t i = 0; i < ranks.size(); ++i)
       threads.emplace_back([&, i] {
         try {
@@ -156,7 +156,7 @@ TEST(Session, ARankOutsideOfTheWorldIsNamedWithItsVariable) {
 TEST(Session, AnotherSizeOfTheWorldIsShownWithBothSides) {
   Job job(2);
   std::vector<std::string> errors(2);
-  std::vector<std::thread> threads;
+  std::vector<std::jthread> threads;
   for (int rank : {0, 1})
     threads.emplace_back([&, rank] {
       try {
@@ -219,7 +219,7 @@ TEST(Session, WhatOneRankReportsEveryoneLearns) {
 
 TEST(Session, TheLaunchersReportReachesEveryoneAndEndsTheirWaits) {
   Job job(2);
-  std::thread launcher([&] {
+  std::jthread launcher([&] {
     Deadline deadline = Deadline::after(10);
     while (!job.coordinator.missing().empty() && !deadline.passed()) std::this_thread::yield();
     FailureReport report;
@@ -243,7 +243,7 @@ TEST(Session, ARankThatLeavesIsNoFailureUntilSomebodyWaitsForIt) {
     std::string behind;
     while (behind.find("rank 1 left the job") == std::string::npos && !deadline.passed())
       behind = session.who_is_behind(5, Deadline::after(5));
-    EXPECT_EQ(behind, "rank 1 left the job");
+    EXPECT_EQ(behind, "rank 1 left the job");  // and not "rank 0 has not entered it": it asks
     EXPECT_FALSE(failure->set());
     FailureReport report;
     report.rank = 1;

@@ -66,7 +66,7 @@ TEST(ConvChoices, AnotherProcessFindsTheChoicesInTheFile) {
 TEST(ConvChoices, ProcessesThatMeasureAtTheSameTimeAgree) {
   std::filesystem::path file = fresh_file("conv_choices_race.json");
   std::vector<ConvPath> taken(4);
-  std::vector<std::thread> threads;
+  std::vector<std::jthread> threads;
   for (size_t i = 0; i < taken.size(); ++i) {
     threads.emplace_back([&, i] {
       ConvChoices choices;
@@ -74,7 +74,7 @@ TEST(ConvChoices, ProcessesThatMeasureAtTheSameTimeAgree) {
       taken[i] = choices.choose("a", kTwo, slow_except(i % 2 == 0 ? ConvPath::kNative : ConvPath::kOneDnn));
     });
   }
-  for (std::thread& thread : threads) thread.join();
+  for (std::jthread& thread : threads) thread.join();
   for (ConvPath path : taken) EXPECT_EQ(path, taken[0]);
 }
 

@@ -166,7 +166,7 @@ TEST(Loader, EndsWhileItsThreadsAreBusyOrWaiting) {
   const Slow slow(64);
   auto loader = std::make_unique<Loader>(slow, options(3), 5);
   slow.inside.wait();
-  std::thread end([&] { loader.reset(); });
+  std::jthread end([&] { loader.reset(); });
   slow.leave.count_down();
   end.join();
 }

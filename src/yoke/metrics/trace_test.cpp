@@ -94,13 +94,13 @@ TEST(Trace, KeepsToItsLimitAndSaysHowManyItLeftOut) {
 TEST(Trace, TakesSpansFromManyThreads) {
   auto path = fresh_folder() / "trace.json";
   Trace trace(path);
-  std::vector<std::thread> threads;
+  std::vector<std::jthread> threads;
   for (int t = 0; t < 4; ++t) {
     threads.emplace_back([&trace, t] {
       for (int i = 0; i < 500; ++i) trace.add({"s", "c", "lane " + std::to_string(t), now_seconds(), 1e-6});
     });
   }
-  for (std::thread& thread : threads) thread.join();
+  for (std::jthread& thread : threads) thread.join();
   trace.finish();
   EXPECT_EQ(events_of(json::parse(read_file(path)), "X").size(), 2000u);
 }

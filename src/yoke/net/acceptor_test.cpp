@@ -94,10 +94,9 @@ TEST(Acceptor, StrangersDoNotHoldUpThoseWhoBelong) {
       (void)!::send(strangers.back().get(), say->data(), say->size(), MSG_NOSIGNAL);
   }
   // And one that says a byte of a real hello now and then, for as long as the others need.
-  std::atomic<bool> done{false};
-  std::thread slow([&] {
+  std::jthread slow([&](const std::stop_token& done) {
     Descriptor socket = connect_to(acceptor.address(), Deadline::after(10));
-    while (!done) {
+    while (!done.stop_requested()) {
       (void)!::send(socket.get(), "H", 1, MSG_NOSIGNAL);
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
     }
@@ -106,8 +105,6 @@ TEST(Acceptor, StrangersDoNotHoldUpThoseWhoBelong) {
   for (int rank = 0; rank < 8; ++rank)
     good.push_back(dial(acceptor.address(), ticket_of(), {rank, "data"}, Deadline::after(10)));
   for (int rank = 0; rank < 8; ++rank) EXPECT_NE(acceptor.take({rank, "data"}, Deadline::after(10)), nullptr);
-  done = true;
-  slow.join();
 }
 
 TEST(Acceptor, EndsWhileStrangersAreStillConnected) {

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -119,7 +120,7 @@ TEST(Calling, WaitsForOneWhoListensLate) {
     Descriptor first = listen_at({"127.0.0.1", 0, ""});
     address = bound_address(first.get());
   }
-  std::thread late([&] {
+  std::jthread late([&] {
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
     Descriptor socket = listen_at(address);
     pollfd wait{socket.get(), POLLIN, 0};
@@ -127,6 +128,35 @@ TEST(Calling, WaitsForOneWhoListensLate) {
   });
   EXPECT_TRUE(connect_to(address, Deadline::after(5)));
   late.join();
+}
+
+TEST(Calling, NobodyAnswersHimself) {
+  // A port out of those that callers are given: after enough attempts the caller's own port is the one it
+  // calls.
+  std::ifstream range("/proc/sys/net/ipv4/ip_local_port_range");
+  int first = 0, last = 0;
+  if (!(range >> first >> last)) GTEST_SKIP() << "the range of callers' ports is not known";
+  Address address;
+  address.host = "127.0.0.1";
+  address.port = 0;
+  for (int port = first; port <= last && address.port == 0; ++port) {
+    Descriptor probe(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    sockaddr_in own{};
+    own.sin_family = AF_INET;
+    own.sin_port = htons(static_cast<uint16_t>(port));
+    own.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    if (::bind(probe.get(), reinterpret_cast<sockaddr*>(&own), sizeof own) == 0)
+      address.port = static_cast<uint16_t>(port);
+  }
+  ASSERT_NE(address.port, 0);
+  for (int i = 0; i < 20'000; ++i) {
+    try {
+      connect_to(address, Deadline::after(0));
+      FAIL() << "answered itself in attempt " << i;
+    } catch (const Error&) {
+      // Nobody listens there.
+    }
+  }
 }
 
 TEST(Calling, NamesAddressReasonAndTimeWhenNobodyAnswers) {

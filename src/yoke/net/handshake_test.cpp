@@ -74,7 +74,7 @@ TEST(Handshake, RefusesACallMeantForAnotherRank) {
 TEST(Handshake, CallerRefusesAListenerWithoutTheKey) {
   // An impostor that says yes to everybody.
   auto [near, far] = testing::socket_pair();
-  std::thread impostor([far_fd = far.get()] {
+  std::jthread impostor([far_fd = far.get()] {
     auto challenge = handshake::make_challenge();
     std::vector<std::byte> sink(handshake::kHelloBytes + handshake::kProofBytes);
     size_t got = 0;

@@ -8,6 +8,7 @@
 
 #include <cerrno>
 #include <chrono>
+#include <cstring>
 #include <thread>
 
 #include "yoke/base/error.h"
@@ -43,11 +44,23 @@ std::string listen_hint(int error, const Address& address) {
   return describe_errno(error);
 }
 
+// A call to a port of this machine where nobody listens may be given that very port as its own, and then it
+// answers itself.
+bool answers_itself(const Descriptor& socket) {
+  SocketAddress own, peer;
+  own.length = peer.length = sizeof own.storage;
+  if (::getsockname(socket.get(), reinterpret_cast<sockaddr*>(&own.storage), &own.length) != 0 ||
+      ::getpeername(socket.get(), reinterpret_cast<sockaddr*>(&peer.storage), &peer.length) != 0)
+    return false;
+  return own.family() != AF_UNIX && own.length == peer.length &&
+         std::memcmp(&own.storage, &peer.storage, own.length) == 0;
+}
+
 // 0 or the reason.
 int try_connect(const SocketAddress& to, Deadline deadline, Descriptor& socket) {
   socket = make_socket(to.family());
   if (!socket) return errno;
-  if (::connect(socket.get(), to.get(), to.length) == 0) return 0;
+  if (::connect(socket.get(), to.get(), to.length) == 0) return answers_itself(socket) ? ECONNREFUSED : 0;
   if (errno != EINPROGRESS) return errno;
   pollfd wait{socket.get(), POLLOUT, 0};
   int ready;
@@ -57,7 +70,7 @@ int try_connect(const SocketAddress& to, Deadline deadline, Descriptor& socket) 
   int error = 0;
   socklen_t length = sizeof error;
   ::getsockopt(socket.get(), SOL_SOCKET, SO_ERROR, &error, &length);
-  return error;
+  return error == 0 && answers_itself(socket) ? ECONNREFUSED : error;
 }
 
 // One round over all addresses of the name.

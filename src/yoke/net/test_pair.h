@@ -80,7 +80,7 @@ class TappedPair {
     near_ = std::move(near);
     far_ = std::move(far);
     std::atomic<bool> done{false};
-    std::thread relay([&] {
+    std::jthread relay([&] {
       while (!done) {
         forward(near_.get(), far_.get());
         forward(far_.get(), near_.get());

@@ -56,7 +56,7 @@ class Cluster {
   };
 
   void run(const std::function<void(Rank&)>& body) {
-    std::vector<std::thread> threads;
+    std::vector<std::jthread> threads;
     for (int r = 0; r < size_; ++r) {
       threads.emplace_back([this, r, &body] {
         try {

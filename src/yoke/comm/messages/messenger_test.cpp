@@ -56,7 +56,7 @@ class Messengers : public ::testing::TestWithParam<std::string> {
       acceptors.push_back(std::make_unique<net::Acceptor>(net::parse_address("127.0.0.1:0"), ticket));
       members.push_back({rank, "host", "", 0, acceptors.back()->address().text()});
     }
-    std::vector<std::thread> threads;
+    std::vector<std::jthread> threads;
     for (int rank = 0; rank < size; ++rank) {
       threads.emplace_back([&, rank] {
         try {

@@ -52,7 +52,7 @@ inline void run_body(const Body& body, Rank& rank) {
 inline void run_local(int size, const Body& body) {
   auto failure = std::make_shared<cluster::Failure>();
   auto backends = make_local_backends(size, failure);
-  std::vector<std::thread> threads;
+  std::vector<std::jthread> threads;
   for (int r = 0; r < size; ++r) {
     threads.emplace_back([&, r] {
       Rank rank{*backends[static_cast<size_t>(r)], r, size, *failure};
@@ -60,7 +60,7 @@ inline void run_local(int size, const Body& body) {
       backends[static_cast<size_t>(r)].reset();  // ranks leave in any order
     });
   }
-  for (std::thread& thread : threads) thread.join();
+  for (std::jthread& thread : threads) thread.join();
 }
 
 // What forked ranks share before they share anything: one value, and the news of a death.

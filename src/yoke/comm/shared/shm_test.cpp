@@ -161,7 +161,7 @@ TEST(KilledRank, EndsTheOthersInEveryPhase) {
   });
   kill_during([](Rank& rank) {  // somewhere inside
     Memory memory = rank.backend.allocate(4 << 20);
-    std::thread assassin([&] {
+    std::jthread assassin([&] {
       if (rank.rank != 1) return;
       std::this_thread::sleep_for(std::chrono::milliseconds(30));
       ::kill(::getpid(), SIGKILL);
@@ -188,7 +188,7 @@ TEST(KilledRank, EndsTheOthersInEveryPhase) {
 TEST(KilledRank, EndsTheSetUpOfTheOthers) {
   testing::Board* board = testing::Board::make();
   auto failure = std::make_shared<cluster::Failure>();
-  std::thread news([&] {
+  std::jthread news([&] {
     board->get(Deadline::after(30));
     failure->raise({.rank = 1, .what = "rank 1 was killed"});
   });
@@ -211,7 +211,7 @@ TEST(FileServer, TurnsStrangersAway) {
   files.emplace_back(::dup(0));
   std::string ticket = server.ticket(), wrong = ticket;
   wrong.back() = wrong.back() == 'a' ? 'b' : 'a';
-  std::thread serving([&] { server.serve(files, 2, failure, Deadline::after(30)); });
+  std::jthread serving([&] { server.serve(files, 2, failure, Deadline::after(30)); });
   auto fetch = [&](const std::string& with, int rank) {
     return shared::receive_files(with, rank, 1, failure, Deadline::after(10));
   };

@@ -139,7 +139,7 @@ TEST(Transfers, WaitEndsByWakeFailureAndDeadline) {
     EXPECT_FALSE(rank.backend.advance(receive));
     std::vector<Transfer*> one = {&receive};
     rank.backend.wait_for(one, Deadline::after(0.01));
-    std::thread waker([&] { rank.backend.wake(); });
+    std::jthread waker([&] { rank.backend.wake(); });
     rank.backend.wait_for(one, Deadline::after(30));
     waker.join();
     rank.failure.raise({.rank = 1, .what = "rank 1 is gone"});

@@ -115,7 +115,7 @@ TEST(TcpPointToPoint, ALostPeerIsNamed) {
 TEST(TcpPointToPoint, AWaitIsEndedFromAnotherThread) {
   TcpRanks(2).run([](TestRank& rank) {
     if (rank.rank == 1) return;
-    std::thread waker([&] { rank.backend->wake(); });
+    std::jthread waker([&] { rank.backend->wake(); });
     Deadline limit = Deadline::after(10);
     rank.backend->wait_for({}, limit);
     EXPECT_FALSE(limit.passed());
@@ -126,7 +126,7 @@ TEST(TcpPointToPoint, AWaitIsEndedFromAnotherThread) {
 TEST(TcpPointToPoint, RunsBesideCollectives) {
   TcpRanks(2).run([](TestRank& rank) {
     std::vector<float> out(500'000, 1), in(500'000, 0);
-    std::thread transfers([&] {
+    std::jthread transfers([&] {
       for (uint64_t i = 1; i <= 20; ++i)
         rank.complete(
             {rank.transfer(true, out, 1 - rank.rank, 3, i), rank.transfer(false, in, 1 - rank.rank, 3, i)});

@@ -180,7 +180,7 @@ TEST(TcpFailure, TheJobsFailureEndsAWaitAtOnce) {
       while (!over && !limit.passed()) std::this_thread::yield();
       return;
     }
-    std::thread news([&] {
+    std::jthread news([&] {
       cluster::FailureReport report;
       report.what = "rank 1 on host1 (pid 4711) was killed by signal 9";
       rank.failure->raise(report);

@@ -73,7 +73,7 @@ class TcpRanks {
 
   // `body` on every rank at the same time. What one throws becomes a failure of the test.
   void run(const std::function<void(TestRank&)>& body) const {
-    std::vector<std::thread> threads;
+    std::vector<std::jthread> threads;
     for (int rank = 0; rank < setup_.size; ++rank) {
       threads.emplace_back([this, rank, &body] {
         try {
@@ -84,7 +84,7 @@ class TcpRanks {
         }
       });
     }
-    for (std::thread& thread : threads) thread.join();
+    for (std::jthread& thread : threads) thread.join();
   }
 
  private:
