@@ -1,6 +1,4 @@
 // What ranks may ask of the coordinator, and what it does with the answers.
-#include <algorithm>
-
 #include "yoke/base/clock.h"
 #include "yoke/base/error.h"
 #include "yoke/base/log.h"
@@ -49,10 +47,10 @@ void Coordinator::Impl::on_request(Client& client, uint64_t request, const contr
   if (verb == "fail") return on_fail(client, request, note);
   if (verb == "leave") return on_leave(client, request, note);
   if (verb == "behind") {
-    int64_t operation = control::number(note.head, "operation", 0, INT64_MAX);
-    int64_t& asker = ranks[static_cast<size_t>(client.rank)].progress.operation;
-    asker = std::max(asker, operation);  // whoever asks is in it, though no heartbeat has said so yet
-    return reply(client, request, {{"text", behind(operation)}});
+    // The asker's own progress comes with the question: its next heartbeat may be a while away.
+    ranks[static_cast<size_t>(client.rank)].progress.operation =
+        control::number(note.head, "own", -1, INT64_MAX);
+    return reply(client, request, {{"text", behind(control::number(note.head, "operation", 0, INT64_MAX))}});
   }
   throw CommError("the unknown request '{}'", verb);
 }

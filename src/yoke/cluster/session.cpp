@@ -272,8 +272,10 @@ void Session::fail(const FailureReport& report) {
 
 std::string Session::who_is_behind(int64_t operation, Deadline deadline) {
   try {
-    return control::text(impl_->ask({{"verb", "behind"}, {"operation", operation}}, {}, deadline).head,
-                         "text", 16 << 10);
+    nlohmann::json question = {{"verb", "behind"},
+                               {"operation", operation},
+                               {"own", impl_->operation.load(std::memory_order_relaxed)}};
+    return control::text(impl_->ask(std::move(question), {}, deadline).head, "text", 16 << 10);
   } catch (const CommError& error) {
     return fmt::format("who is behind is not known ({})", error.what());
   }

@@ -243,7 +243,7 @@ TEST(Session, ARankThatLeavesIsNoFailureUntilSomebodyWaitsForIt) {
     std::string behind;
     while (behind.find("rank 1 left the job") == std::string::npos && !deadline.passed())
       behind = session.who_is_behind(5, Deadline::after(5));
-    EXPECT_EQ(behind, "rank 1 left the job");  // and not "rank 0 has not entered it": it asks
+    EXPECT_EQ(behind, "rank 1 left the job");
     EXPECT_FALSE(failure->set());
     FailureReport report;
     report.rank = 1;

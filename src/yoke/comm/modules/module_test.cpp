@@ -14,7 +14,8 @@ namespace {
 using testing::HasSubstr;
 
 std::filesystem::path empty_folder(const std::string& name) {
-  std::filesystem::path folder = std::filesystem::path(testing::TempDir()) / ("yoke_module_" + name);
+  std::filesystem::path folder =
+      std::filesystem::path(testing::TempDir()) / ("yoke_module_" + name + std::to_string(::getpid()));
   std::filesystem::remove_all(folder);
   std::filesystem::create_directories(folder);
   return folder;
