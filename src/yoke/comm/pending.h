@@ -8,12 +8,19 @@ namespace yoke::comm {
 
 class Pending {
  public:
+  // When the operation was carried out, as yoke::now_seconds(); 0: not known (yet).
+  struct Timing {
+    double started = 0;
+    double ended = 0;
+  };
+
   // How a communicator carries its operations out.
   class State {
    public:
     virtual ~State() = default;
     virtual void wait() = 0;  // until done or its deadline; throws what went wrong, each time
     virtual bool done() = 0;  // without waiting; true also after a failure
+    virtual Timing timing() { return {}; }
   };
 
   Pending() = default;  // of nothing: done
@@ -25,6 +32,7 @@ class Pending {
     if (state_) state_->wait();
   }
   bool done() const { return !state_ || state_->done(); }
+  Timing timing() const { return state_ ? state_->timing() : Timing{}; }
 
  private:
   std::shared_ptr<State> state_;

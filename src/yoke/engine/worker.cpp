@@ -14,7 +14,7 @@
 #include "yoke/data/dataset.h"
 #include "yoke/engine/run_state.h"
 #include "yoke/parallel/one_device/graphed_device.h"
-#include "yoke/parallel/one_device/one_device.h"
+#include "yoke/parallel/common/one_device.h"
 
 namespace yoke::engine {
 namespace {

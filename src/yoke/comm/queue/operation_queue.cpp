@@ -1,5 +1,6 @@
 #include "yoke/comm/queue/operation_queue.h"
 
+#include "yoke/base/clock.h"
 #include "yoke/comm/queue/failure_text.h"
 
 namespace yoke::comm {
@@ -17,12 +18,17 @@ struct OperationQueue::Task : Pending::State {
     std::lock_guard lock(queue.mutex_);
     return ended;
   }
+  Timing timing() override {
+    std::lock_guard lock(queue.mutex_);
+    return times;
+  }
 
   OperationQueue& queue;
   Operation operation;
   double timeout = 0;
   uint64_t ticket = 0;
   bool ended = false;
+  Timing times;
   std::exception_ptr error;
 };
 
@@ -51,6 +57,7 @@ Pending OperationQueue::issue(Operation operation, double timeout) {
   task->operation = std::move(operation);
   task->timeout = timeout;
   task->ended = false;
+  task->times = {};
   task->error = nullptr;
   task->ticket = job_.recorder->issued(group_.name.c_str(), task->operation.descriptor, bytes);
   tasks_.push_back(task);
@@ -82,6 +89,7 @@ void OperationQueue::run_head(std::unique_lock<std::mutex>& lock) {
   if (tasks_.empty()) background_wanted_ = false;
   running_ = true;
   std::exception_ptr error = broken_;
+  task->times.started = now_seconds();
   lock.unlock();
   if (!error) {
     Deadline deadline = Deadline::after(task->timeout);
@@ -102,6 +110,7 @@ void OperationQueue::run_head(std::unique_lock<std::mutex>& lock) {
   running_ = false;
   if (error && !broken_) broken_ = error;
   task->error = error;
+  task->times.ended = now_seconds();
   task->ended = true;
   if (waiters_ > 0) ended_.notify_all();
 }

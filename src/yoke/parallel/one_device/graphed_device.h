@@ -8,7 +8,7 @@
 #include <memory>
 
 #include "yoke/compute/graph.h"
-#include "yoke/parallel/one_device/one_device.h"
+#include "yoke/parallel/common/one_device.h"
 
 namespace yoke::parallel {
 

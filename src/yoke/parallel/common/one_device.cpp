@@ -1,4 +1,4 @@
-#include "yoke/parallel/one_device/one_device.h"
+#include "yoke/parallel/common/one_device.h"
 
 #include <cmath>
 

@@ -1,0 +1,92 @@
+// Replicas of one model on several ranks that stay equal: everybody's gradients are averaged in backward.
+//
+//   yoke::World world = yoke::join();
+//   yoke::DistributedDataParallel ddp(*net, world.comm());
+//   for (...) { optimizer.zero_grad(); loss(net->forward(x), y).backward(); optimizer.step(); }
+//
+// Your loop stays as it is. Gradients are gathered in buckets that lie in the communicator's own memory; a
+// bucket is reduced as soon as its last gradient exists, while backward computes the others; backward()
+// returns when the averages are in. The first backward() only watches in which order gradients come, and cuts
+// the buckets after it.
+//
+// Every rank must run the same backward passes. A parameter that got no gradient is an error that names it,
+// unless the options allow it. One thread. Gradients of sparse embeddings stay sparse.
+#pragma once
+
+#include <torch/nn/module.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "yoke/comm/communicator.h"
+#include "yoke/parallel/ddp/comm_hook.h"
+#include "yoke/parallel/ddp/options.h"
+
+namespace yoke {
+
+// Of the last backward() that communicated, on this rank.
+struct DdpStep {
+  double comm_seconds = 0;     // communication was under way
+  double exposed_seconds = 0;  // backward waited for it
+  int64_t bytes_sent = 0;      // payload
+  int64_t bytes_saved = 0;     // by the hook, before the algorithm's factor
+  struct Bucket {
+    double started = 0;  // yoke::now_seconds()
+    double ended = 0;
+    int64_t bytes = 0;
+  };
+  std::vector<Bucket> buckets;
+  // Squared norms of the gradient before (mean over ranks) and after the reduction; see measure_noise().
+  double small_norm2 = 0;
+  double big_norm2 = 0;
+};
+
+class DistributedDataParallel {
+ public:
+  // Collective. Checks that all ranks have the same parameters and buffers (number, names, shapes, types) and
+  // gives rank 0's values to everybody. `module` and `comm` must outlive this. Throws ConfigError that names
+  // the first difference, with both sides.
+  DistributedDataParallel(torch::nn::Module& module, comm::Communicator& comm, DdpOptions options = {});
+  ~DistributedDataParallel();  // gradients are left as they are; backward() is local again
+  DistributedDataParallel(const DistributedDataParallel&) = delete;
+  DistributedDataParallel& operator=(const DistributedDataParallel&) = delete;
+
+  // While it lives, backward() adds to the local gradients only: for all micro-batches of a step but the
+  // last.
+  class NoSync {
+   public:
+    explicit NoSync(DistributedDataParallel& ddp);
+    ~NoSync();
+    NoSync(const NoSync&) = delete;
+    NoSync& operator=(const NoSync&) = delete;
+
+   private:
+    DistributedDataParallel& ddp_;
+    bool before_;
+  };
+  [[nodiscard]] NoSync no_sync() { return NoSync(*this); }
+
+  // Runs `loop`, which may do more steps on some ranks than on others: a rank that has run out takes part in
+  // the others' reductions with nothing, until everybody is done. Sums are divided by the number of ranks
+  // that gave something. Collective.
+  void join(const std::function<void()>& loop);
+
+  // Replaces ddp.hook. Before the first backward().
+  void set_hook(std::shared_ptr<CommHook> hook);
+  const CommHook* hook() const;
+
+  // The next backward() that communicates also measures the gradient noise: one more pass over the gradients.
+  void measure_noise();
+
+  const DdpStep& last_step() const;
+  const DdpOptions& options() const;
+  comm::Communicator& comm() const;
+
+  struct Impl;
+
+ private:
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace yoke
