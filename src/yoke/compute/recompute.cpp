@@ -2,6 +2,7 @@
 
 #include <ATen/autocast_mode.h>
 #include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/functions/utils.h>
 #include <torch/csrc/autograd/saved_variable.h>
@@ -25,6 +26,16 @@ thread_local int recomputations = 0;
 struct RecomputationMark {
   RecomputationMark() { ++recomputations; }
   ~RecomputationMark() { --recomputations; }
+};
+
+// Backward passes that run inside another one, on this thread, and what waits for the end of the outer one.
+thread_local int inner_backwards = 0;
+thread_local std::vector<std::function<void()>> for_outer_backward;
+
+class InnerBackwardMark {
+ public:
+  InnerBackwardMark() { ++inner_backwards; }
+  ~InnerBackwardMark() { --inner_backwards; }
 };
 
 // Casts of weights made here have no graph: cached, they would cut the gradient of a later use.
@@ -73,7 +84,11 @@ class RecomputeNode : public torch::autograd::Node {
       root_gradients.push_back(std::move(gradients[i]));
     }
     outputs.clear();
-    if (!roots.empty()) torch::autograd::backward(roots, root_gradients);
+    if (!roots.empty()) {
+      InnerBackwardMark mark;
+      torch::autograd::backward(roots, root_gradients);
+    }
+    for (auto& function : std::exchange(for_outer_backward, {})) at_end_of_backward(std::move(function));
     for (torch::Tensor& input : inputs) {
       if (input.defined()) input = input.grad();
     }
@@ -138,6 +153,15 @@ RecomputeFunction chain(std::vector<RecomputeFunction> blocks) {
 
 bool in_recomputation() {
   return recomputations > 0;
+}
+
+void at_end_of_backward(std::function<void()> function) {
+  torch::autograd::Engine::get_default_engine().queue_callback([function = std::move(function)]() mutable {
+    if (inner_backwards > 0)
+      for_outer_backward.push_back(std::move(function));
+    else
+      function();
+  });
 }
 
 std::vector<torch::Tensor> recompute(const RecomputeFunction& function,

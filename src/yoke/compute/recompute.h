@@ -27,6 +27,11 @@ std::vector<torch::Tensor> recompute(const RecomputeFunction& function,
 // True while backward runs a function again: layers with running statistics leave them alone then.
 bool in_recomputation();
 
+// Runs `function` when the backward() that is under way has ended, in its thread; what it throws, backward()
+// throws. Inside a recomputed function that is the end of the backward() that the user called, not of the one
+// inside. Requires: called from backward (a hook).
+void at_end_of_backward(std::function<void()> function);
+
 // Runs a chain of blocks, each on the results of the one before, and recomputes the segments that say so.
 // Requires: `segments` cover the blocks in order (compute::recompute_segments makes them).
 std::vector<torch::Tensor> run_blocks(const std::vector<RecomputeFunction>& blocks,

@@ -18,7 +18,7 @@ struct OperationQueue::Task : Pending::State {
     std::lock_guard lock(queue.mutex_);
     return ended;
   }
-  Timing timing() override {
+  Pending::Timing timing() override {
     std::lock_guard lock(queue.mutex_);
     return times;
   }
@@ -28,7 +28,7 @@ struct OperationQueue::Task : Pending::State {
   double timeout = 0;
   uint64_t ticket = 0;
   bool ended = false;
-  Timing times;
+  Pending::Timing times;
   std::exception_ptr error;
 };
 

@@ -74,7 +74,7 @@ class DistributedDataParallel {
 
   // Replaces ddp.hook. Before the first backward().
   void set_hook(std::shared_ptr<CommHook> hook);
-  const CommHook* hook() const;
+  const CommHook* hook() const;  // never null
 
   // The next backward() that communicates also measures the gradient noise: one more pass over the gradients.
   void measure_noise();
