@@ -81,6 +81,8 @@ class Parser {
     command->add_option("--resume", out_.train.resume, "auto, never, or a checkpoint's folder")
         ->capture_default_str();
     command->add_option("--init", out_.train.init, "start from these weights (safetensors)");
+    command->add_option("--nproc", out_.train.nproc, "train on this many ranks of this machine")
+        ->check(CLI::Range(1, 1024));
     key_option(command, "--device", "train.device", "cpu, cuda or cuda:N");
     key_option(command, "--steps", "train.steps", "optimizer steps");
     command->add_flag_function(

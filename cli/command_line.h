@@ -14,6 +14,7 @@ struct TrainArguments {
   std::string file;
   std::string resume = "auto";  // auto, never, or a checkpoint's folder
   std::string init;             // safetensors
+  int nproc = 0;                // ranks to start on this machine; 0: this is one of a launcher's, or alone
 };
 
 struct EvalArguments {

@@ -15,6 +15,7 @@
 #include "cli/topo_command.h"
 #include "cli/why_command.h"
 #include "yoke/base/error.h"
+#include "yoke/cluster/launcher/launcher.h"
 
 namespace yoke::cli {
 namespace {
@@ -59,6 +60,8 @@ int main(int argc, char** argv) {
       if (line.command == name) return command(line);
     }
     check_configuration(line);
+    if (line.train.nproc > 1)
+      return yoke::cluster::run_job(yoke::cluster::own_job(line.train.nproc, line.words));
     return become_torch_program(argv);
   });
 }

@@ -51,6 +51,8 @@ Configuration::Configuration() {
   schema.section("train", values.train.optimizer);
   schema.section("train", values.train.schedule);
   schema.section("train", values.train.compute);
+  schema.section("parallel", values.parallel);
+  schema.section("ddp", values.ddp);
   schema.section("checkpoint", values.checkpoint);
   schema.section("out", values.out);
 }

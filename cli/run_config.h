@@ -13,6 +13,8 @@
 #include "yoke/metrics/options.h"
 #include "yoke/models/options.h"
 #include "yoke/optim/options.h"
+#include "yoke/parallel/ddp/options.h"
+#include "yoke/parallel/options.h"
 
 namespace yoke::cli {
 
@@ -27,6 +29,8 @@ struct RunConfig {
   models::ModelOptions model;
   data::DataOptions data;
   TrainSection train;
+  parallel::ParallelOptions parallel;
+  DdpOptions ddp;
   checkpoint::CheckpointOptions checkpoint;
   metrics::OutOptions out;
 };

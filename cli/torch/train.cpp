@@ -14,7 +14,10 @@
 #include "yoke/base/log.h"
 #include "yoke/base/units.h"
 #include "yoke/checkpoint/checkpoint.h"
+#include "yoke/cluster/identity.h"
 #include "yoke/cluster/launch_env.h"
+#include "yoke/comm/join.h"
+#include "yoke/comm/tensors/tensors.h"
 #include "yoke/compute/device.h"
 #include "yoke/data/loader.h"
 #include "yoke/engine/engine.h"
@@ -27,7 +30,22 @@
 namespace yoke::cli {
 namespace {
 
-engine::WorkerOptions worker_options(const RunConfig& config, const std::string& init) {
+// Ranks on GPUs talk over NCCL unless told otherwise.
+World join_world(const RunConfig& config) {
+  comm::ConnectOptions connect;
+  connect.backend = config.parallel.backend;
+  bool gpu = config.train.compute.device != "cpu";
+  bool alone = cluster::identify_from_environment().world_size == 1;
+  if (gpu && !alone && connect.backend == "auto") connect.backend = "nccl";
+  connect.name = "data";
+  World world = join({}, connect);
+  if (config.parallel.data > 0 && config.parallel.data != world.size())
+    throw ConfigError("parallel.data = {} with {} rank{}: start as many, with --nproc {} or a launcher.",
+                      config.parallel.data, world.size(), world.size() == 1 ? "" : "s", config.parallel.data);
+  return world;
+}
+
+engine::WorkerOptions worker_options(const RunConfig& config, const std::string& init, World& world) {
   engine::WorkerOptions options;
   options.model = config.model;
   options.optimizer = config.train.optimizer;
@@ -37,14 +55,19 @@ engine::WorkerOptions worker_options(const RunConfig& config, const std::string&
   options.seed = config.train.loop.seed;
   options.init = init;
   options.tuning_file = cluster::cache_folder() / "tuning.json";
+  options.replicas = world.size() > 1 ? &world.comm() : nullptr;
+  options.local_rank = world.local_rank();
+  options.local_ranks = world.job().identity().local_world_size;
+  options.ddp = config.ddp;
   return options;
 }
 
-engine::LoopPlan loop_plan(const RunConfig& config, const engine::Worker& worker,
-                           const data::Loader& loader) {
+engine::LoopPlan loop_plan(const RunConfig& config, const engine::Worker& worker, const data::Loader& loader,
+                           int64_t replicas) {
   const engine::LoopOptions& loop = config.train.loop;
   engine::LoopPlan plan;
   plan.accumulate = loop.accumulate;
+  plan.replicas = replicas;
   plan.batches_per_epoch = static_cast<double>(loader.batches_per_epoch());
   double steps_per_epoch = plan.batches_per_epoch / static_cast<double>(loop.accumulate);
   plan.total_steps =
@@ -56,7 +79,7 @@ engine::LoopPlan loop_plan(const RunConfig& config, const engine::Worker& worker
   plan.tokens_per_sample =
       tokens ? (config.data.seq_len > 0 ? config.data.seq_len : worker.model.sample.shape[0]) : 0;
   optim::ScheduleContext context{plan.total_steps, std::max<int64_t>(1, std::llround(steps_per_epoch)),
-                                 /*replicas=*/1};
+                                 replicas};
   plan.learning_rate = [schedule = config.train.schedule, lr = config.train.optimizer.lr,
                         context](int64_t step) { return optim::learning_rate(schedule, lr, context, step); };
   plan.peak_memory = [device = worker.device] { return compute::peak_memory_bytes(device); };
@@ -75,6 +98,14 @@ std::optional<checkpoint::Loaded> find_resume(const TrainArguments& arguments,
   return loaded;
 }
 
+std::vector<int64_t> peak_memory_of_ranks(const engine::Worker& worker, comm::Communicator* replicas) {
+  int64_t own = compute::peak_memory_bytes(worker.device);
+  if (replicas == nullptr) return {own};
+  torch::Tensor all =
+      comm::all_gather(*replicas, torch::tensor({own}, torch::kInt64).to(worker.device), "peak memory").cpu();
+  return {all.const_data_ptr<int64_t>(), all.const_data_ptr<int64_t>() + all.numel()};
+}
+
 }  // namespace
 
 int run_train(const CommandLine& line) {
@@ -83,48 +114,58 @@ int run_train(const CommandLine& line) {
   RunConfig& config = configuration.values;
   if (config.out.dir.empty()) config.out.dir = fmt::format("runs/{}_{}", config.model.name, config.data.name);
   const std::filesystem::path out = config.out.dir;
+  World world = join_world(config);
+  const bool first = world.rank() == 0;  // who speaks and writes
   std::optional<checkpoint::Loaded> resume = find_resume(line.train, out);
 
-  auto worker = engine::make_worker(worker_options(config, resume ? "" : line.train.init));
+  auto worker = engine::make_worker(worker_options(config, resume ? "" : line.train.init, world));
+  comm::Communicator* replicas = world.size() > 1 ? &world.comm() : nullptr;
   auto seed = static_cast<uint64_t>(config.train.loop.seed);
   auto train_set = data::open(config.data, data::Split::kTrain, worker->model.sample, seed);
-  data::Loader loader(*train_set, config.data, seed);
-  engine::LoopPlan plan = loop_plan(config, *worker, loader);
+  data::Loader loader(*train_set, config.data, seed, {world.rank(), world.size()});
+  engine::LoopPlan plan = loop_plan(config, *worker, loader, world.size());
 
   engine::Engine engine(*worker->strategy, loader, plan);
   engine::Progress progress;
   if (resume) {
-    progress = engine::restore_state(*resume, *worker, loader);
+    progress = engine::restore_state(*resume, *worker, loader, replicas);
     engine.resume_at(progress.step, progress.samples);
-    log::info("going on from {} (step {} of {})", resume->path.string(), progress.step, plan.total_steps);
+    if (first)
+      log::info("going on from {} (step {} of {})", resume->path.string(), progress.step, plan.total_steps);
   }
-  RunFolder folder(out, configuration, line);
-  folder.attach_sinks(engine);
+  std::optional<RunFolder> folder;
+  if (first) folder.emplace(out, configuration, line).attach_sinks(engine);
 
   std::unique_ptr<data::Dataset> test_set;
   if (config.train.loop.evaluate) {
     test_set = data::open(config.data, data::Split::kTest, worker->model.sample, seed);
     auto stop = [] { return engine::requested_stop() != 0; };
     engine.attach_evaluation(
-        [&, stop] { return engine::evaluate(*worker, *test_set, config.data.batch_size, stop); });
+        [&, stop] { return engine::evaluate(*worker, *test_set, config.data.batch_size, stop, replicas); });
   }
-  checkpoint::Writer writer(out / "checkpoints", config.checkpoint);
+  checkpoint::Writer writer(out / "checkpoints", config.checkpoint);  // of the first rank
   if (config.checkpoint.every_steps > 0) {
     auto state_at = [&](engine::Progress at) {
-      return engine::collect_state(*worker, loader, at, configuration.schema.to_toml());
+      return engine::collect_state(*worker, loader, at, configuration.schema.to_toml(), replicas);
     };
-    writer.reserve(state_at(progress));
+    checkpoint::State now = state_at(progress);
+    if (first) writer.reserve(now);
     engine.attach_checkpoints([&](int64_t step) { return step % config.checkpoint.every_steps == 0; },
                               [&, state_at](const engine::SaveRequest& request) {
-                                writer.save(request.step, state_at({request.step, request.samples}));
+                                checkpoint::State state = state_at({request.step, request.samples});
+                                if (first) writer.save(request.step, state);
                               });
   }
 
-  engine::Outcome outcome = engine.run(folder.run_info(worker->model, plan, progress.step));
+  engine::Outcome outcome =
+      engine.run(first ? folder->run_info(worker->model, plan, progress.step) : metrics::RunInfo{});
   writer.wait();
+  std::vector<int64_t> memory = peak_memory_of_ranks(*worker, replicas);
+  if (!first) return outcome.stopped_by_signal != 0 ? 128 + outcome.stopped_by_signal : 0;
   metrics::Summary summary =
-      folder.summarise(outcome, plan, *worker, resume ? std::optional(progress.step) : std::nullopt);
-  folder.finish(summary);
+      folder->summarise(outcome, plan, *worker, resume ? std::optional(progress.step) : std::nullopt);
+  summary.peak_memory_bytes = std::move(memory);
+  folder->finish(summary);
   if (outcome.stopped_by_signal != 0) {
     log::info("stopped at step {} of {}; the same command goes on from there", outcome.steps,
               plan.total_steps);

@@ -69,14 +69,14 @@ metrics::Summary RunFolder::summarise(const engine::Outcome& outcome, const engi
     summary.eval_loss = outcome.evaluation->loss;
   }
   summary.step_seconds = {metrics::median(outcome.step_seconds), metrics::p95(outcome.step_seconds)};
-  double samples_per_step = static_cast<double>(config_.data.batch_size * plan.accumulate);
+  double samples_per_step = static_cast<double>(config_.data.batch_size * plan.accumulate * plan.replicas);
+  summary.world_size = plan.replicas;
   if (!outcome.step_seconds.empty()) summary.samples_per_s = samples_per_step / summary.step_seconds.median;
   if (plan.tokens_per_sample > 0)
     summary.tokens_per_s = summary.samples_per_s * static_cast<double>(plan.tokens_per_sample);
   summary.parameters = worker.model.parameter_count();
   summary.parameter_hash = engine::parameter_hash(*worker.model.module);
   summary.seconds = outcome.seconds;
-  summary.peak_memory_bytes = {compute::peak_memory_bytes(worker.device)};
   summary.resumed_from = resumed_from;
   summary.started = metrics::utc_time(started_);
   summary.command = line_.typed;

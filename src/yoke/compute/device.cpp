@@ -69,11 +69,12 @@ std::string device_name(const torch::Device& device) {
   return device.is_cuda() ? cuda::device_name(device.index()) : cpu_name();
 }
 
-void set_threads(int64_t threads) {
+void set_threads(int64_t threads, int64_t ranks) {
   if (threads == 0) {
     cpu_set_t mine;
     CPU_ZERO(&mine);
-    threads = sched_getaffinity(0, sizeof mine, &mine) == 0 ? CPU_COUNT(&mine) : 1;
+    int64_t cores = sched_getaffinity(0, sizeof mine, &mine) == 0 ? CPU_COUNT(&mine) : 1;
+    threads = std::max<int64_t>(1, cores / ranks);
   }
   YOKE_CHECK(threads > 0, "{} threads", threads);
   at::set_num_threads(static_cast<int>(threads));

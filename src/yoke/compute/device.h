@@ -15,8 +15,9 @@ torch::Device resolve_device(const std::string& name);
 // "NVIDIA H200", or the processor's name.
 std::string device_name(const torch::Device& device);
 
-// Threads for operators; 0 takes every core this process may use.
-void set_threads(int64_t threads);
+// Threads for operators; 0 takes every core this process may use, or its part where `ranks` processes share
+// them.
+void set_threads(int64_t threads, int64_t ranks = 1);
 
 // Highest memory use since the start or the last reset: resident set of this process on the CPU (its use now,
 // where the kernel forbids the reset), the caching allocator's peak on CUDA.

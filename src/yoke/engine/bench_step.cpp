@@ -44,7 +44,7 @@ BenchStepResult bench_step(const WorkerOptions& options, int64_t steps) {
   auto step = [&](int64_t i) {
     const data::Batch& batch = batches[static_cast<size_t>(i % kBatches)];
     worker->strategy->acquire();
-    worker->strategy->compute(batch.inputs, batch.target, 1.0);
+    worker->strategy->compute(batch.inputs, batch.target, {});
     worker->strategy->commit({kLearningRate, /*measure_norm=*/false});
     compute::synchronize(worker->device);
   };

@@ -29,7 +29,7 @@ Outcome Engine::run(const metrics::RunInfo& info) {
   since_start_ = Stopwatch();
   since_record_ = Stopwatch();
   bool saved = false;
-  while (step_ < plan_.total_steps && requested_stop() == 0) {
+  while (step_ < plan_.total_steps && stop_signal_ == 0) {
     train_step();
     bool last = step_ == plan_.total_steps;
     if (evaluate_ && (last || epoch_ended())) evaluate_now();
@@ -41,10 +41,12 @@ Outcome Engine::run(const metrics::RunInfo& info) {
       pause_seconds_ += watch.seconds();
     }
   }
+  // Somebody may have been told to stop in an evaluation, or before the first step.
+  if (stop_signal_ == 0) stop_signal_ = strategy_.agree({torch::zeros({}), requested_stop()}).stop_signal;
   // A run that was stopped in its last evaluation does it now.
-  if (evaluate_ && step_ == plan_.total_steps && last_evaluated_ != step_ && requested_stop() == 0)
+  if (evaluate_ && step_ == plan_.total_steps && last_evaluated_ != step_ && stop_signal_ == 0)
     evaluate_now();
-  outcome_.stopped_by_signal = requested_stop();
+  outcome_.stopped_by_signal = stop_signal_;
   if (outcome_.stopped_by_signal != 0 && save_ && !saved) save_({step_, samples_, /*must=*/true});
   if (!losses_.empty()) log_step();
   for (auto& sink : sinks_) sink->finish();
@@ -96,13 +98,17 @@ Engine::StepLoss Engine::compute_gradients(metrics::TimeSplit& split) {
     Stopwatch waiting;
     data::Batch batch = loader_.next();
     split.data += waiting.seconds();
-    parallel::ComputeResult result = strategy_.compute(batch.inputs, batch.target, weight);
+    parallel::ComputeResult result =
+        strategy_.compute(batch.inputs, batch.target, {weight, i + 1 == plan_.accumulate});
     split.forward += result.forward_seconds;
     split.backward += result.backward_seconds;
-    samples_ += batch.samples;
+    samples_ += batch.samples * plan_.replicas;
     torch::Tensor part = result.loss * weight;
     loss.sum = loss.sum.defined() ? loss.sum + part : part;
   }
+  parallel::StepNews news = strategy_.agree({loss.sum, requested_stop()});
+  loss.sum = news.loss;
+  stop_signal_ = news.stop_signal;
   if (plan_.wait_for_loss) loss.finite = std::isfinite(loss.sum.item<double>());
   return loss;
 }

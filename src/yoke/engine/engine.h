@@ -20,6 +20,7 @@ struct LoopPlan {
   int64_t total_steps = 0;
   double batches_per_epoch = 1;  // of this rank's loader
   int64_t accumulate = 1;
+  int64_t replicas = 1;  // each with batches of its own
   int64_t log_every = 10;
   bool skip_non_finite = false;   // else a NaN stops the run
   bool wait_for_loss = true;      // read the loss of every step (CPU); else only of logged ones
@@ -96,6 +97,7 @@ class Engine {
   int64_t step_ = 0;
   int64_t samples_ = 0;
   Outcome outcome_;
+  int stop_signal_ = 0;  // that all ranks know of
   int64_t last_evaluated_ = -1;
   std::optional<double> grad_norm_;
   // Since the last record:

@@ -4,6 +4,8 @@
 #include <numeric>
 #include <vector>
 
+#include "yoke/comm/tensors/tensors.h"
+
 namespace yoke::engine {
 namespace {
 
@@ -22,17 +24,19 @@ class EvaluationMode {
 }  // namespace
 
 std::optional<Evaluation> evaluate(const Worker& worker, const data::Dataset& dataset, int64_t batch_size,
-                                   const std::function<bool()>& stop) {
+                                   const std::function<bool()>& stop, comm::Communicator* comm) {
   const models::Model& model = worker.model;
   EvaluationMode mode(*model.module);
   torch::NoGradGuard no_grad;
   AutocastGuard autocast(worker.device.type(), worker.autocast);
+  int64_t rank = comm != nullptr ? comm->rank() : 0, ranks = comm != nullptr ? comm->size() : 1;
+  int64_t last = dataset.size() * (rank + 1) / ranks;
   double loss = 0;
   int64_t correct = 0;
+  bool stopped = false;
   std::vector<int64_t> indices;
-  for (int64_t begin = 0; begin < dataset.size(); begin += batch_size) {
-    if (stop()) return std::nullopt;
-    indices.resize(static_cast<size_t>(std::min(batch_size, dataset.size() - begin)));
+  for (int64_t begin = dataset.size() * rank / ranks; begin < last && !stopped; begin += batch_size) {
+    indices.resize(static_cast<size_t>(std::min(batch_size, last - begin)));
     std::iota(indices.begin(), indices.end(), begin);
     data::Batch batch = dataset.gather(indices);
     for (torch::Tensor& input : batch.inputs) input = worker.place(input);
@@ -40,10 +44,20 @@ std::optional<Evaluation> evaluate(const Worker& worker, const data::Dataset& da
     models::Tensors outputs = model.forward(batch.inputs);
     loss += model.loss(outputs, target).item<double>() * static_cast<double>(indices.size());
     if (model.correct) correct += model.correct(outputs, target).item<int64_t>();
+    stopped = stop();
   }
+  torch::Tensor sums =
+      torch::tensor({loss, static_cast<double>(correct), stopped ? 1.0 : 0.0}, torch::kFloat64);
+  if (comm != nullptr) {
+    sums = sums.to(worker.device);
+    comm::all_reduce(*comm, sums, ReduceOp::kSum, "evaluation");
+    sums = sums.cpu();
+  }
+  const double* all = sums.const_data_ptr<double>();
+  if (all[2] > 0) return std::nullopt;
   auto samples = static_cast<double>(dataset.size());
-  Evaluation result{loss / samples, std::nullopt, dataset.size()};
-  if (model.correct) result.accuracy = static_cast<double>(correct) / samples;
+  Evaluation result{all[0] / samples, std::nullopt, dataset.size()};
+  if (model.correct) result.accuracy = all[1] / samples;
   return result;
 }
 

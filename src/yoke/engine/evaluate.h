@@ -5,6 +5,7 @@
 #include <functional>
 #include <optional>
 
+#include "yoke/comm/communicator.h"
 #include "yoke/data/dataset.h"
 #include "yoke/engine/worker.h"
 
@@ -17,8 +18,9 @@ struct Evaluation {
 };
 
 // Runs every sample of `dataset` once, in evaluation mode, without gradients; puts the model's mode back.
-// Asks `stop` between batches: nullopt when it said so.
+// With a communicator each rank runs its part, and all get the same result. Asks `stop` between batches:
+// nullopt when it said so, on any rank.
 std::optional<Evaluation> evaluate(const Worker& worker, const data::Dataset& dataset, int64_t batch_size,
-                                   const std::function<bool()>& stop);
+                                   const std::function<bool()>& stop, comm::Communicator* comm = nullptr);
 
 }  // namespace yoke::engine

@@ -1,11 +1,44 @@
 #include "yoke/engine/run_state.h"
 
 #include "yoke/base/error.h"
+#include "yoke/base/log.h"
 #include "yoke/checkpoint/random_state.h"
 #include "yoke/checkpoint/weights.h"
+#include "yoke/comm/tensors/tensors.h"
 #include "yoke/compute/conv_path.h"
 
 namespace yoke::engine {
+namespace {
+
+// Every rank's generators, by rank.
+nlohmann::json all_random_states(const Worker& worker, comm::Communicator* replicas) {
+  std::string own = checkpoint::random_state(worker.device).dump();
+  if (replicas == nullptr) return {nlohmann::json::parse(own)};
+  auto length = static_cast<int64_t>(own.size());
+  torch::Tensor bytes = torch::from_blob(own.data(), {length}, torch::kUInt8).clone().to(worker.device);
+  torch::Tensor all_lengths = comm::all_gather(
+      *replicas, torch::tensor({length}, torch::kInt64).to(worker.device), "random state: length");
+  all_lengths = all_lengths.cpu();
+  std::vector<int64_t> lengths(all_lengths.const_data_ptr<int64_t>(),
+                               all_lengths.const_data_ptr<int64_t>() + replicas->size());
+  torch::Tensor all = comm::all_gather(*replicas, bytes, "random state", lengths).cpu();
+  nlohmann::json states = nlohmann::json::array();
+  const auto* at = reinterpret_cast<const char*>(all.const_data_ptr<uint8_t>());
+  for (int64_t one : lengths) {
+    states.push_back(nlohmann::json::parse(at, at + one));
+    at += one;
+  }
+  return states;
+}
+
+// Numbers that depend on nothing but seed, step and rank.
+void draw_anew(int64_t step, int rank) {
+  torch::manual_seed(at::detail::getDefaultCPUGenerator().current_seed() +
+                     0x9E3779B97F4A7C15u *
+                         (static_cast<uint64_t>(step) * 4096 + static_cast<uint64_t>(rank) + 1));
+}
+
+}  // namespace
 
 std::vector<optim::NamedTensor> named_tensors(const torch::nn::Module& module) {
   std::vector<optim::NamedTensor> tensors;
@@ -15,7 +48,7 @@ std::vector<optim::NamedTensor> named_tensors(const torch::nn::Module& module) {
 }
 
 checkpoint::State collect_state(Worker& worker, const data::Loader& loader, Progress progress,
-                                const std::string& configuration) {
+                                const std::string& configuration, comm::Communicator* replicas) {
   data::Position position = loader.position();
   checkpoint::State state;
   state.model = named_tensors(*worker.model.module);
@@ -26,14 +59,16 @@ checkpoint::State collect_state(Worker& worker, const data::Loader& loader, Prog
       {"position", {{"epoch", position.epoch}, {"batch", position.batch}}},
       {"scaler",
        {{"scale", worker.scaler.current_scale()}, {"growth_tracker", worker.scaler.growth_tracker()}}},
-      {"random", checkpoint::random_state(worker.device)},
+      {"random", all_random_states(worker, replicas)},
+      {"replicas", replicas != nullptr ? replicas->size() : 1},
       {"tuning", compute::ConvChoices::global().to_json()},
       {"configuration", configuration},
   };
   return state;
 }
 
-Progress restore_state(const checkpoint::Loaded& loaded, Worker& worker, data::Loader& loader) {
+Progress restore_state(const checkpoint::Loaded& loaded, Worker& worker, data::Loader& loader,
+                       comm::Communicator* replicas) {
   torch::NoGradGuard no_grad;
   if (loaded.state.rest.contains("weights_only")) {  // made by `yoke ckpt import`
     checkpoint::copy_weights(loaded.state.model, named_tensors(*worker.model.module), loaded.path.string());
@@ -46,10 +81,20 @@ Progress restore_state(const checkpoint::Loaded& loaded, Worker& worker, data::L
   const nlohmann::json& rest = loaded.state.rest;
   try {
     worker.scaler.restore(rest.at("scaler").at("scale"), rest.at("scaler").at("growth_tracker"));
-    checkpoint::set_random_state(rest.at("random"), worker.device);
     compute::ConvChoices::global().import_json(rest.at("tuning"));
-    loader.seek({rest.at("position").at("epoch"), rest.at("position").at("batch")});
-    return {rest.at("step"), rest.at("samples")};
+    Progress progress{rest.at("step"), rest.at("samples")};
+    int64_t ranks = replicas != nullptr ? replicas->size() : 1, ranks_before = rest.at("replicas");
+    int rank = replicas != nullptr ? replicas->rank() : 0;
+    int64_t batch = rest.at("position").at("batch");
+    if (ranks == ranks_before) {
+      checkpoint::set_random_state(rest.at("random").at(static_cast<size_t>(rank)), worker.device);
+    } else {
+      draw_anew(progress.step, rank);
+      batch = batch * ranks_before / ranks;
+      if (rank == 0) log::info("this checkpoint is of {} ranks; going on with {}", ranks_before, ranks);
+    }
+    loader.seek({rest.at("position").at("epoch"), std::min(batch, loader.batches_per_epoch() - 1)});
+    return progress;
   } catch (const nlohmann::json::exception& error) {
     throw CheckpointError(
         "{}: its state lacks a field ({}). It was written by another version; start with --resume never.",

@@ -16,13 +16,17 @@ struct Progress {
   int64_t samples = 0;
 };
 
-// `configuration` is the effective one as TOML, kept for people and for `ckpt export`.
+// `configuration` is the effective one as TOML, kept for people and for `ckpt export`. With `replicas` it is
+// collective: random numbers are each rank's own.
 checkpoint::State collect_state(Worker& worker, const data::Loader& loader, Progress progress,
-                                const std::string& configuration);
+                                const std::string& configuration, comm::Communicator* replicas = nullptr);
 
 // Puts a loaded state back: parameters, buffers, optimizer, scaler, random numbers, sample position, measured
-// choices. Throws CheckpointError for a checkpoint of another model or optimizer.
-Progress restore_state(const checkpoint::Loaded& loaded, Worker& worker, data::Loader& loader);
+// choices. Where the number of ranks has changed, random numbers are drawn anew and the sample position is
+// moved to the batch that holds the next sample. Throws CheckpointError for a checkpoint of another model or
+// optimizer.
+Progress restore_state(const checkpoint::Loaded& loaded, Worker& worker, data::Loader& loader,
+                       comm::Communicator* replicas = nullptr);
 
 // Parameters and buffers of a model by name.
 std::vector<optim::NamedTensor> named_tensors(const torch::nn::Module& module);

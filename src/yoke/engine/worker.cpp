@@ -1,5 +1,6 @@
 #include "yoke/engine/worker.h"
 
+#include <torch/cuda.h>
 #include <torch/nn/modules/batchnorm.h>
 
 #include <filesystem>
@@ -13,8 +14,9 @@
 #include "yoke/compute/recompute.h"
 #include "yoke/data/dataset.h"
 #include "yoke/engine/run_state.h"
-#include "yoke/parallel/one_device/graphed_device.h"
 #include "yoke/parallel/common/one_device.h"
+#include "yoke/parallel/ddp/ddp_strategy.h"
+#include "yoke/parallel/one_device/graphed_device.h"
 
 namespace yoke::engine {
 namespace {
@@ -99,6 +101,9 @@ std::unique_ptr<parallel::Strategy> make_strategy(Worker& worker, const WorkerOp
   strategy.keep_batches = options.optimizer.optimizer == "lbfgs";
   strategy.place = worker.place;
   strategy.segments = compute::recompute_segments(options.compute.recompute, block_costs(worker, options));
+  if (options.replicas != nullptr && options.replicas->size() > 1)
+    return std::make_unique<parallel::DdpStrategy>(worker.model, *worker.optimizer, worker.scaler,
+                                                   std::move(strategy), *options.replicas, options.ddp);
   bool graph = worker.device.is_cuda() && options.compute.cuda_graph && options.accumulate == 1 &&
                !strategy.keep_batches && worker.precision != Precision::kFp16 &&
                worker.model.sample.kind != SampleKind::kSparse;
@@ -124,13 +129,20 @@ void remember_choices(const std::filesystem::path& file) {
   compute::ConvChoices::global().use_file(file);
 }
 
+// Ranks of one machine take its GPUs in turn.
+std::string device_of(const WorkerOptions& options) {
+  if (options.compute.device != "cuda" || options.local_ranks == 1) return options.compute.device;
+  auto devices = std::max<int64_t>(1, static_cast<int64_t>(torch::cuda::device_count()));
+  return fmt::format("cuda:{}", options.local_rank % devices);
+}
+
 }  // namespace
 
 std::unique_ptr<Worker> make_worker(const WorkerOptions& options) {
   auto worker = std::make_unique<Worker>();
-  worker->device = compute::resolve_device(options.compute.device);
+  worker->device = compute::resolve_device(device_of(options));
   worker->precision = parse_precision(options.compute.precision);
-  compute::set_threads(options.compute.threads);
+  compute::set_threads(options.compute.threads, options.local_ranks);
   compute::keep_freed_memory();
   compute::ConvChoices::global().set_mode(options.compute.conv);
   remember_choices(options.tuning_file);
@@ -160,6 +172,10 @@ std::unique_ptr<Worker> make_worker(const WorkerOptions& options) {
   fill_masters(*worker->optimizer, full_weights);
   worker->scaler = optim::GradScaler({.enabled = worker->precision == Precision::kFp16});
   worker->strategy = make_strategy(*worker, options);
+  // Replicas start alike and then draw numbers of their own.
+  if (options.replicas != nullptr && options.replicas->rank() > 0)
+    torch::manual_seed(static_cast<uint64_t>(options.seed) +
+                       0x9E3779B97F4A7C15u * static_cast<uint64_t>(options.replicas->rank()));
   return worker;
 }
 

@@ -9,11 +9,13 @@
 #include <memory>
 #include <string>
 
+#include "yoke/comm/communicator.h"
 #include "yoke/compute/options.h"
 #include "yoke/compute/precision.h"
 #include "yoke/models/model.h"
 #include "yoke/optim/grad_scaler.h"
 #include "yoke/optim/optimizer.h"
+#include "yoke/parallel/ddp/options.h"
 #include "yoke/parallel/strategy.h"
 
 namespace yoke::engine {
@@ -25,7 +27,11 @@ struct WorkerOptions {
   int64_t batch_size = 1;  // of one micro-batch; recomputation budgets are for it
   int64_t accumulate = 1;
   int64_t seed = 1;
-  std::string init;                   // safetensors; empty: fresh weights
+  std::string init;                        // safetensors; empty: fresh weights
+  comm::Communicator* replicas = nullptr;  // those who train the same model; null: nobody
+  int local_rank = 0;  // among the ranks of this machine, which share its devices and cores
+  int local_ranks = 1;
+  DdpOptions ddp;
   std::filesystem::path tuning_file;  // measured choices are remembered here; empty: not at all
 };
 

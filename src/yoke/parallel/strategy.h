@@ -19,6 +19,18 @@ struct ComputeResult {
   double backward_seconds = 0;
 };
 
+// One of the batches whose gradients make up a step.
+struct MicroBatch {
+  double weight = 1;  // of its gradient
+  bool last = true;   // of the step: what replicas have to tell each other is told with it
+};
+
+// What concerns all ranks: each tells its own, and hears what holds for all.
+struct StepNews {
+  torch::Tensor loss;   // mean over the samples of the step
+  int stop_signal = 0;  // 0: go on
+};
+
 struct CommitOptions {
   double lr = 0;
   // Measure the norm of the gradients, and leave the parameters alone when it is not finite.
@@ -34,9 +46,11 @@ class Strategy {
  public:
   virtual ~Strategy() = default;
   virtual void acquire() = 0;
-  // Forward and backward of one micro-batch (tensors on the host), adding `weight` times its gradient.
+  // Forward and backward of one micro-batch (tensors on the host), adding its weight times its gradient.
   virtual ComputeResult compute(const std::vector<torch::Tensor>& inputs, const torch::Tensor& target,
-                                double weight) = 0;
+                                const MicroBatch& micro) = 0;
+  // Once a step, between the last compute and commit: all ranks of the step come to the same.
+  virtual StepNews agree(const StepNews& here) { return here; }
   // Combines gradients and moves the parameters.
   virtual CommitResult commit(const CommitOptions& options) = 0;
   // Name of the first parameter whose gradient is not finite. For messages: slow.

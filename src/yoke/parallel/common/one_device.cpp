@@ -26,15 +26,15 @@ void OneDevice::acquire() {
   step_batches_.clear();
 }
 
-torch::Tensor OneDevice::forward_loss(const MicroBatch& batch) {
+torch::Tensor OneDevice::forward_loss(const KeptBatch& batch) {
   AutocastGuard autocast(options_.device.type(), options_.precision);
   return model_.loss(run_blocks(blocks_, batch.inputs, options_.segments), batch.target) * batch.weight;
 }
 
 ComputeResult OneDevice::compute(const std::vector<torch::Tensor>& inputs, const torch::Tensor& target,
-                                 double weight) {
+                                 const MicroBatch& micro) {
   Stopwatch watch;
-  MicroBatch batch{{}, target.to(options_.device, /*non_blocking=*/true), weight};
+  KeptBatch batch{{}, target.to(options_.device, /*non_blocking=*/true), micro.weight};
   for (const torch::Tensor& input : inputs) batch.inputs.push_back(options_.place(input));
   if (!batch_counters_.empty()) at::_foreach_add_(batch_counters_, 1);
   torch::Tensor loss = forward_loss(batch);
@@ -42,7 +42,7 @@ ComputeResult OneDevice::compute(const std::vector<torch::Tensor>& inputs, const
   scaler_.scale(loss).backward();
   double backward_seconds = watch.lap();
   if (options_.keep_batches) step_batches_.push_back(std::move(batch));
-  return {loss.detach() / weight, forward_seconds, backward_seconds};
+  return {loss.detach() / micro.weight, forward_seconds, backward_seconds};
 }
 
 CommitResult OneDevice::commit(const CommitOptions& commit) {
@@ -64,7 +64,7 @@ CommitResult OneDevice::commit(const CommitOptions& commit) {
 // The loss of the whole step at the current parameters, with its gradients.
 torch::Tensor OneDevice::evaluate_again() {
   torch::Tensor sum;
-  for (const MicroBatch& batch : step_batches_) {
+  for (const KeptBatch& batch : step_batches_) {
     torch::Tensor loss = forward_loss(batch);
     loss.backward();
     sum = sum.defined() ? sum + loss.detach() : loss.detach();

@@ -30,18 +30,18 @@ class OneDevice : public Strategy {
 
   void acquire() override;
   ComputeResult compute(const std::vector<torch::Tensor>& inputs, const torch::Tensor& target,
-                        double weight) override;
+                        const MicroBatch& micro) override;
   CommitResult commit(const CommitOptions& options) override;
   std::optional<std::string> first_non_finite_gradient() override;
   std::optional<double> loss_scale() const override;
 
  private:
-  struct MicroBatch {
+  struct KeptBatch {
     std::vector<torch::Tensor> inputs;
     torch::Tensor target;
     double weight;
   };
-  torch::Tensor forward_loss(const MicroBatch& batch);
+  torch::Tensor forward_loss(const KeptBatch& batch);
   torch::Tensor evaluate_again();
 
   const models::Model& model_;
@@ -52,7 +52,7 @@ class OneDevice : public Strategy {
   std::vector<torch::Tensor> parameters_;
   std::vector<torch::Tensor> batch_counters_;
   std::vector<RecomputeFunction> blocks_;
-  std::vector<MicroBatch> step_batches_;
+  std::vector<KeptBatch> step_batches_;
 };
 
 }  // namespace yoke::parallel

@@ -61,9 +61,8 @@ void Reducer::reduce_sparse(bool shadow) {
     std::vector<int64_t> shape = one.parameter.sizes().vec();
     shape[0] = all_rows.size(0);
     if (shadow) continue;
-    gradient = torch::sparse_coo_tensor(all_rows.unsqueeze(0), all_values.view(shape).div(divisor_),
-                                        one.parameter.sizes(), options)
-                   .coalesce();
+    torch::Tensor mean = all_values.view(shape).div(divisor_);
+    gradient = torch::sparse_coo_tensor(all_rows.unsqueeze(0), mean, one.parameter.sizes()).coalesce();
   }
 }
 

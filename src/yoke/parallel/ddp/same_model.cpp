@@ -77,7 +77,9 @@ NamedTensors distinct_buffers(const torch::nn::Module& module) {
 void check_same_model(const NamedTensors& parameters, const NamedTensors& buffers, comm::Communicator& comm) {
   torch::Device device = parameters.empty() ? torch::Device(torch::kCPU) : parameters[0].second.device();
   std::vector<std::string> own = lines_of(parameters, buffers);
-  std::string root_text = broadcast_text(fmt::format("{}", fmt::join(own, "\n")), device, comm, 0);
+  std::string text;
+  for (const std::string& line : own) text += line + "\n";
+  std::string root_text = broadcast_text(text, device, comm, 0);
   std::string difference = first_difference(own, root_text, comm.rank());
   torch::Tensor differs = torch::tensor({difference.empty() ? int64_t{0} : int64_t{1}}, torch::kInt64);
   torch::Tensor all = comm::all_gather(comm, differs.to(device), "models differ").cpu();

@@ -33,12 +33,12 @@ void GraphedDevice::fill(const std::vector<torch::Tensor>& inputs, const torch::
 
 void GraphedDevice::forward_and_backward() {
   optimizer_.zero_grad();
-  loss_ = eager_.compute(inputs_, target_, 1.0).loss;
+  loss_ = eager_.compute(inputs_, target_, {}).loss;
 }
 
 ComputeResult GraphedDevice::compute(const std::vector<torch::Tensor>& inputs, const torch::Tensor& target,
-                                     double weight) {
-  YOKE_CHECK(weight == 1.0, "recorded steps do not accumulate");
+                                     const MicroBatch& micro) {
+  YOKE_CHECK(micro.weight == 1.0, "recorded steps do not accumulate");
   fill(inputs, target);
   if (steps_ < kWarmUpSteps) {
     compute::DeviceGraph::warm_up([this] { forward_and_backward(); });

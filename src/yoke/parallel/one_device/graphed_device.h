@@ -20,7 +20,7 @@ class GraphedDevice : public Strategy {
 
   void acquire() override {}
   ComputeResult compute(const std::vector<torch::Tensor>& inputs, const torch::Tensor& target,
-                        double weight) override;
+                        const MicroBatch& micro) override;
   CommitResult commit(const CommitOptions& options) override;
   std::optional<std::string> first_non_finite_gradient() override {
     return eager_.first_non_finite_gradient();

@@ -1,0 +1,34 @@
+// One replica of a model on this rank's device: one-device training, with gradients averaged in backward.
+#pragma once
+
+#include "yoke/parallel/common/one_device.h"
+#include "yoke/parallel/ddp/distributed_data_parallel.h"
+
+namespace yoke::parallel {
+
+class DdpStrategy : public Strategy {
+ public:
+  // Collective (DistributedDataParallel). All must outlive the strategy.
+  DdpStrategy(const models::Model& model, optim::Optimizer& optimizer, optim::GradScaler& scaler,
+              OneDeviceOptions options, comm::Communicator& comm, const DdpOptions& ddp);
+
+  void acquire() override { device_.acquire(); }
+  ComputeResult compute(const std::vector<torch::Tensor>& inputs, const torch::Tensor& target,
+                        const MicroBatch& micro) override;
+  StepNews agree(const StepNews& here) override;
+  CommitResult commit(const CommitOptions& options) override { return device_.commit(options); }
+  std::optional<std::string> first_non_finite_gradient() override {
+    return device_.first_non_finite_gradient();
+  }
+  std::optional<double> loss_scale() const override { return device_.loss_scale(); }
+
+  DistributedDataParallel& ddp() { return ddp_; }
+
+ private:
+  comm::Communicator& comm_;
+  torch::Device where_;
+  OneDevice device_;
+  DistributedDataParallel ddp_;
+};
+
+}  // namespace yoke::parallel
