@@ -26,6 +26,7 @@ class Parser {
     app_.set_version_flag("--version", std::string("yoke ") + kVersion);
     app_.footer("Start with: yoke train configs/lenet_fashion.toml\nEach command has its own --help.");
     add_train();
+    add_verify();
     add_eval();
     add_model();
     add_bench();
@@ -138,8 +139,64 @@ class Parser {
     step->add_option("--steps", arguments.steps, "timed steps of each")
         ->capture_default_str()
         ->check(CLI::PositiveNumber);
+    add_bench_scaling(group);
     add_bench_collectives(group);
     add_bench_messenger(group);
+  }
+
+  void add_bench_scaling(Subcommand* group) {
+    auto* command =
+        common(group->add_subcommand(
+                   "scaling", "training steps on 1, 2, … ranks: speed, efficiency, cost of communication"),
+               "yoke bench scaling --model lenet --nproc 1,2,4\n"
+               "Every key of the configuration is an option too, e.g. --ddp.hook fp16");
+    BenchScalingArguments& arguments = out_.bench_scaling;
+    command->add_option("--model", arguments.models, "models")->delimiter(',');
+    command->add_option("--nproc", arguments.nproc, "numbers of ranks, all on this machine")
+        ->delimiter(',')
+        ->capture_default_str()
+        ->check(CLI::Range(1, 1024));
+    command->add_option("--batch", arguments.batches, "batch sizes of one rank")
+        ->delimiter(',')
+        ->capture_default_str();
+    command->add_option("--precision", arguments.precisions, "fp32 tf32 bf16 fp16")
+        ->delimiter(',')
+        ->capture_default_str();
+    command->add_option("--bucket", arguments.buckets, "bucket sizes")->delimiter(',')->capture_default_str();
+    command->add_option("--device", arguments.device, "cpu or cuda")->capture_default_str();
+    command->add_option("--backend", arguments.backend, "auto shm tcp hierarchical mpi nccl")
+        ->capture_default_str();
+    command->add_option("--threads", arguments.threads, "CPU threads of each rank; 0 shares all cores")
+        ->capture_default_str();
+    command->add_option("--steps", arguments.steps, "timed steps of each")
+        ->capture_default_str()
+        ->check(CLI::PositiveNumber);
+    command->add_option("--rank-result", arguments.result_file)
+        ->group("");  // between the command and its ranks
+    command->final_callback([this] {
+      if (out_.bench_scaling.models.empty() && out_.bench_scaling.result_file.empty())
+        throw CLI::RequiredError("--model");
+    });
+  }
+
+  void add_verify() {
+    auto* command =
+        common(app_.add_subcommand("verify", "prove that parallel layouts compute what one device computes"),
+               "yoke verify configs/lenet_fashion.toml --layouts \"data=2; data=4; data=2,accumulate=2\"");
+    VerifyArguments& arguments = out_.verify;
+    command->add_option("FILE", arguments.file, "configuration (TOML)")->required();
+    command->add_option("--layouts", arguments.layouts, "layouts, with ; between them: data, accumulate")
+        ->required();
+    command->add_option("--steps", arguments.steps, "steps of each")
+        ->capture_default_str()
+        ->check(CLI::PositiveNumber);
+    command->add_option("--dtype", arguments.dtype, "fp64 or fp32")
+        ->capture_default_str()
+        ->check(CLI::IsMember({"fp64", "fp32"}));
+    command
+        ->add_option("--tolerance", arguments.tolerance,
+                     "largest difference allowed; 0 is 1e-10 in fp64, 1e-4 in fp32")
+        ->capture_default_str();
   }
 
   void add_bench_messenger(Subcommand* group) {
@@ -263,7 +320,8 @@ class Parser {
 
 bool reads_configuration(const std::string& command) {
   return command == "train" || command == "eval" || command.rfind("model ", 0) == 0 ||
-         command == "bench step" || command == "config show";
+         command == "bench step" || command == "bench scaling" || command == "verify" ||
+         command == "config show";
 }
 
 std::string first_line(const std::string& text) {

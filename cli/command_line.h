@@ -39,6 +39,27 @@ struct BenchStepArguments {
   int64_t steps = 20;
 };
 
+struct BenchScalingArguments {
+  std::vector<std::string> models;
+  std::vector<int> nproc = {1, 2};
+  std::vector<int64_t> batches = {64};
+  std::vector<std::string> precisions = {"fp32"};
+  std::vector<std::string> buckets = {"25MB"};
+  std::string device = "cpu";
+  std::string backend = "auto";
+  int64_t threads = 1;
+  int64_t steps = 50;
+  std::string result_file;  // this process is a rank and leaves its figures there
+};
+
+struct VerifyArguments {
+  std::string file;
+  std::string layouts;
+  int64_t steps = 10;
+  std::string dtype = "fp64";
+  double tolerance = 0;  // 0: 1e-10 in fp64, 1e-4 in fp32
+};
+
 struct BenchMessengerArguments {
   std::vector<std::string> backends = {"shm"};
   std::vector<std::string> bytes = {"0", "1K", "64K", "1M"};
@@ -89,7 +110,9 @@ struct CommandLine {
   EvalArguments eval;
   ModelArguments model;
   BenchStepArguments bench_step;
+  BenchScalingArguments bench_scaling;
   BenchMessengerArguments bench_messenger;
+  VerifyArguments verify;
   CheckpointArguments checkpoint;
   ReportArguments report;
   RunArguments run;

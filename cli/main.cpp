@@ -6,6 +6,7 @@
 
 #include "cli/bench_collectives_command.h"
 #include "cli/bench_messenger_command.h"
+#include "cli/bench_scaling_command.h"
 #include "cli/config_command.h"
 #include "cli/env_command.h"
 #include "cli/output.h"
@@ -23,6 +24,7 @@ namespace {
 // Mistakes in a configuration are reported before LibTorch is loaded, which takes half a second.
 void check_configuration(const CommandLine& line) {
   if (line.command == "train") Configuration().load(line.train.file, line.overrides);
+  if (line.command == "verify") Configuration().load(line.verify.file, line.overrides);
   if (line.command == "eval") Configuration().load(line.eval.file, line.overrides);
 }
 
@@ -60,6 +62,7 @@ int main(int argc, char** argv) {
       if (line.command == name) return command(line);
     }
     check_configuration(line);
+    if (line.command == "bench scaling" && line.bench_scaling.result_file.empty()) return bench_scaling(line);
     if (line.train.nproc > 1)
       return yoke::cluster::run_job(yoke::cluster::own_job(line.train.nproc, line.words));
     return become_torch_program(argv);

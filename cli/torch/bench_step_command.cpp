@@ -6,11 +6,11 @@
 #include "cli/output.h"
 #include "cli/run_config.h"
 #include "cli/torch/commands.h"
+#include "cli/torch/worker_options.h"
 #include "yoke/base/error.h"
 #include "yoke/base/log.h"
 #include "yoke/base/terminal.h"
 #include "yoke/base/units.h"
-#include "yoke/cluster/launch_env.h"
 #include "yoke/engine/bench_step.h"
 #include "yoke/report/table.h"
 
@@ -47,15 +47,7 @@ engine::WorkerOptions cell_options(const CommandLine& line, const std::string& m
       {"train.threads", fmt::format("{}", line.bench_step.threads), "--threads"}};
   overrides.insert(overrides.end(), line.overrides.begin(), line.overrides.end());
   configuration.load("", overrides);
-  const RunConfig& config = configuration.values;
-  engine::WorkerOptions options;
-  options.model = config.model;
-  options.optimizer = config.train.optimizer;
-  options.compute = config.train.compute;
-  options.batch_size = config.data.batch_size;
-  options.seed = config.train.loop.seed;
-  options.tuning_file = cluster::cache_folder() / "tuning.json";
-  return options;
+  return worker_options(configuration.values);
 }
 
 // Columns that say the same in every row are left out, so that the table fits a terminal.

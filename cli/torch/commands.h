@@ -10,6 +10,8 @@ int run_eval(const CommandLine& line);
 int run_model_info(const CommandLine& line);
 int run_model_export(const CommandLine& line);
 int run_bench_step(const CommandLine& line);
+int run_bench_scaling(const CommandLine& line);  // as one rank
+int run_verify(const CommandLine& line);
 int run_checkpoint_list(const CommandLine& line);
 int run_checkpoint_verify(const CommandLine& line);
 int run_checkpoint_export(const CommandLine& line);
@@ -27,6 +29,8 @@ inline constexpr Command kCommands[] = {
     {"model info", run_model_info},
     {"model export", run_model_export},
     {"bench step", run_bench_step},
+    {"bench scaling", run_bench_scaling},
+    {"verify", run_verify},
     {"ckpt ls", run_checkpoint_list},
     {"ckpt verify", run_checkpoint_verify},
     {"ckpt export", run_checkpoint_export},

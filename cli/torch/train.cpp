@@ -9,14 +9,12 @@
 #include "cli/run_config.h"
 #include "cli/torch/commands.h"
 #include "cli/torch/train_output.h"
+#include "cli/torch/worker_options.h"
 #include "yoke/base/error.h"
 #include "yoke/base/file.h"
 #include "yoke/base/log.h"
 #include "yoke/base/units.h"
 #include "yoke/checkpoint/checkpoint.h"
-#include "yoke/cluster/identity.h"
-#include "yoke/cluster/launch_env.h"
-#include "yoke/comm/join.h"
 #include "yoke/comm/tensors/tensors.h"
 #include "yoke/compute/device.h"
 #include "yoke/data/loader.h"
@@ -29,38 +27,6 @@
 
 namespace yoke::cli {
 namespace {
-
-// Ranks on GPUs talk over NCCL unless told otherwise.
-World join_world(const RunConfig& config) {
-  comm::ConnectOptions connect;
-  connect.backend = config.parallel.backend;
-  bool gpu = config.train.compute.device != "cpu";
-  bool alone = cluster::identify_from_environment().world_size == 1;
-  if (gpu && !alone && connect.backend == "auto") connect.backend = "nccl";
-  connect.name = "data";
-  World world = join({}, connect);
-  if (config.parallel.data > 0 && config.parallel.data != world.size())
-    throw ConfigError("parallel.data = {} with {} rank{}: start as many, with --nproc {} or a launcher.",
-                      config.parallel.data, world.size(), world.size() == 1 ? "" : "s", config.parallel.data);
-  return world;
-}
-
-engine::WorkerOptions worker_options(const RunConfig& config, const std::string& init, World& world) {
-  engine::WorkerOptions options;
-  options.model = config.model;
-  options.optimizer = config.train.optimizer;
-  options.compute = config.train.compute;
-  options.batch_size = config.data.batch_size;
-  options.accumulate = config.train.loop.accumulate;
-  options.seed = config.train.loop.seed;
-  options.init = init;
-  options.tuning_file = cluster::cache_folder() / "tuning.json";
-  options.replicas = world.size() > 1 ? &world.comm() : nullptr;
-  options.local_rank = world.local_rank();
-  options.local_ranks = world.job().identity().local_world_size;
-  options.ddp = config.ddp;
-  return options;
-}
 
 engine::LoopPlan loop_plan(const RunConfig& config, const engine::Worker& worker, const data::Loader& loader,
                            int64_t replicas) {
@@ -118,7 +84,9 @@ int run_train(const CommandLine& line) {
   const bool first = world.rank() == 0;  // who speaks and writes
   std::optional<checkpoint::Loaded> resume = find_resume(line.train, out);
 
-  auto worker = engine::make_worker(worker_options(config, resume ? "" : line.train.init, world));
+  engine::WorkerOptions options = worker_options(config, world);
+  if (!resume) options.init = line.train.init;
+  auto worker = engine::make_worker(options);
   comm::Communicator* replicas = world.size() > 1 ? &world.comm() : nullptr;
   auto seed = static_cast<uint64_t>(config.train.loop.seed);
   auto train_set = data::open(config.data, data::Split::kTrain, worker->model.sample, seed);

@@ -18,6 +18,7 @@
 #include "yoke/optim/grad_scaler.h"
 #include "yoke/optim/optimizer.h"
 #include "yoke/optim/schedule.h"
+#include "yoke/parallel/ddp/distributed_data_parallel.h"
 
 namespace yoke {
 

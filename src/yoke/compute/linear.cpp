@@ -4,6 +4,7 @@
 
 #include "yoke/compute/affine.h"
 #include "yoke/compute/fast_path.h"
+#include "yoke/compute/gradient_home.h"
 #include "yoke/compute/layers.h"
 #include "yoke/compute/parallel.h"
 #include "yoke/kernels/activation.h"
@@ -73,6 +74,14 @@ Tensor before_activation(const Tensor& grad_y, const Tensor& saved, Activation a
   return grad;
 }
 
+// left * right, where the gradient of `weight` is wanted.
+Tensor weight_gradient(const Tensor& weight, const Tensor& left, const Tensor& right) {
+  Tensor home = gradient_home(weight);
+  if (!home.defined()) return at::mm(left, right);
+  at::mm_out(home, left, right);
+  return home;
+}
+
 // x [rows, in]; matrix [in, out] is the weight or its transposed view.
 struct LinearFunction : torch::autograd::Function<LinearFunction> {
   static Tensor forward(AutogradContext* ctx, const Tensor& x, const Tensor& weight,
@@ -107,7 +116,8 @@ struct LinearFunction : torch::autograd::Function<LinearFunction> {
     Tensor grad = grads[0].contiguous();
     if (activation != Activation::kNone) grad = before_activation(grad, kept, activation);
     Tensor grad_x, grad_weight, grad_bias;
-    if (ctx->needs_input_grad(1)) grad_weight = transposed ? at::mm(x.t(), grad) : at::mm(grad.t(), x);
+    if (ctx->needs_input_grad(1))
+      grad_weight = transposed ? weight_gradient(weight, x.t(), grad) : weight_gradient(weight, grad.t(), x);
     if (ctx->saved_data["bias"].toBool() && ctx->needs_input_grad(2)) grad_bias = sum_of_rows(grad);
     if (ctx->needs_input_grad(0)) grad_x = at::mm(grad, transposed ? weight.t() : weight);
     return {grad_x, grad_weight, grad_bias, Tensor(), Tensor()};

@@ -1,54 +1,28 @@
 #include "yoke/engine/bench_step.h"
 
 #include <algorithm>
-#include <numeric>
 #include <vector>
 
 #include "yoke/base/clock.h"
 #include "yoke/compute/device.h"
-#include "yoke/data/dataset.h"
 #include "yoke/engine/machine_speed.h"
+#include "yoke/engine/synthetic_batches.h"
 #include "yoke/metrics/quantiles.h"
 
 namespace yoke::engine {
-namespace {
-
-constexpr int64_t kBatches = 2;
-constexpr double kLearningRate = 1e-3;
-
-// The first steps choose convolution paths, record graphs and fault memory in.
-constexpr int64_t kWarmUpSteps = 5;
-
-std::vector<data::Batch> synthetic_batches(const Worker& worker, int64_t batch_size) {
-  data::DataOptions options;
-  options.name = "synthetic";
-  options.samples = kBatches * batch_size;
-  auto dataset = data::open(options, data::Split::kTrain, worker.model.sample, /*seed=*/1);
-  std::vector<data::Batch> batches;
-  std::vector<int64_t> indices(static_cast<size_t>(batch_size));
-  for (int64_t i = 0; i < kBatches; ++i) {
-    std::iota(indices.begin(), indices.end(), i * batch_size);
-    batches.push_back(dataset->gather(indices));
-    for (torch::Tensor& input : batches.back().inputs) input = worker.place(input);
-    batches.back().target = batches.back().target.to(worker.device);
-  }
-  return batches;
-}
-
-}  // namespace
 
 BenchStepResult bench_step(const WorkerOptions& options, int64_t steps) {
   compute::reset_peak_memory(compute::resolve_device(options.compute.device));
   auto worker = make_worker(options);
   std::vector<data::Batch> batches = synthetic_batches(*worker, options.batch_size);
   auto step = [&](int64_t i) {
-    const data::Batch& batch = batches[static_cast<size_t>(i % kBatches)];
+    const data::Batch& batch = batches[static_cast<size_t>(i) % batches.size()];
     worker->strategy->acquire();
     worker->strategy->compute(batch.inputs, batch.target, {});
-    worker->strategy->commit({kLearningRate, /*measure_norm=*/false});
+    worker->strategy->commit({kBenchLearningRate, /*measure_norm=*/false});
     compute::synchronize(worker->device);
   };
-  for (int64_t i = 0; i < kWarmUpSteps; ++i) step(i);
+  for (int64_t i = 0; i < kBenchWarmUpSteps; ++i) step(i);
   std::vector<double> seconds;
   for (int64_t i = 0; i < steps; ++i) {
     Stopwatch watch;

@@ -41,12 +41,12 @@ void spread_channels_last(torch::nn::Module& module) {
   }
 }
 
-std::function<torch::Tensor(const torch::Tensor&)> placement(const Worker& worker, bool narrow,
+std::function<torch::Tensor(const torch::Tensor&)> placement(const Worker& worker, torch::ScalarType type,
                                                              bool channels_last) {
-  return [device = worker.device, narrow, channels_last](const torch::Tensor& input) {
+  return [device = worker.device, type, channels_last](const torch::Tensor& input) {
     torch::Tensor placed = input.to(device, /*non_blocking=*/true);
     if (!placed.is_floating_point()) return placed;
-    if (narrow) placed = placed.to(torch::kBFloat16);
+    placed = placed.to(type);
     if (channels_last && placed.dim() == 4) placed = placed.contiguous(torch::MemoryFormat::ChannelsLast);
     return placed;
   };
@@ -155,10 +155,11 @@ std::unique_ptr<Worker> make_worker(const WorkerOptions& options) {
   worker->model = options.init.empty() ? models::build(options.model) : models::lay_out(options.model);
   load_weights(*worker, options);
   worker->model.module->to(worker->device);
+  if (options.type != torch::kFloat32) worker->model.module->to(options.type);
   bool narrow = worker->device.is_cuda() && worker->precision == Precision::kBf16;
   bool channels_last =
       worker->device.is_cuda() && options.compute.channels_last && is_image_model(worker->model);
-  worker->place = placement(*worker, narrow, channels_last);
+  worker->place = placement(*worker, narrow ? torch::kBFloat16 : options.type, channels_last);
   worker->autocast = narrow ? Precision::kFp32 : worker->precision;
 
   std::vector<optim::NamedTensor> full_weights;

@@ -27,8 +27,9 @@ struct WorkerOptions {
   int64_t batch_size = 1;  // of one micro-batch; recomputation budgets are for it
   int64_t accumulate = 1;
   int64_t seed = 1;
-  std::string init;                        // safetensors; empty: fresh weights
-  comm::Communicator* replicas = nullptr;  // those who train the same model; null: nobody
+  torch::ScalarType type = torch::kFloat32;  // of weights; kFloat64 where rounding must not be seen
+  std::string init;                          // safetensors; empty: fresh weights
+  comm::Communicator* replicas = nullptr;    // those who train the same model; null: nobody
   int local_rank = 0;  // among the ranks of this machine, which share its devices and cores
   int local_ranks = 1;
   DdpOptions ddp;

@@ -5,6 +5,7 @@
 #include "yoke/models/alexnet/alexnet.h"
 #include "yoke/models/gpt2/gpt2.h"
 #include "yoke/models/inception_v3/inception_v3.h"
+#include "yoke/models/keys.h"
 #include "yoke/models/lenet/lenet.h"
 #include "yoke/models/mlp/mlp.h"
 #include "yoke/models/model.h"
@@ -68,6 +69,11 @@ void check_keys(const Entry& entry, ModelOptions options) {
 }
 
 }  // namespace
+
+bool uses_key(const std::string& model, const std::string& key) {
+  const std::vector<std::string>& keys = find(model).keys;
+  return std::find(keys.begin(), keys.end(), key) != keys.end();
+}
 
 Model lay_out(const ModelOptions& options) {
   const Entry& entry = find(options.name);

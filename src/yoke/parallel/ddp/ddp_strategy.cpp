@@ -15,6 +15,7 @@ DdpStrategy::DdpStrategy(const models::Model& model, optim::Optimizer& optimizer
 
 ComputeResult DdpStrategy::compute(const std::vector<torch::Tensor>& inputs, const torch::Tensor& target,
                                    const MicroBatch& micro) {
+  compute::GradientHomes::Use homes(ddp_.gradient_homes());
   if (micro.last) return device_.compute(inputs, target, micro);
   auto local = ddp_.no_sync();
   return device_.compute(inputs, target, micro);

@@ -33,6 +33,9 @@ const CommHook* DistributedDataParallel::hook() const {
 void DistributedDataParallel::measure_noise() {
   impl_->reducer.measure_noise();
 }
+compute::GradientHomes& DistributedDataParallel::gradient_homes() {
+  return impl_->reducer.homes;
+}
 const DdpStep& DistributedDataParallel::last_step() const {
   return impl_->reducer.last_step();
 }

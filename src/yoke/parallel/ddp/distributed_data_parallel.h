@@ -20,6 +20,7 @@
 #include <string>
 
 #include "yoke/comm/communicator.h"
+#include "yoke/compute/gradient_home.h"
 #include "yoke/parallel/ddp/comm_hook.h"
 #include "yoke/parallel/ddp/options.h"
 
@@ -78,6 +79,9 @@ class DistributedDataParallel {
 
   // The next backward() that communicates also measures the gradient noise: one more pass over the gradients.
   void measure_noise();
+
+  // The places of gradients in the buckets, for who calls backward() on layers of compute/ (gradient_home.h).
+  compute::GradientHomes& gradient_homes();
 
   const DdpStep& last_step() const;
   const DdpOptions& options() const;

@@ -104,6 +104,7 @@ torch::Device Reducer::device() const {
 
 void Reducer::on_gradient(Slot& slot) {
   bool watching = buckets_.empty();
+  homes.arrived(slot.parameter);
   if (!watching && (options_.gradient_as_bucket_view || sync))
     move_into_bucket(slot, options_.gradient_as_bucket_view);
   if (!sync) return;
@@ -226,6 +227,7 @@ void Reducer::agree_on_buckets() {
   for (Slot& slot : slots_) {
     slot.expected = std::max(1, slot.arrivals);
     move_into_bucket(slot, options_.gradient_as_bucket_view);
+    if (options_.gradient_as_bucket_view && slot.view.is_contiguous()) homes.set(slot.parameter, slot.view);
   }
 }
 

@@ -11,6 +11,7 @@
 #include <memory>
 #include <vector>
 
+#include "yoke/compute/gradient_home.h"
 #include "yoke/parallel/ddp/buckets.h"
 #include "yoke/parallel/ddp/distributed_data_parallel.h"
 #include "yoke/parallel/ddp/same_model.h"
@@ -24,7 +25,8 @@ class Reducer {
   Reducer(const Reducer&) = delete;
   Reducer& operator=(const Reducer&) = delete;
 
-  bool sync = true;  // false: gradients stay local
+  bool sync = true;              // false: gradients stay local
+  compute::GradientHomes homes;  // the places in buckets
   void join(const std::function<void()>& loop);
   void set_hook(std::shared_ptr<CommHook> hook);
   void measure_noise() { noise_wanted_ = true; }

@@ -1,0 +1,32 @@
+// One rank of `yoke bench scaling`: measures, and leaves the figures for the command that started it.
+#include "cli/run_config.h"
+#include "cli/torch/commands.h"
+#include "cli/torch/worker_options.h"
+#include "yoke/base/error.h"
+#include "yoke/base/file.h"
+#include "yoke/engine/bench_scaling.h"
+
+#include <nlohmann/json.hpp>
+
+namespace yoke::cli {
+
+int run_bench_scaling(const CommandLine& line) {
+  Configuration configuration;
+  configuration.load("", line.overrides);
+  const RunConfig& config = configuration.values;
+  World world = join_world(config);
+  engine::ScalingResult result =
+      engine::bench_scaling(worker_options(config, world), world.comm(), line.bench_scaling.steps);
+  if (world.rank() > 0) return 0;
+  nlohmann::json figures = {
+      {"step_seconds", {{"median", result.step_seconds_median}, {"p95", result.step_seconds_p95}}},
+      {"alone_step_seconds", result.alone_step_seconds},
+      {"comm_seconds", result.comm_seconds},
+      {"exposed_comm_seconds", result.exposed_comm_seconds},
+      {"bytes_sent", result.bytes_sent},
+      {"peak_memory_bytes", result.peak_memory_bytes}};
+  write_file_atomically(line.bench_scaling.result_file, figures.dump());
+  return 0;
+}
+
+}  // namespace yoke::cli

@@ -1,0 +1,44 @@
+#include "cli/torch/worker_options.h"
+
+#include "yoke/base/error.h"
+#include "yoke/cluster/identity.h"
+#include "yoke/cluster/launch_env.h"
+
+namespace yoke::cli {
+
+engine::WorkerOptions worker_options(const RunConfig& config) {
+  engine::WorkerOptions options;
+  options.model = config.model;
+  options.optimizer = config.train.optimizer;
+  options.compute = config.train.compute;
+  options.batch_size = config.data.batch_size;
+  options.accumulate = config.train.loop.accumulate;
+  options.seed = config.train.loop.seed;
+  options.tuning_file = cluster::cache_folder() / "tuning.json";
+  options.ddp = config.ddp;
+  return options;
+}
+
+engine::WorkerOptions worker_options(const RunConfig& config, World& world) {
+  engine::WorkerOptions options = worker_options(config);
+  options.replicas = world.size() > 1 ? &world.comm() : nullptr;
+  options.local_rank = world.local_rank();
+  options.local_ranks = world.job().identity().local_world_size;
+  return options;
+}
+
+World join_world(const RunConfig& config) {
+  comm::ConnectOptions connect;
+  connect.backend = config.parallel.backend;
+  connect.name = "data";
+  bool gpu = config.train.compute.device != "cpu";
+  bool alone = cluster::identify_from_environment().world_size == 1;
+  if (gpu && !alone && connect.backend == "auto") connect.backend = "nccl";
+  World world = join({}, connect);
+  if (config.parallel.data > 0 && config.parallel.data != world.size())
+    throw ConfigError("parallel.data = {} with {} rank{}: start as many, with --nproc {} or a launcher.",
+                      config.parallel.data, world.size(), world.size() == 1 ? "" : "s", config.parallel.data);
+  return world;
+}
+
+}  // namespace yoke::cli

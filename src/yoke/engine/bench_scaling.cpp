@@ -1,0 +1,96 @@
+#include "yoke/engine/bench_scaling.h"
+
+#include "yoke/base/clock.h"
+#include "yoke/comm/tensors/tensors.h"
+#include "yoke/compute/device.h"
+#include "yoke/engine/synthetic_batches.h"
+#include "yoke/metrics/quantiles.h"
+#include "yoke/parallel/ddp/ddp_strategy.h"
+
+namespace yoke::engine {
+namespace {
+
+constexpr int64_t kRounds = 5;
+
+// One kind of step, with the times it took.
+class Runner {
+ public:
+  Runner(const WorkerOptions& options, uint64_t seed)
+      : worker_(make_worker(options)), batches_(synthetic_batches(*worker_, options.batch_size, seed)) {
+    ddp_ = dynamic_cast<parallel::DdpStrategy*>(worker_->strategy.get());
+    for (int64_t i = 0; i < kBenchWarmUpSteps; ++i) step();
+  }
+
+  void round(int64_t steps) {
+    for (int64_t i = 0; i < steps; ++i) {
+      Stopwatch watch;
+      step();
+      seconds.push_back(watch.seconds());
+      if (ddp_ == nullptr) continue;
+      const DdpStep& last = ddp_->ddp().last_step();
+      comm.push_back(last.comm_seconds);
+      exposed.push_back(last.exposed_seconds);
+      bytes_sent = last.bytes_sent;
+    }
+  }
+
+  torch::Device device() const { return worker_->device; }
+
+  std::vector<double> seconds, comm, exposed;
+  int64_t bytes_sent = 0;
+
+ private:
+  void step() {
+    const data::Batch& batch = batches_[turn_++ % batches_.size()];
+    parallel::Strategy& strategy = *worker_->strategy;
+    strategy.acquire();
+    torch::Tensor loss = strategy.compute(batch.inputs, batch.target, {}).loss;
+    strategy.agree({loss, 0});
+    strategy.commit({kBenchLearningRate, /*measure_norm=*/false});
+    compute::synchronize(worker_->device);
+  }
+
+  std::unique_ptr<Worker> worker_;
+  std::vector<data::Batch> batches_;
+  parallel::DdpStrategy* ddp_ = nullptr;
+  size_t turn_ = 0;
+};
+
+double over_ranks(double value, ReduceOp op, torch::Device device, comm::Communicator& comm) {
+  torch::Tensor tensor = torch::tensor({value}, torch::kFloat64).to(device);
+  comm::all_reduce(comm, tensor, op, "a figure");
+  return tensor.item<double>();
+}
+
+}  // namespace
+
+ScalingResult bench_scaling(const WorkerOptions& options, comm::Communicator& comm, int64_t steps) {
+  auto seed = static_cast<uint64_t>(comm.rank() + 1);
+  Runner together(options, seed);
+  auto memory = static_cast<double>(compute::peak_memory_bytes(together.device()));
+  WorkerOptions apart = options;
+  apart.replicas = nullptr;
+  Runner alone(apart, seed);
+  int64_t each = std::max<int64_t>(1, steps / kRounds);
+  for (int64_t i = 0; i < kRounds; ++i) {
+    comm.barrier().wait();
+    together.round(each);
+    comm.barrier().wait();
+    alone.round(each);
+  }
+  ScalingResult result;
+  result.step_seconds_median = metrics::median(together.seconds);
+  result.step_seconds_p95 = metrics::p95(together.seconds);
+  result.alone_step_seconds =
+      over_ranks(metrics::median(alone.seconds), ReduceOp::kMean, together.device(), comm);
+  if (!together.comm.empty()) {
+    result.comm_seconds = metrics::median(together.comm);
+    result.exposed_comm_seconds = metrics::median(together.exposed);
+  }
+  result.bytes_sent = together.bytes_sent;
+  result.peak_memory_bytes =
+      static_cast<int64_t>(over_ranks(memory, ReduceOp::kMax, together.device(), comm));
+  return result;
+}
+
+}  // namespace yoke::engine
