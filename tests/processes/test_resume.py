@@ -14,6 +14,8 @@ RECIPES = {
                                     "--train.optimizer", "adamw", "--train.clip_norm", "1"],
     "lenet over epochs, accumulating": ["configs/lenet_fashion.toml", "--data.name", "synthetic", "--data.samples", "640",
                                         "--steps", "60", "--train.accumulate", "2", "--train.optimizer", "adagrad"],
+    "gpt2 with dropout on two ranks": ["configs/gpt2_tiny.toml", "--nproc", "2", "--train.threads", "1", "--steps", "60",
+                                       "--model.dropout", "0.1", "--data.batch_size", "8"],
     "mlp in fp16 with a loss scale": ["configs/mlp_tiny.toml", "--steps", "120", "--train.precision", "fp16"],
 }
 

@@ -10,18 +10,20 @@
 namespace yoke::engine {
 namespace {
 
-// Every rank's generators, by rank.
-nlohmann::json all_random_states(const Worker& worker, comm::Communicator* replicas) {
-  std::string own = checkpoint::random_state(worker.device).dump();
+// What differs between ranks, by rank: random generators and measured choices.
+nlohmann::json states_of_ranks(const Worker& worker, comm::Communicator* replicas) {
+  nlohmann::json here = {{"random", checkpoint::random_state(worker.device)},
+                         {"tuning", compute::ConvChoices::global().to_json()}};
+  std::string own = here.dump();
   if (replicas == nullptr) return {nlohmann::json::parse(own)};
   auto length = static_cast<int64_t>(own.size());
   torch::Tensor bytes = torch::from_blob(own.data(), {length}, torch::kUInt8).clone().to(worker.device);
   torch::Tensor all_lengths = comm::all_gather(
-      *replicas, torch::tensor({length}, torch::kInt64).to(worker.device), "random state: length");
+      *replicas, torch::tensor({length}, torch::kInt64).to(worker.device), "state of a rank: length");
   all_lengths = all_lengths.cpu();
   std::vector<int64_t> lengths(all_lengths.const_data_ptr<int64_t>(),
                                all_lengths.const_data_ptr<int64_t>() + replicas->size());
-  torch::Tensor all = comm::all_gather(*replicas, bytes, "random state", lengths).cpu();
+  torch::Tensor all = comm::all_gather(*replicas, bytes, "state of a rank", lengths).cpu();
   nlohmann::json states = nlohmann::json::array();
   const auto* at = reinterpret_cast<const char*>(all.const_data_ptr<uint8_t>());
   for (int64_t one : lengths) {
@@ -59,9 +61,8 @@ checkpoint::State collect_state(Worker& worker, const data::Loader& loader, Prog
       {"position", {{"epoch", position.epoch}, {"batch", position.batch}}},
       {"scaler",
        {{"scale", worker.scaler.current_scale()}, {"growth_tracker", worker.scaler.growth_tracker()}}},
-      {"random", all_random_states(worker, replicas)},
+      {"ranks", states_of_ranks(worker, replicas)},
       {"replicas", replicas != nullptr ? replicas->size() : 1},
-      {"tuning", compute::ConvChoices::global().to_json()},
       {"configuration", configuration},
   };
   return state;
@@ -81,13 +82,14 @@ Progress restore_state(const checkpoint::Loaded& loaded, Worker& worker, data::L
   const nlohmann::json& rest = loaded.state.rest;
   try {
     worker.scaler.restore(rest.at("scaler").at("scale"), rest.at("scaler").at("growth_tracker"));
-    compute::ConvChoices::global().import_json(rest.at("tuning"));
     Progress progress{rest.at("step"), rest.at("samples")};
     int64_t ranks = replicas != nullptr ? replicas->size() : 1, ranks_before = rest.at("replicas");
     int rank = replicas != nullptr ? replicas->rank() : 0;
     int64_t batch = rest.at("position").at("batch");
     if (ranks == ranks_before) {
-      checkpoint::set_random_state(rest.at("random").at(static_cast<size_t>(rank)), worker.device);
+      const nlohmann::json& own = rest.at("ranks").at(static_cast<size_t>(rank));
+      checkpoint::set_random_state(own.at("random"), worker.device);
+      compute::ConvChoices::global().import_json(own.at("tuning"));
     } else {
       draw_anew(progress.step, rank);
       batch = batch * ranks_before / ranks;

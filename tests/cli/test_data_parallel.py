@@ -1,0 +1,89 @@
+"""`yoke train --nproc`, `yoke verify` and `yoke bench scaling` as users type them."""
+import json
+
+import pytest
+from conftest import ROOT
+
+MLP = ROOT / "configs/mlp_tiny.toml"
+
+
+def losses(folder):
+    return [json.loads(line)["loss"] for line in (folder / "metrics.jsonl").read_text().splitlines()]
+
+
+def test_two_ranks_equal_one_with_the_whole_batch(yoke, tmp_path):
+    common = [MLP, "--steps", 20, "--train.threads", 1, "--out.log_every", 1, "--json", "-q"]
+    two = yoke("train", *common, "--nproc", 2, "--data.batch_size", 16, "--out.dir", tmp_path / "two").json
+    one = yoke("train", *common, "--data.batch_size", 32, "--out.dir", tmp_path / "one").json
+    assert two["world_size"] == 2 and len(two["peak_memory_bytes"]) == 2
+    assert one["world_size"] == 1
+    ours, expected = losses(tmp_path / "two"), losses(tmp_path / "one")
+    assert len(ours) == 20
+    assert max(abs(a - b) for a, b in zip(ours, expected)) < 1e-5
+    assert two["accuracy"] == pytest.approx(one["accuracy"], abs=0.01)
+
+
+@pytest.mark.parametrize("option", [["--ddp.delay_allreduce"], ["--ddp.bucket_bytes", "1KB", "--ddp.first_bucket_bytes", "1KB"],
+                                    ["--ddp.find_unused"], ["--ddp.static_graph"], ["--ddp.broadcast_buffers"],
+                                    ["--ddp.gradient_as_bucket_view", "false"], ["--parallel.backend", "tcp"]])
+def test_every_way_of_reducing_gives_the_same_bits(yoke, tmp_path, option):
+    common = [MLP, "--nproc", 2, "--steps", 10, "--train.threads", 1, "--json", "-q"]
+    plain = yoke("train", *common, "--out.dir", tmp_path / "plain").json
+    other = yoke("train", *common, *option, "--out.dir", tmp_path / "other").json
+    assert other["parameter_hash"] == plain["parameter_hash"]
+
+
+def test_a_run_goes_on_with_another_number_of_ranks(yoke, tmp_path):
+    common = [MLP, "--train.threads", 1, "--out.dir", tmp_path / "run", "--json", "-q", "--checkpoint.every_steps", 5]
+    yoke("train", *common, "--nproc", 2, "--steps", 10)
+    more = yoke("train", *common, "--nproc", 3, "--steps", 15)
+    assert more.json["resumed_from"] == 10 and more.json["world_size"] == 3
+    alone = yoke("train", *common, "--steps", 20)
+    assert alone.json["resumed_from"] == 15 and alone.json["world_size"] == 1
+
+
+def test_the_number_of_replicas_must_be_the_number_of_ranks(yoke, tmp_path):
+    failed = yoke("train", MLP, "--nproc", 2, "--parallel.data", 3, "--out.dir", tmp_path / "run", code=2)
+    assert "parallel.data = 3 with 2 ranks" in failed.err and "--nproc 3" in failed.err
+
+
+@pytest.mark.parametrize("hook", ["nonsense", "powersgd", "powersgd:0", "topk:2", "topk:"])
+def test_an_unknown_hook_is_refused_before_anything_starts(yoke, tmp_path, hook):
+    failed = yoke("train", MLP, "--nproc", 2, "--ddp.hook", hook, "--out.dir", tmp_path / "run", code=2)
+    assert "powersgd:R" in failed.err
+    assert not (tmp_path / "run").exists()
+
+
+def test_verify_shows_layouts_beside_one_device(yoke):
+    result = yoke("verify", MLP, "--layouts", "data=2; data=4,accumulate=2", "--steps", 3, "--json", "-q").json
+    assert result["ok"] and len(result["reference"]["loss"]) == 3
+    assert [row["layout"] for row in result["layouts"]] == ["data=2", "data=4,accumulate=2"]
+    for row in result["layouts"]:
+        assert row["ok"] and len(row["loss"]) == 3
+        assert set(row["max_diff"]) == {"loss", "gradient", "parameter"}
+        assert max(row["max_diff"].values()) < 1e-12
+
+
+def test_verify_beyond_tolerance_exits_with_6(yoke):
+    result = yoke("verify", MLP, "--layouts", "data=2", "--steps", 2, "--dtype", "fp32", "--tolerance", "1e-30",
+                  "--json", "-q", code=6).json
+    assert not result["ok"] and not result["layouts"][0]["ok"]
+
+
+@pytest.mark.parametrize("layouts, says", [("dta=2", "'dta=2' is not understood"), ("data=0", "not understood"),
+                                           ("", "no layout"), ("data=3", "cannot be cut into 3")])
+def test_bad_layouts_are_explained(yoke, layouts, says):
+    assert says in yoke("verify", MLP, "--layouts", layouts, "-q", code=2).err
+
+
+def test_bench_scaling_gives_every_figure(yoke):
+    rows = yoke("bench", "scaling", "--model", "mlp", "--nproc", "1,2", "--batch", 8, "--steps", 10, "--json", "-q").json["results"]
+    assert [row["nproc"] for row in rows] == [1, 2]
+    for row in rows:
+        assert row["step_seconds"]["median"] > 0 and row["step_seconds"]["p95"] > 0
+        assert row["samples_per_s"] > 0 and row["peak_memory_bytes"] > 0
+        assert row["exposed_comm_seconds"] >= 0
+    assert rows[0]["scaling_efficiency"] == 1 and rows[0]["bytes_sent"] == 0
+    # Two ranks send half of the gradients each, twice, and a loss.
+    parameters = yoke("model", "info", "mlp", "--json").json["parameters"]
+    assert rows[1]["bytes_sent"] == pytest.approx(4 * parameters, rel=0.02)
