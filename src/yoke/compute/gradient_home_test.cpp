@@ -15,7 +15,7 @@ struct GradientHome : testing::Test {
     place = torch::zeros({3, 4});
     homes.set(weight, place);
     torch::Tensor plain = weight.detach().clone().requires_grad_();
-    linear(x, plain, {}).square().sum().backward();
+    compute::linear(x, plain, {}).square().sum().backward();
     expected = plain.grad();
   }
   torch::Tensor weight, x, place, expected;
@@ -25,14 +25,14 @@ struct GradientHome : testing::Test {
 TEST_F(GradientHome, IsWrittenByLayersWhileInUse) {
   {
     GradientHomes::Use use(homes);
-    linear(x, weight, {}).square().sum().backward();
+    compute::linear(x, weight, {}).square().sum().backward();
   }
   EXPECT_EQ(weight.grad().data_ptr(), place.data_ptr());
   EXPECT_TRUE(torch::equal(place, expected));
 }
 
 TEST_F(GradientHome, IsLeftAloneOtherwise) {
-  linear(x, weight, {}).square().sum().backward();
+  compute::linear(x, weight, {}).square().sum().backward();
   EXPECT_NE(weight.grad().data_ptr(), place.data_ptr());
   EXPECT_EQ(place.abs().sum().item<float>(), 0);
 }
@@ -40,7 +40,7 @@ TEST_F(GradientHome, IsLeftAloneOtherwise) {
 TEST_F(GradientHome, LosesNothingThatIsThereAlready) {
   GradientHomes::Use use(homes);
   for (int i = 0; i < 2; ++i) {
-    linear(x, weight, {}).square().sum().backward();
+    compute::linear(x, weight, {}).square().sum().backward();
     homes.arrived(weight);
   }
   EXPECT_TRUE(torch::allclose(weight.grad(), 2 * expected));
@@ -48,7 +48,7 @@ TEST_F(GradientHome, LosesNothingThatIsThereAlready) {
 
 TEST_F(GradientHome, SharedParametersAddUp) {
   GradientHomes::Use use(homes);
-  (linear(x, weight, {}).square().sum() + linear(x, weight, {}).square().sum()).backward();
+  (compute::linear(x, weight, {}).square().sum() + compute::linear(x, weight, {}).square().sum()).backward();
   EXPECT_TRUE(torch::allclose(weight.grad(), 2 * expected));
 }
 
