@@ -65,24 +65,38 @@ void Writer::reserve(const State& state) {
 void Writer::save(int64_t step, const State& state) {
   finish_all();
   if (!options_.background) {
-    write(step, on_host(state.model), on_host(state.optimizer), state.rest);
+    write(step, {on_host(state.model), nullptr}, {on_host(state.optimizer), nullptr}, state.rest);
     return tidy(step);
   }
-  const auto& model = model_.take(state.model);
-  const auto& optimizer = optimizer_.take(state.optimizer);
+  // Written while the copies are still being made.
+  Tensors model{model_.begin(state.model), [this](const void* end) { model_.wait_until_filled(end); }};
+  Tensors optimizer{optimizer_.begin(state.optimizer),
+                    [this](const void* end) { optimizer_.wait_until_filled(end); }};
   std::promise<void> safe;
   pending_ = safe.get_future();
-  thread_ = std::async(std::launch::async,
-                       [this, step, &model, &optimizer, rest = state.rest, safe = std::move(safe)]() mutable {
-                         try {
-                           write(step, model, optimizer, rest);
-                           safe.set_value();
-                         } catch (...) {
-                           safe.set_exception(std::current_exception());
-                           return;
-                         }
-                         tidy(step);
-                       });
+  auto work = [this, step, model, optimizer, rest = state.rest](std::promise<void> done) {
+    try {
+      write(step, model, optimizer, rest);
+      done.set_value();
+    } catch (...) {
+      done.set_exception(std::current_exception());
+      return;
+    }
+    tidy(step);
+  };
+  thread_ = std::async(std::launch::async, std::move(work), std::move(safe));
+  copy(state);
+}
+
+void Writer::copy(const State& state) {
+  try {
+    model_.fill(state.model);
+    optimizer_.fill(state.optimizer);
+  } catch (...) {
+    model_.give_up(std::current_exception());
+    optimizer_.give_up(std::current_exception());
+    throw;
+  }
 }
 
 void Writer::wait() {
@@ -102,13 +116,12 @@ void Writer::tidy(int64_t step) {
   }
 }
 
-void Writer::write(int64_t step, const std::vector<NamedTensor>& model,
-                   const std::vector<NamedTensor>& optimizer, const nlohmann::json& rest) {
+void Writer::write(int64_t step, const Tensors& model, const Tensors& optimizer, const nlohmann::json& rest) {
   try {
     format::Commit commit(dir_, step, failpoint_);
     // Hugging Face's loaders ask for this entry.
-    commit.add(kModelFile, views_of(model), {{"format", "pt"}});
-    commit.add(kOptimizerFile, views_of(optimizer), {{"format", "pt"}});
+    commit.add(kModelFile, views_of(model.list), {{"format", "pt"}}, model.ready);
+    commit.add(kOptimizerFile, views_of(optimizer.list), {{"format", "pt"}}, optimizer.ready);
     known_good_.insert(commit.commit(rest));
   } catch (const Error& error) {
     explain_and_throw(error.code(), step, error.what());

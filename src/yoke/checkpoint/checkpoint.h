@@ -54,8 +54,12 @@ class Writer {
  private:
   void finish_all();
   void tidy(int64_t step);
-  void write(int64_t step, const std::vector<NamedTensor>& model, const std::vector<NamedTensor>& optimizer,
-             const nlohmann::json& rest);
+  struct Tensors {
+    const std::vector<NamedTensor>& list;
+    format::Readiness ready;
+  };
+  void write(int64_t step, const Tensors& model, const Tensors& optimizer, const nlohmann::json& rest);
+  void copy(const State& state);
   [[noreturn]] void explain_and_throw(ExitCode code, int64_t step, const std::string& text) const;
 
   std::filesystem::path dir_;
@@ -63,8 +67,8 @@ class Writer {
   format::Failpoint failpoint_;
   Snapshot model_, optimizer_;
   std::set<std::filesystem::path> known_good_;  // touched by the writing thread only
-  std::future<void> pending_;  // the save
-  std::future<void> thread_;   // the save, and the removal of what is too old after it
+  std::future<void> pending_;                   // the save
+  std::future<void> thread_;                    // the save, and the removal of what is too old after it
 };
 
 struct Loaded {

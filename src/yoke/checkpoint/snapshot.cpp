@@ -61,20 +61,49 @@ void Snapshot::reserve(const std::vector<NamedTensor>& tensors) {
   memory_ = make_memory(bytes, pinned_);
   copies_.resize(tensors.size());
   std::byte* next = page_begin(memory_);
-  for (size_t i : file_order(tensors)) {
+  order_ = file_order(tensors);
+  for (size_t i : order_) {
     const auto& [name, tensor] = tensors[i];
     copies_[i] = {name, at::from_blob(next, tensor.sizes(), at::TensorOptions().dtype(tensor.scalar_type()))};
     next += tensor.nbytes();
   }
 }
 
-const std::vector<NamedTensor>& Snapshot::take(const std::vector<NamedTensor>& tensors) {
+const std::vector<NamedTensor>& Snapshot::begin(const std::vector<NamedTensor>& tensors) {
   reserve(tensors);
-  at::NoGradGuard no_grad;
-  for (size_t i = 0; i < tensors.size(); ++i)
-    copies_[i].second.copy_(tensors[i].second, /*non_blocking=*/true);
-  if (pinned_) torch::cuda::synchronize();
+  std::lock_guard lock(mutex_);
+  filled_ = nullptr;
+  given_up_ = nullptr;
   return copies_;
+}
+
+void Snapshot::fill(const std::vector<NamedTensor>& tensors) {
+  at::NoGradGuard no_grad;
+  for (size_t i : order_) {
+    torch::Tensor& copy = copies_[i].second;
+    copy.copy_(tensors[i].second, /*non_blocking=*/true);
+    if (!pinned_) publish(static_cast<const std::byte*>(copy.data_ptr()) + copy.nbytes());
+  }
+  if (pinned_) torch::cuda::synchronize();
+  publish(reinterpret_cast<const std::byte*>(UINTPTR_MAX));
+}
+
+void Snapshot::publish(const std::byte* end) {
+  std::lock_guard lock(mutex_);
+  filled_ = std::max(filled_, end);
+  more_.notify_all();
+}
+
+void Snapshot::wait_until_filled(const void* end) {
+  std::unique_lock lock(mutex_);
+  more_.wait(lock, [&] { return filled_ >= end || given_up_; });
+  if (given_up_) std::rethrow_exception(given_up_);
+}
+
+void Snapshot::give_up(std::exception_ptr why) {
+  std::lock_guard lock(mutex_);
+  given_up_ = std::move(why);
+  more_.notify_all();
 }
 
 }  // namespace yoke::checkpoint

@@ -50,8 +50,8 @@ Commit::~Commit() {
 }
 
 void Commit::add(const std::string& file, std::vector<TensorView> tensors,
-                 const std::map<std::string, std::string>& metadata) {
-  WrittenFile written = write_safetensors(temporary_ / file, std::move(tensors), metadata, failpoint_);
+                 const std::map<std::string, std::string>& metadata, const Readiness& ready) {
+  WrittenFile written = write_safetensors(temporary_ / file, std::move(tensors), metadata, failpoint_, ready);
   manifest_.files.push_back({file, written.bytes, written.digest});
 }
 

@@ -28,7 +28,7 @@ class Commit {
   ~Commit();
 
   void add(const std::string& file, std::vector<TensorView> tensors,
-           const std::map<std::string, std::string>& metadata = {});
+           const std::map<std::string, std::string>& metadata = {}, const Readiness& ready = nullptr);
 
   // Once, after the last add(). Returns the checkpoint's folder. A checkpoint of the same step is replaced.
   std::filesystem::path commit(nlohmann::json state);

@@ -32,8 +32,9 @@ void fail_on_disk(std::string_view what, const std::filesystem::path& path, int 
                     path.string(), what, describe_errno(error));
 }
 
-DurableFile::DurableFile(std::filesystem::path path, uint64_t expected_bytes, Failpoint failpoint)
-    : path_(std::move(path)), failpoint_(std::move(failpoint)) {
+DurableFile::DurableFile(std::filesystem::path path, uint64_t expected_bytes, Failpoint failpoint,
+                         Readiness ready)
+    : path_(std::move(path)), failpoint_(std::move(failpoint)), ready_(std::move(ready)) {
   for (Buffer* buffer : {&gathering_, &travelling_}) {
     buffer->reset(static_cast<std::byte*>(std::aligned_alloc(kBlock, kChunk)));
     if (!*buffer) throw std::bad_alloc();
@@ -72,6 +73,7 @@ void DurableFile::write_in_place(const std::byte* data, uint64_t bytes) {
   if (gathered_ > 0) send_gathered();
   while (bytes > 0) {
     uint64_t now = std::min(bytes, 2 * kChunk);
+    if (ready_) ready_(data + now);
     wait_for_disk();
     pending_ = std::async(std::launch::async, [this, data, now] { write_to_disk(data, now); });
     digest_.update(data, now);
@@ -84,6 +86,7 @@ void DurableFile::write_in_place(const std::byte* data, uint64_t bytes) {
 void DurableFile::gather(const std::byte* data, uint64_t bytes) {
   while (bytes > 0) {
     uint64_t now = std::min(bytes, kChunk - gathered_);
+    if (ready_) ready_(data + now);
     std::memcpy(gathering_.get() + gathered_, data, now);
     digest_.update(gathering_.get() + gathered_, now);
     gathered_ += now;

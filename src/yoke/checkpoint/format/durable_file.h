@@ -20,14 +20,17 @@ namespace yoke::checkpoint::format {
 // ("model.safetensors: written"). Tests throw or exit in it; null otherwise.
 using Failpoint = std::function<void(std::string_view point)>;
 
+// Called before memory up to `end` is read: waits until it is filled. Null: everything is.
+using Readiness = std::function<void(const void* end)>;
+
 // Large files go past the page cache, whose pages a checkpoint would only take from the data set; one chunk
 // is on its way to the disk while the next is gathered and digested.
 class DurableFile {
  public:
   // Creates or empties `path`. `expected_bytes` are reserved at once, so that a full disk shows before the
   // work. Every function throws ConfigError that names path and reason; for a full disk also the free space.
-  explicit DurableFile(std::filesystem::path path, uint64_t expected_bytes = 0,
-                       Failpoint failpoint = nullptr);
+  explicit DurableFile(std::filesystem::path path, uint64_t expected_bytes = 0, Failpoint failpoint = nullptr,
+                       Readiness ready = nullptr);
   DurableFile(const DurableFile&) = delete;
   DurableFile& operator=(const DurableFile&) = delete;
 
@@ -60,6 +63,7 @@ class DurableFile {
   FileDescriptor fd_;
   Digest digest_;
   Failpoint failpoint_;
+  Readiness ready_;
   Buffer gathering_, travelling_;
   uint64_t gathered_ = 0;  // bytes in gathering_
   uint64_t bytes_ = 0;

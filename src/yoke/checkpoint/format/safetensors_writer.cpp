@@ -71,8 +71,8 @@ bool comes_before(uint64_t element_bytes, std::string_view name, uint64_t other_
 }
 
 WrittenFile write_safetensors(const std::filesystem::path& path, std::vector<TensorView> tensors,
-                              const std::map<std::string, std::string>& metadata,
-                              const Failpoint& failpoint) {
+                              const std::map<std::string, std::string>& metadata, const Failpoint& failpoint,
+                              const Readiness& ready) {
   check_tensors(tensors);
   std::ranges::sort(tensors, [](const TensorView& a, const TensorView& b) {
     return comes_before(size_of(a.dtype), a.name, size_of(b.dtype), b.name);
@@ -83,7 +83,13 @@ WrittenFile write_safetensors(const std::filesystem::path& path, std::vector<Ten
   // What we would not read, we do not write: also finds a name that stands there twice.
   parse_header(header, header.size() + total, path.string());
 
-  DurableFile file(path, header.size() + total, failpoint);
+  // The header is ours, and ready.
+  const char* own = header.data();
+  Readiness asked = [&](const void* end) {
+    bool in_header = end > own && end <= own + header.size();
+    if (ready && !in_header) ready(end);
+  };
+  DurableFile file(path, header.size() + total, failpoint, asked);
   file.write(header.data(), header.size());
   write_data(file, tensors);
   file.sync();

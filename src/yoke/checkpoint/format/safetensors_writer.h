@@ -33,11 +33,11 @@ struct WrittenFile {
 bool comes_before(uint64_t element_bytes, std::string_view name, uint64_t other_element_bytes,
                   std::string_view other_name);
 
-// Writes and syncs `path`, in the order above, behind a header padded to 8 bytes, or to a disk's block where
-// the file is large. Throws ConfigError where the disk fails (the file is then incomplete); names must be
-// distinct and bytes must fit dtype and shape (YOKE_CHECK).
+// Writes and syncs `path`, in the order above (asking `ready` before it reads), behind a header padded to 8
+// bytes, or to a disk's block where the file is large. Throws ConfigError where the disk fails (the file is
+// then incomplete); names must be distinct and bytes must fit dtype and shape (YOKE_CHECK).
 WrittenFile write_safetensors(const std::filesystem::path& path, std::vector<TensorView> tensors,
                               const std::map<std::string, std::string>& metadata = {},
-                              const Failpoint& failpoint = nullptr);
+                              const Failpoint& failpoint = nullptr, const Readiness& ready = nullptr);
 
 }  // namespace yoke::checkpoint::format
