@@ -10,7 +10,7 @@ JOBS ?= $(shell nproc)
 .PHONY: help demo test build setup setup-tests check fuzz install clean
 
 help:
-	@echo "make demo     train LeNet on Fashion-MNIST and write a report"
+	@echo "make demo     train LeNet on Fashion-MNIST with two workers and write a report"
 	@echo "make test     build and run every test"
 	@echo "make build    build/yoke            (PRESET=dev|tsan|cuda for the others)"
 	@echo "make fuzz     a short run of every fuzz target"
@@ -27,8 +27,12 @@ build: setup
 	@grep -h -E '^-- (LibTorch|CUDA parts)' $(BUILD).configure.log | sed 's/^-- //' || true
 	@cmake --build --preset $(PRESET) -j $(JOBS) --target yoke yoke-torch
 
+# Two workers, then one for comparison, with a thread each: what the second worker brings.
 demo: build
-	@build/yoke train configs/lenet_fashion.toml --out.dir runs/demo --resume never
+	@build/yoke train configs/lenet_fashion.toml --nproc 2 --train.threads 1 --out.dir runs/demo --resume never
+	@build/yoke train configs/lenet_fashion.toml --train.threads 1 --steps 300 --train.evaluate false \
+	  --out.dir runs/demo_one --resume never -q > /dev/null
+	@build/yoke report runs/demo --baseline runs/demo_one
 	@echo "Open runs/demo/report.html in a browser."
 
 test: setup-tests build

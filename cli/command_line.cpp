@@ -288,6 +288,8 @@ class Parser {
                            "yoke report runs/lenet");
     command->add_option("RUN_DIR", out_.report.directory, "a run's folder")->required();
     command->add_option("-o,--output", out_.report.output, "file to write; default RUN_DIR/report.html");
+    command->add_option("--baseline", out_.report.baseline,
+                        "folder of the same run on one device: tells the scaling efficiency");
   }
 
   void add_environment() {

@@ -74,6 +74,7 @@ struct CheckpointArguments {
 struct ReportArguments {
   std::string directory;
   std::string output;
+  std::string baseline;  // a run of the same on one device
 };
 
 struct RunArguments {

@@ -5,19 +5,60 @@
 #include <filesystem>
 
 #include "cli/output.h"
+#include "yoke/base/error.h"
+#include "yoke/base/file.h"
+#include "yoke/base/units.h"
+#include "yoke/metrics/summary.h"
 #include "yoke/report/report.h"
 
 namespace yoke::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+metrics::Summary summary_of(const fs::path& run) {
+  fs::path file = run / "summary.json";
+  if (!fs::exists(file))
+    throw ConfigError("{}: no summary.json; a run writes it when it ends.", run.string());
+  try {
+    return metrics::parse_summary(read_file(file));
+  } catch (const ConfigError& error) {
+    throw ConfigError("{}: {}", file.string(), error.what());
+  }
+}
+
+// Notes in the run's summary how it compares with the same on one device.
+metrics::Summary compare(const fs::path& run, const fs::path& baseline) {
+  metrics::Summary all = summary_of(run), one = summary_of(baseline);
+  if (one.world_size != 1 || one.model != all.model || one.data != all.data || one.precision != all.precision)
+    throw ConfigError("{} is no baseline of {}: it must be the same model, data and precision on one worker.",
+                      baseline.string(), run.string());
+  all.one_device_samples_per_s = one.samples_per_s;
+  all.scaling_efficiency = all.samples_per_s / (static_cast<double>(all.world_size) * one.samples_per_s);
+  write_file_atomically(run / "summary.json", metrics::to_json(all).dump(2) + "\n");
+  return all;
+}
+
+}  // namespace
 
 int write_report(const CommandLine& line) {
-  std::filesystem::path output = line.report.output;
-  if (output.empty()) output = std::filesystem::path(line.report.directory) / "report.html";
-  report::write_report(line.report.directory, output);
-  if (line.json) {
-    print_json({{"report", output.string()}});
-  } else {
-    fmt::print("{}\n", output.string());
+  const fs::path run = line.report.directory;
+  fs::path output = line.report.output;
+  if (output.empty()) output = run / "report.html";
+  nlohmann::json result = {{"report", output.string()}};
+  if (!line.report.baseline.empty()) {
+    metrics::Summary summary = compare(run, line.report.baseline);
+    result["scaling_efficiency"] = *summary.scaling_efficiency;
+    if (!line.json)
+      fmt::print("scaling efficiency {:.1f} %: {} workers {} samples/s, one {}\n",
+                 100 * *summary.scaling_efficiency, summary.world_size, format_short(summary.samples_per_s),
+                 format_short(*summary.one_device_samples_per_s));
   }
+  report::write_report(run, output);
+  if (line.json)
+    print_json(result);
+  else
+    fmt::print("{}\n", output.string());
   return 0;
 }
 

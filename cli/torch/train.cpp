@@ -103,6 +103,7 @@ int run_train(const CommandLine& line) {
   }
   std::optional<RunFolder> folder;
   if (first) folder.emplace(out, configuration, line).attach_sinks(engine);
+  if (config.out.trace) attach_trace(engine, out, world);
 
   std::unique_ptr<data::Dataset> test_set;
   if (config.train.loop.evaluate) {

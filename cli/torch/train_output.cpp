@@ -33,12 +33,19 @@ void RunFolder::attach_sinks(engine::Engine& engine) {
   engine.attach(std::make_unique<metrics::Console>(metrics::console_on(STDERR_FILENO, line_.quiet)));
   engine.attach(std::make_unique<metrics::JsonLines>(path_ / "metrics.jsonl"));
   if (config_.out.tensorboard) engine.attach(std::make_unique<metrics::TensorBoard>(path_));
-  if (config_.out.trace) {
-    std::filesystem::create_directories(path_ / "trace");
-    auto trace = std::make_unique<metrics::Trace>(path_ / "trace" / "rank-0.json");
-    engine.attach_trace(trace.get());
-    engine.attach(std::move(trace));
-  }
+}
+
+void attach_trace(engine::Engine& engine, const std::filesystem::path& out, World& world) {
+  std::filesystem::create_directories(out / "trace");
+  world.comm().barrier().wait();  // all ranks start their clocks together
+  metrics::TraceOptions options;
+  options.rank = world.rank();
+  options.world_size = world.size();
+  options.zero = now_seconds();
+  auto trace =
+      std::make_unique<metrics::Trace>(out / "trace" / fmt::format("rank-{}.json", world.rank()), options);
+  engine.attach_trace(trace.get());
+  engine.attach(std::move(trace));
 }
 
 metrics::RunInfo RunFolder::run_info(const models::Model& model, const engine::LoopPlan& plan,

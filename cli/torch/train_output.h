@@ -6,6 +6,7 @@
 
 #include "cli/command_line.h"
 #include "cli/run_config.h"
+#include "yoke/comm/join.h"
 #include "yoke/engine/engine.h"
 #include "yoke/engine/worker.h"
 #include "yoke/metrics/summary.h"
@@ -32,6 +33,9 @@ class RunFolder {
   const CommandLine& line_;
   double started_;
 };
+
+// A timeline of this rank in OUT/trace/. Collective.
+void attach_trace(engine::Engine& engine, const std::filesystem::path& out, World& world);
 
 // The run's results on stdout: JSON, or a few lines for people.
 void print_summary(const CommandLine& line, const metrics::Summary& summary, const RunConfig& config);

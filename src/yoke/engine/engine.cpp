@@ -62,15 +62,23 @@ void Engine::train_step() {
   double begin = now_seconds();
   strategy_.acquire();
   StepLoss loss = compute_gradients(split);
+  std::optional<parallel::Communication> talk = strategy_.communication();
+  if (talk) {
+    split.communication = talk->exposed;
+    split.backward = std::max(0.0, split.backward - talk->exposed);
+    comm_seconds_ += talk->seconds;
+  }
   bool updated = commit(loss, split);
   if (!updated) ++outcome_.skipped;
   ++step_;
   double seconds = watch.seconds();
   losses_.push_back(loss.sum);
-  split.other = std::max(0.0, seconds - split.data - split.forward - split.backward - split.update);
+  split.other = std::max(
+      0.0, seconds - split.data - split.forward - split.backward - split.communication - split.update);
   split_.data += split.data;
   split_.forward += split.forward;
   split_.backward += split.backward;
+  split_.communication += split.communication;
   split_.update += split.update;
   split_.other += split.other;
   outcome_.step_seconds.push_back(seconds);
@@ -80,11 +88,16 @@ void Engine::train_step() {
     const std::pair<const char*, double> parts[] = {{"data", split.data},
                                                     {"forward", split.forward},
                                                     {"backward", split.backward},
+                                                    {"wait for gradients", split.communication},
                                                     {"update", split.update}};
     for (const auto& [name, length] : parts) {
-      trace_->add({name, "compute", "main", at, length});
+      if (length > 0) trace_->add({name, "compute", "main", at, length});
       at += length;
     }
+    if (talk)
+      for (const auto& part : talk->parts)
+        if (part.ended > 0)
+          trace_->add({part.name, "comm", "communication", part.started, part.ended - part.started});
   }
   double rate = static_cast<double>(samples_ - samples_at_record_) /
                 std::max(1e-9, since_record_.seconds() - pause_seconds_);
@@ -178,19 +191,23 @@ void Engine::log_step() {
     record.tokens_per_s = record.samples_per_s * static_cast<double>(plan_.tokens_per_sample);
   record.grad_norm = grad_norm_;
   record.loss_scale = strategy_.loss_scale();
+  record.noise_scale = strategy_.noise_scale();
+  if (strategy_.communication()) record.comm_seconds = comm_seconds_ / count;
   if (plan_.peak_memory) record.memory_bytes = plan_.peak_memory();
   if (last_evaluated_ == step_ && outcome_.evaluation) {
     record.accuracy = outcome_.evaluation->accuracy;
     record.eval_loss = outcome_.evaluation->loss;
   }
-  record.split = metrics::TimeSplit{split_.data / count, split_.forward / count, split_.backward / count,
-                                    split_.update / count, split_.other / count};
+  record.split =
+      metrics::TimeSplit{split_.data / count,          split_.forward / count, split_.backward / count,
+                         split_.communication / count, split_.update / count,  split_.other / count};
   for (auto& sink : sinks_) sink->write(record);
 
   outcome_.final_loss = loss;
   losses_.clear();
   grad_norm_.reset();
   split_ = {};
+  comm_seconds_ = 0;
   pause_seconds_ = 0;
   since_record_ = Stopwatch();
   samples_at_record_ = samples_;

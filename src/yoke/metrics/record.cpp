@@ -12,11 +12,10 @@ namespace {
 using nlohmann::json;
 
 nlohmann::ordered_json split_to_json(const TimeSplit& split) {
-  return {{"data", finite_or_null(split.data)},
-          {"forward", finite_or_null(split.forward)},
-          {"backward", finite_or_null(split.backward)},
-          {"update", finite_or_null(split.update)},
-          {"other", finite_or_null(split.other)}};
+  return {
+      {"data", finite_or_null(split.data)},         {"forward", finite_or_null(split.forward)},
+      {"backward", finite_or_null(split.backward)}, {"communication", finite_or_null(split.communication)},
+      {"update", finite_or_null(split.update)},     {"other", finite_or_null(split.other)}};
 }
 
 TimeSplit split_from_json(const JsonFields& fields) {
@@ -24,6 +23,7 @@ TimeSplit split_from_json(const JsonFields& fields) {
   split.data = fields.optional_number("data").value_or(0);
   split.forward = fields.optional_number("forward").value_or(0);
   split.backward = fields.optional_number("backward").value_or(0);
+  split.communication = fields.optional_number("communication").value_or(0);
   split.update = fields.optional_number("update").value_or(0);
   split.other = fields.optional_number("other").value_or(0);
   return split;
@@ -45,6 +45,8 @@ nlohmann::ordered_json to_json(const Record& record) {
   put("tokens_per_s", record.tokens_per_s);
   put("grad_norm", record.grad_norm);
   put("loss_scale", record.loss_scale);
+  put("noise_scale", record.noise_scale);
+  put("comm_seconds", record.comm_seconds);
   put("accuracy", record.accuracy);
   put("eval_loss", record.eval_loss);
   if (record.memory_bytes) line["memory_bytes"] = *record.memory_bytes;
@@ -66,6 +68,8 @@ Record parse_record(const std::string& line) {
   record.tokens_per_s = fields.optional_number("tokens_per_s");
   record.grad_norm = fields.optional_number("grad_norm");
   record.loss_scale = fields.optional_number("loss_scale");
+  record.noise_scale = fields.optional_number("noise_scale");
+  record.comm_seconds = fields.optional_number("comm_seconds");
   record.accuracy = fields.optional_number("accuracy");
   record.eval_loss = fields.optional_number("eval_loss");
   record.memory_bytes = fields.optional_count("memory_bytes");

@@ -14,8 +14,9 @@ struct TimeSplit {
   double data = 0;  // waiting for the batch
   double forward = 0;
   double backward = 0;
-  double update = 0;  // clipping and optimizer
-  double other = 0;   // hooks, logging, checkpoint hand-over
+  double communication = 0;  // waiting for it, after backward had nothing left to compute
+  double update = 0;         // clipping and optimizer
+  double other = 0;          // hooks, logging, checkpoint hand-over
 };
 
 struct Record {
@@ -29,6 +30,8 @@ struct Record {
   std::optional<double> tokens_per_s{};
   std::optional<double> grad_norm{};
   std::optional<double> loss_scale{};
+  std::optional<double> noise_scale{};    // critical batch size, in samples
+  std::optional<double> comm_seconds{};   // per step: communication was under way
   std::optional<double> accuracy{};       // on the test set, where this step was evaluated
   std::optional<double> eval_loss{};      // on the test set
   std::optional<int64_t> memory_bytes{};  // peak so far

@@ -45,10 +45,12 @@ TEST(Record, ReadsBackEverythingItWrote) {
                 .tokens_per_s = 9e6,
                 .grad_norm = 1.25,
                 .loss_scale = 65536,
+                .noise_scale = 512,
+                .comm_seconds = 0.02,
                 .accuracy = 0.91,
                 .eval_loss = 0.3,
                 .memory_bytes = 123456789,
-                .split = TimeSplit{0.1, 0.2, 0.3, 0.4, 0.5}};
+                .split = TimeSplit{0.1, 0.2, 0.3, 0.05, 0.4, 0.5}};
   Record again = parse_record(to_json(record).dump());
   EXPECT_EQ(to_json(again).dump(), to_json(record).dump());
   EXPECT_EQ(again.loss, record.loss);

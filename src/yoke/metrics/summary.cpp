@@ -65,6 +65,7 @@ nlohmann::ordered_json to_json(const Summary& summary) {
   out.put("seconds", summary.seconds);
   out.put("peak_memory_bytes", summary.peak_memory_bytes);
   out.put("scaling_efficiency", summary.scaling_efficiency);
+  out.put("one_device_samples_per_s", summary.one_device_samples_per_s);
   out.put("resumed_from", summary.resumed_from);
   out.put("started", summary.started);
   out.put("command", summary.command);
@@ -96,6 +97,7 @@ Summary parse_summary(const std::string& text) {
   summary.seconds = fields.number("seconds");
   summary.peak_memory_bytes = counts(fields.array("peak_memory_bytes"), "peak_memory_bytes");
   summary.scaling_efficiency = fields.optional_number("scaling_efficiency");
+  summary.one_device_samples_per_s = fields.optional_number("one_device_samples_per_s");
   summary.resumed_from = fields.optional_count("resumed_from");
   summary.started = fields.optional_text("started");
   summary.command = fields.optional_text("command");

@@ -32,9 +32,10 @@ struct Summary {
   StepSeconds step_seconds{};
   int64_t parameters = 0;
   std::string parameter_hash{};
-  double seconds = 0;                        // of this run
-  std::vector<int64_t> peak_memory_bytes{};  // by rank
-  std::optional<double> scaling_efficiency{};
+  double seconds = 0;                          // of this run
+  std::vector<int64_t> peak_memory_bytes{};    // by rank
+  std::optional<double> scaling_efficiency{};  // step on one device / step on all, same batch each
+  std::optional<double> one_device_samples_per_s{};
   std::optional<int64_t> resumed_from{};  // step
   std::string started{};                  // "2026-02-28T17:03:12Z"
   std::string command{};                  // as typed

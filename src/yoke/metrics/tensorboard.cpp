@@ -40,6 +40,8 @@ std::vector<Scalar> scalars_of(const Record& record) {
   put("tokens_per_s", record.tokens_per_s);
   put("grad_norm", record.grad_norm);
   put("loss_scale", record.loss_scale);
+  put("noise_scale", record.noise_scale);
+  put("comm_seconds", record.comm_seconds);
   put("accuracy", record.accuracy);
   put("eval_loss", record.eval_loss);
   put("memory_bytes", record.memory_bytes);
@@ -47,6 +49,7 @@ std::vector<Scalar> scalars_of(const Record& record) {
     put("seconds/data", record.split->data);
     put("seconds/forward", record.split->forward);
     put("seconds/backward", record.split->backward);
+    put("seconds/communication", record.split->communication);
     put("seconds/update", record.split->update);
     put("seconds/other", record.split->other);
   }

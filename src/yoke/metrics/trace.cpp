@@ -56,7 +56,9 @@ class PartialFile {
 
 }  // namespace
 
-Trace::Trace(std::filesystem::path path, TraceOptions options) : path_(std::move(path)), options_(options) {}
+Trace::Trace(std::filesystem::path path, TraceOptions options) : path_(std::move(path)), options_(options) {
+  if (options.zero > 0) zero_ = options.zero;
+}
 
 uint32_t Trace::number_of(const std::string& text) {
   return numbers_.try_emplace(text, static_cast<uint32_t>(numbers_.size())).first->second;

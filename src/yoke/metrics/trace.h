@@ -16,6 +16,7 @@ namespace yoke::metrics {
 struct TraceOptions {
   int64_t rank = 0;
   int64_t world_size = 1;
+  double zero = 0;  // now_seconds() at time 0 of the timeline, the same on all ranks; 0: construction
   // About 32 bytes of memory each. What comes later is counted and left out.
   int64_t most_events = 1'000'000;
 };

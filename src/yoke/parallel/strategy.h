@@ -31,6 +31,18 @@ struct StepNews {
   int stop_signal = 0;  // 0: go on
 };
 
+// What was moved between ranks in a step.
+struct Communication {
+  double seconds = 0;  // under way
+  double exposed = 0;  // and waited for
+  struct Part {
+    std::string name;
+    double started = 0;  // now_seconds()
+    double ended = 0;
+  };
+  std::vector<Part> parts;
+};
+
 struct CommitOptions {
   double lr = 0;
   // Measure the norm of the gradients, and leave the parameters alone when it is not finite.
@@ -51,6 +63,10 @@ class Strategy {
                                 const MicroBatch& micro) = 0;
   // Once a step, between the last compute and commit: all ranks of the step come to the same.
   virtual StepNews agree(const StepNews& here) { return here; }
+  // Of the last step; empty where there is none to talk to.
+  virtual std::optional<Communication> communication() const { return std::nullopt; }
+  // Gradient noise scale (critical batch size) in samples, where it is measured.
+  virtual std::optional<double> noise_scale() const { return std::nullopt; }
   // Combines gradients and moves the parameters.
   virtual CommitResult commit(const CommitOptions& options) = 0;
   // Name of the first parameter whose gradient is not finite. For messages: slow.

@@ -111,7 +111,7 @@ Simple throughput(bool tokens) {
 }
 
 std::vector<double> phases_of(const metrics::TimeSplit& split) {
-  return {split.data, split.forward, split.backward, split.update, split.other};
+  return {split.data, split.forward, split.backward, split.communication, split.update, split.other};
 }
 
 struct Split {
@@ -148,6 +148,19 @@ std::vector<double> mean_of(const Split* begin, const Split* end) {
 
 }  // namespace
 
+std::optional<Figure> scaling_of(const metrics::Summary& summary) {
+  if (!summary.one_device_samples_per_s || summary.world_size < 2) return std::nullopt;
+  double one = *summary.one_device_samples_per_s;
+  auto workers = static_cast<double>(summary.world_size);
+  LineChart chart{.title = "Speed against workers",
+                  .x_label = "workers",
+                  .y_label = "samples per second",
+                  .from_zero = true,
+                  .series = {{"ideal", {{1, one}, {workers, one * workers}}, 4},
+                             {"measured", {{1, one}, {workers, summary.samples_per_s}}, 1}}};
+  return Figure{"Scaling", to_svg(chart)};
+}
+
 std::vector<Figure> figures_of(const std::vector<Record>& records) {
   if (records.empty()) return {};
   std::vector<Figure> figures = {loss(records)};
@@ -158,6 +171,10 @@ std::vector<Figure> figures_of(const std::vector<Record>& records) {
       {"Learning rate", "rate", Unit::kNumber, true, false, 4, [](const Record& r) { return r.lr; }},
       {"Gradient norm", "norm", Unit::kNumber, true, true, 5, [](const Record& r) { return r.grad_norm; }},
       {"Loss scale", "scale", Unit::kNumber, true, false, 4, [](const Record& r) { return r.loss_scale; }},
+      {"Gradient noise scale", "critical batch, samples", Unit::kNumber, true, true, 6,
+       [](const Record& r) { return r.noise_scale; }},
+      {"Communication", "under way, per step", Unit::kSeconds, true, false, 6,
+       [](const Record& r) { return r.comm_seconds; }},
       {"Memory", "peak so far", Unit::kBytes, true, false, 3,
        [](const Record& r) -> std::optional<double> {
          return r.memory_bytes ? std::optional(static_cast<double>(*r.memory_bytes)) : std::nullopt;

@@ -2,10 +2,12 @@
 #pragma once
 
 #include <array>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "yoke/metrics/record.h"
+#include "yoke/metrics/summary.h"
 
 namespace yoke::report {
 
@@ -14,10 +16,13 @@ struct Figure {
   std::string svg;
 };
 
+// Speed against the number of workers, beside the ideal line; empty without a run on one device to compare.
+std::optional<Figure> scaling_of(const metrics::Summary& summary);
+
 // Loss, accuracy, learning rate, throughput, gradient norm, loss scale, memory: those that the records have.
 std::vector<Figure> figures_of(const std::vector<metrics::Record>& records);
 
-inline constexpr std::array kPhases = {"data", "forward", "backward", "update", "other"};
+inline constexpr std::array kPhases = {"data", "forward", "backward", "communication", "update", "other"};
 
 // Where the time of the steps went; empty where no record tells.
 struct TimeShares {

@@ -55,7 +55,10 @@ std::string facts(const RunFolder& run) {
 
 std::string curves(const RunFolder& run) {
   std::string html;
-  for (const Figure& figure : figures_of(run.records)) {
+  std::vector<Figure> figures = figures_of(run.records);
+  if (run.summary)
+    if (auto scaling = scaling_of(*run.summary)) figures.insert(figures.begin(), std::move(*scaling));
+  for (const Figure& figure : figures) {
     html +=
         fmt::format("<figure class=\"card\"><h3>{}</h3>{}</figure>\n", escape(figure.heading), figure.svg);
   }

@@ -1,10 +1,18 @@
 #include "yoke/parallel/ddp/ddp_strategy.h"
 
+#include <fmt/format.h>
+
 #include <cmath>
 
 #include "yoke/comm/tensors/tensors.h"
 
 namespace yoke::parallel {
+namespace {
+
+// Steps between two looks at the noise, each of which reads all gradients twice more.
+constexpr int64_t kNoiseEvery = 50;
+
+}  // namespace
 
 DdpStrategy::DdpStrategy(const models::Model& model, optim::Optimizer& optimizer, optim::GradScaler& scaler,
                          OneDeviceOptions options, comm::Communicator& comm, const DdpOptions& ddp)
@@ -13,15 +21,35 @@ DdpStrategy::DdpStrategy(const models::Model& model, optim::Optimizer& optimizer
       device_(model, optimizer, scaler, std::move(options)),
       ddp_(*model.module, comm, ddp) {}
 
+void DdpStrategy::acquire() {
+  device_.acquire();
+  samples_ = 0;
+  measuring_ = steps_++ % kNoiseEvery == 0;
+  if (measuring_) ddp_.measure_noise();
+}
+
 ComputeResult DdpStrategy::compute(const std::vector<torch::Tensor>& inputs, const torch::Tensor& target,
                                    const MicroBatch& micro) {
+  samples_ += static_cast<double>(target.dim() > 0 ? target.size(0) : 1);
   compute::GradientHomes::Use homes(ddp_.gradient_homes());
   if (micro.last) return device_.compute(inputs, target, micro);
   auto local = ddp_.no_sync();
   return device_.compute(inputs, target, micro);
 }
 
+std::optional<Communication> DdpStrategy::communication() const {
+  const DdpStep& step = ddp_.last_step();
+  Communication all{step.comm_seconds, step.exposed_seconds, {}};
+  for (size_t i = 0; i < step.buckets.size(); ++i)
+    all.parts.push_back({fmt::format("bucket {}", i), step.buckets[i].started, step.buckets[i].ended});
+  return all;
+}
+
 StepNews DdpStrategy::agree(const StepNews& here) {
+  if (measuring_) {
+    const DdpStep& step = ddp_.last_step();
+    noise_.add(step.small_norm2, step.big_norm2, samples_, samples_ * comm_.size());
+  }
   double stops = here.stop_signal != 0 ? 1 : 0;
   torch::Tensor told = torch::tensor({0.0, static_cast<double>(here.stop_signal), stops}, torch::kFloat64);
   told = told.to(where_);

@@ -3,6 +3,7 @@
 
 #include "yoke/parallel/common/one_device.h"
 #include "yoke/parallel/ddp/distributed_data_parallel.h"
+#include "yoke/parallel/ddp/noise_scale.h"
 
 namespace yoke::parallel {
 
@@ -12,10 +13,12 @@ class DdpStrategy : public Strategy {
   DdpStrategy(const models::Model& model, optim::Optimizer& optimizer, optim::GradScaler& scaler,
               OneDeviceOptions options, comm::Communicator& comm, const DdpOptions& ddp);
 
-  void acquire() override { device_.acquire(); }
+  void acquire() override;
   ComputeResult compute(const std::vector<torch::Tensor>& inputs, const torch::Tensor& target,
                         const MicroBatch& micro) override;
   StepNews agree(const StepNews& here) override;
+  std::optional<Communication> communication() const override;
+  std::optional<double> noise_scale() const override { return noise_.value(); }
   CommitResult commit(const CommitOptions& options) override { return device_.commit(options); }
   std::optional<std::string> first_non_finite_gradient() override {
     return device_.first_non_finite_gradient();
@@ -29,6 +32,10 @@ class DdpStrategy : public Strategy {
   torch::Device where_;
   OneDevice device_;
   DistributedDataParallel ddp_;
+  NoiseScale noise_;
+  int64_t steps_ = 0;
+  bool measuring_ = false;
+  double samples_ = 0;  // of this rank, in this step
 };
 
 }  // namespace yoke::parallel
