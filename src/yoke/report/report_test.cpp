@@ -43,7 +43,7 @@ std::string lines(int count, bool everything) {
       record.accuracy = 0.5;
       record.eval_loss = 1;
       record.memory_bytes = 1000000;
-      record.split = metrics::TimeSplit{0.001, 0.002, 0.004, 0.001, 0.002, 0.001};
+      record.split = metrics::TimeSplit{0.001, 0.002, 0.004, 0.001, 0.001, 0.001};
     }
     text += to_json(record).dump() + "\n";
   }

@@ -59,7 +59,7 @@ h3 { margin: 0 0 10px; font-size: 15px; font-weight: 600; }
 .chart .hit:hover .guide { visibility: visible; }
 .chart .stack:hover { opacity: .8; }
 .c1 { color: var(--c1); } .c2 { color: var(--c2); } .c3 { color: var(--c3); } .c4 { color: var(--c4); } .c5 { color: var(--c5); } .c6 { color: var(--c6); }
-.t1 .c1 { color: var(--c6); } .t1 .c2 { color: var(--c1); } .t1 .c3 { color: var(--c4); } .t1 .c4 { color: var(--c3); } .t1 .c5 { color: var(--axis); }
+.t1 .c1 { color: var(--c6); } .t1 .c2 { color: var(--c1); } .t1 .c3 { color: var(--c4); } .t1 .c4 { color: var(--c2); } .t1 .c5 { color: var(--c3); } .t1 .c6 { color: var(--axis); }
 .share { display: flex; height: 26px; border-radius: 7px; overflow: hidden; gap: 2px; margin: 6px 0 14px; }
 .share span { display: block; min-width: 2px; }
 table { border-collapse: collapse; width: 100%; font-size: 14px; }
