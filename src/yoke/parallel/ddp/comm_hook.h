@@ -24,6 +24,7 @@ struct GradientBucket {
   std::vector<int64_t> offsets;        // where each part begins in `flat`, in elements
   comm::Communicator* comm = nullptr;  // of the replicas
   double divisor = 1;                  // the sum of all ranks is divided by it
+  comm::Pending pending;               // for hooks: what the next phase waits for
 };
 
 class CommHook {
