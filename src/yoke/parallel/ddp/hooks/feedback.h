@@ -1,0 +1,68 @@
+// What the hooks share: memory that travels, numbers to compute with, and the error that is fed back.
+#pragma once
+
+#include <torch/types.h>
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <unordered_map>
+
+#include "yoke/parallel/ddp/comm_hook.h"
+
+namespace yoke::parallel {
+
+// fp64 for buckets of fp64, otherwise fp32.
+torch::ScalarType working_type(const GradientBucket& bucket);
+
+// Memory of the communicator's own, on the device of the bucket. Not initialised.
+torch::Tensor wire_tensor(const GradientBucket& bucket, int64_t count, torch::ScalarType type);
+
+// Throws ConfigError for a bucket on another device.
+void require_host_memory(const GradientBucket& bucket, const char* hook);
+
+// For errors and fingerprints: "topk of bucket 3".
+std::string name_of(const GradientBucket& bucket, const char* operation);
+
+// What a bucket's compression left out in earlier steps.
+class Feedback {
+ public:
+  // The gradients plus what was left out, in the working type: in `flat` itself where that is its type. Valid
+  // until store().
+  torch::Tensor& compensate(GradientBucket& bucket);
+
+  torch::Tensor& error() { return error_; }
+  torch::Tensor& values() { return values_; }
+
+  // `values`, which hold the result now, go to `flat`.
+  void store(GradientBucket& bucket);
+
+ private:
+  torch::Tensor error_;
+  torch::Tensor values_;
+};
+
+// Calls body(begin, end) on parts of [0, count) that begin at multiples of `unit`, on LibTorch's threads.
+void for_blocks(int64_t count, int64_t unit, const std::function<void(int64_t begin, int64_t end)>& body);
+
+// The state of buckets by their index.
+template <class State>
+class StateOfBuckets {
+ public:
+  State& of(const GradientBucket& bucket) { return states_[bucket.index]; }
+  void forget() { states_.clear(); }
+
+ private:
+  std::unordered_map<int, State> states_;
+};
+
+// Calls body(T{}) with the working type's T.
+template <class Body>
+void with_type(const torch::Tensor& values, Body&& body) {
+  if (values.scalar_type() == torch::kFloat64)
+    body(double{});
+  else
+    body(float{});
+}
+
+}  // namespace yoke::parallel
