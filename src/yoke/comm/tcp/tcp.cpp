@@ -33,11 +33,11 @@ bool rounds(const Operation& operation) {
   return half && operation.reduce != ReduceOp::kMax && operation.reduce != ReduceOp::kMin;
 }
 
-bool ranks_have_cores(const TcpSetup& setup) {
+bool crowded(const TcpSetup& setup) {
   const std::string& here = setup.members[static_cast<size_t>(setup.rank)].machine;
   auto neighbours = std::count_if(setup.members.begin(), setup.members.end(),
                                   [&](const cluster::Member& member) { return member.machine == here; });
-  return neighbours <= static_cast<int64_t>(std::thread::hardware_concurrency());
+  return neighbours > static_cast<int64_t>(std::thread::hardware_concurrency());
 }
 
 class TcpBackend final : public Backend {
@@ -45,7 +45,7 @@ class TcpBackend final : public Backend {
   explicit TcpBackend(const TcpSetup& setup)
       : setup_(setup),
         links_(setup_, "data"),
-        executor_(links_, counts_, ranks_have_cores(setup_)),
+        executor_(links_, counts_, crowded(setup_)),
         point_to_point_(setup_, counts_),
         cost_(setup.cost),
         cost_known_(!setup.measures_cost || setup.size <= 2) {}
