@@ -108,7 +108,8 @@ def test_loss_changes_nothing_but_the_time(machines, secret):
 
 
 def test_a_cut_link_ends_the_job_on_both_sides(machines, secret):
-    nodes = [machines.start(node, secret, PROGRAM, "tcp", 100000, 40000) for node in range(2)]
+    # Ranks meet within 3 s, and an operation may take 3 s.
+    nodes = [machines.start(node, secret, "--join-timeout", 3, PROGRAM, "tcp", 100000, 40000, "none", -1, -1, 3) for node in range(2)]
     deadline = time.monotonic() + 20
     while time.monotonic() < deadline:
         established = sh("ip", "netns", "exec", machines.names[0], "ss", "-tn", "state", "established").stdout

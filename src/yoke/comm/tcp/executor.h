@@ -21,6 +21,7 @@ struct Counts {
   std::atomic<int64_t> bytes_sent{0};
   std::atomic<int64_t> bytes_received{0};
   std::atomic<int64_t> messages_sent{0};
+  std::atomic<int> algorithm{-1};  // of the last collective, or -1
 };
 
 // Flag of a frame that begins with the sender's Descriptor: the first of each operation on each connection.

@@ -98,6 +98,7 @@ void TcpBackend::carry_out(const Operation& operation, Deadline deadline) {
   ++counts_.operations;
   plan::CollectiveRequest request = tcp::request_of(operation, setup_.rank, setup_.size);
   request.algorithm = choose(operation, request, deadline);
+  counts_.algorithm = static_cast<int>(request.algorithm);
   const tcp::Program& program = program_for(request, size_of(operation.descriptor.type));
   tcp::Places places(operation, request, program, spare_);
   executor_.run(program, places, operation, request.algorithm, deadline);
@@ -154,7 +155,9 @@ Memory TcpBackend::allocate(size_t bytes) {
 }
 
 Counters TcpBackend::counters() const {
-  return {counts_.operations, counts_.bytes_sent, counts_.bytes_received, counts_.messages_sent};
+  Counters now{counts_.operations, counts_.bytes_sent, counts_.bytes_received, counts_.messages_sent};
+  if (int algorithm = counts_.algorithm; algorithm >= 0) now.algorithm = static_cast<Algorithm>(algorithm);
+  return now;
 }
 
 }  // namespace
