@@ -30,8 +30,9 @@ struct Row {
   int ranks = 1;
 };
 
-std::string algorithm_name(const comm::CollectiveBench& bench) {
-  return bench.algorithm ? plan::to_string(*bench.algorithm) : "auto";
+// That ran, whether asked for or chosen.
+std::string algorithm_name(const comm::CollectiveResult& result) {
+  return result.algorithm ? plan::to_string(*result.algorithm) : "library";
 }
 
 // Everything that was asked for, checked before any rank starts.
@@ -74,31 +75,34 @@ std::vector<Row> run_here(comm::Communicator& comm, const std::vector<comm::Coll
 
 nlohmann::json to_json(const Row& row) {
   const comm::CollectiveResult& result = row.result;
-  return {{"op", plan::to_string(row.bench.op)},
-          {"backend", row.backend},
-          {"algorithm", algorithm_name(row.bench)},
-          {"ranks", row.ranks},
-          {"bytes", row.bench.bytes},
-          {"dtype", to_string(row.bench.type)},
-          {"memory", row.bench.private_memory ? "private" : "shared"},
-          {"seconds", {{"median", result.median}, {"p95", result.p95}}},
-          {"algbw", result.algbw},
-          {"busbw", result.busbw},
-          {"bytes_sent", result.bytes_sent},
-          {"messages", result.messages},
-          {"correct", result.correct}};
+  nlohmann::json json = {{"op", plan::to_string(row.bench.op)},
+                         {"backend", row.backend},
+                         {"algorithm", algorithm_name(result)},
+                         {"ranks", row.ranks},
+                         {"bytes", row.bench.bytes},
+                         {"dtype", to_string(row.bench.type)},
+                         {"memory", row.bench.private_memory ? "private" : "shared"},
+                         {"seconds", {{"median", result.median}, {"p95", result.p95}}},
+                         {"algbw", result.algbw},
+                         {"busbw", result.busbw},
+                         {"bytes_sent", result.bytes_sent},
+                         {"messages", result.messages},
+                         {"correct", result.correct}};
+  if (result.limit_fraction) json["limit_fraction"] = *result.limit_fraction;
+  return json;
 }
 
 int show(const CommandLine& line, const std::vector<Row>& rows) {
   bool correct = true;
   nlohmann::json results = nlohmann::json::array();
-  report::Table table({"op", "algorithm", "bytes", "median", "p95", "algbw", "busbw", "ok"});
+  report::Table table({"op", "algorithm", "bytes", "median", "p95", "algbw", "busbw", "of limit", "ok"});
   for (const Row& row : rows) {
     correct = correct && row.result.correct;
     results.push_back(to_json(row));
-    table.add({plan::to_string(row.bench.op), algorithm_name(row.bench), fmt::format("{}", row.bench.bytes),
+    table.add({plan::to_string(row.bench.op), algorithm_name(row.result), fmt::format("{}", row.bench.bytes),
                format_duration(row.result.median), format_duration(row.result.p95),
                fmt::format("{:.3f}", row.result.algbw / 1e9), fmt::format("{:.3f}", row.result.busbw / 1e9),
+               row.result.limit_fraction ? fmt::format("{:.0f} %", *row.result.limit_fraction * 100) : "-",
                row.result.correct ? "yes" : "NO"});
   }
   if (line.json) {

@@ -41,6 +41,20 @@ def test_killing_the_launcher_leaves_nobody(job):
     wait_until(lambda: not any(map(alive, everybody)), 2, lambda: f"left: {[p for p in everybody if alive(p)]}")
 
 
+def test_what_left_its_session_ends_with_the_job(job):
+    run = job("--nproc", 2, *sh("setsid sleep 600 & echo pids $!; sleep 0.2"))
+    assert run.wait(20) == 0
+    assert len(pids(run)) == 2 and not any(map(alive, pids(run)))
+
+
+def test_a_daemon_lives_as_long_as_its_rank(job, tmp_path):
+    daemon = "(setsid sh -c 'echo $$ > $PID_FILE.new; mv $PID_FILE.new $PID_FILE; exec sleep 600' &)"
+    wait = "while [ ! -e $PID_FILE ]; do sleep 0.01; done; sleep 0.3; kill -0 $(cat $PID_FILE) && echo pids $(cat $PID_FILE)"
+    run = job("--nproc", 1, *sh(f"{daemon}; {wait}"), env={"PID_FILE": tmp_path / "pid"})
+    assert run.wait(20) == 0
+    assert len(pids(run)) == 1 and not any(map(alive, pids(run)))
+
+
 def test_the_first_interrupt_is_gentle(job):
     run = job("--nproc", 2, *sh("trap 'echo saved; exit 0' INT; echo ready; while :; do sleep 0.05; done"))
     run.wait_for_lines(2, "ready")

@@ -4,13 +4,14 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import time
 
 import pytest
 from conftest import YOKE
 from test_collectives import PROGRAM, clean_environment
 
-RATE = 1e9 / 8  # bytes a second of the shaped link
+RATE = 1e9 / 8  # bytes a second of the shaped link; of 1514 bytes of a packet 1448 are ours, so 0.956 is all there is
 
 
 def sh(*words, check=True):
@@ -74,14 +75,56 @@ def bench(machines, secret, *words, nproc=1):
     return json.loads(re.sub(r"^\[rank 0[^\]]*\] ", "", texts[0][0], flags=re.M))["results"]
 
 
-def test_all_reduce_fills_a_gigabit_link(machines, secret):
-    machines.shape()
+PLAIN = '''
+import socket, statistics, sys, threading, time
+SIZE, ROUNDS = 16 << 20, 9
+def pull(s, memory):
+    at = 0
+    while at < SIZE: at += s.recv_into(memoryview(memory)[at:])
+if sys.argv[1] == "0":
+    listener = socket.create_server(("10.83.0.1", 29577)); print("ready", flush=True); s = listener.accept()[0]
+else:
+    s = socket.create_connection(("10.83.0.1", 29577), 30)
+out, into, seconds = bytes(SIZE), bytearray(SIZE), []
+for _ in range(ROUNDS):
+    begin = time.perf_counter()
+    sender = threading.Thread(target=s.sendall, args=(out,)); sender.start(); pull(s, into); sender.join()
+    s.sendall(b"x"); s.recv(1)
+    seconds.append(time.perf_counter() - begin)
+if sys.argv[1] == "0": print(SIZE / statistics.median(seconds))
+'''
+
+
+def share_of_plain_sockets(machines):
+    """What two plain streams, one each way, reach of the link with whatever else this machine does now."""
+    start = lambda node: subprocess.Popen(["ip", "netns", "exec", machines.names[node], sys.executable, "-c", PLAIN, str(node)],
+                                          stdout=subprocess.PIPE, text=True)
+    first = start(0)
+    assert first.stdout.readline() == "ready\n"
+    second = start(1)
+    out = first.communicate(timeout=60)[0]
+    assert second.wait(60) == 0
+    return float(out) / RATE
+
+
+def share_of_the_bound(machines, secret):
     row = bench(machines, secret, "--backend", "tcp", "--bytes", "16M", "--iterations", "9")[0]
     assert row["correct"] and row["ranks"] == 2
-    bound = row["bytes_sent"][0] / RATE
-    share = bound / row["seconds"]["median"]
-    print(f"share of the link's bound: {share:.3f}")
-    assert share > 0.6  # the goal is 0.95; five runs gave 0.79 to 0.96, and why they differ is not known yet
+    return row["bytes_sent"][0] / RATE / row["seconds"]["median"]
+
+
+def test_all_reduce_fills_a_gigabit_link(machines, secret):
+    machines.shape()
+    tries = []
+    for _ in range(3):
+        ours = share_of_the_bound(machines, secret)
+        tries.append((ours, None if ours > 0.9 else share_of_plain_sockets(machines)))
+        if ours > 0.9:
+            break
+    print("share of the link's bound:", ", ".join(f"{ours:.3f}" + (f" (plain sockets {plain:.3f})" if plain else "") for ours, plain in tries))
+    if tries[-1][0] <= 0.9 and max(plain for ours, plain in tries) < 0.9:
+        pytest.skip(f"this machine is too busy: plain sockets do not fill the link either ({tries})")
+    assert tries[-1][0] > 0.9
 
 
 def test_ranks_of_two_machines_reduce_inside_first(machines, secret):
@@ -103,7 +146,8 @@ def test_loss_changes_nothing_but_the_time(machines, secret):
 
 
 def test_a_cut_link_ends_the_job_on_both_sides(machines, secret):
-    nodes = [machines.start(node, secret, PROGRAM, "tcp", 100000, 40000) for node in range(2)]
+    # Ranks meet within 3 s, and an operation may take 3 s.
+    nodes = [machines.start(node, secret, "--join-timeout", 3, PROGRAM, "tcp", 100000, 40000, "none", -1, -1, 3) for node in range(2)]
     deadline = time.monotonic() + 20
     while time.monotonic() < deadline:
         established = sh("ip", "netns", "exec", machines.names[0], "ss", "-tn", "state", "established").stdout

@@ -234,9 +234,7 @@ net::Address Coordinator::address() const {
 void Coordinator::report(const FailureReport& report) {
   {
     std::lock_guard lock(impl_->mutex);
-    impl_->blame.add_report_of_launcher(impl_->complete(report), now_seconds());
-    if (report.rank >= 0 && static_cast<size_t>(report.rank) < impl_->ranks.size())
-      impl_->ranks[static_cast<size_t>(report.rank)].lost = true;
+    impl_->add_report_of_launcher(report);
   }
   uint64_t one = 1;
   [[maybe_unused]] ssize_t written = ::write(impl_->wake.get(), &one, sizeof one);

@@ -58,7 +58,11 @@ std::optional<FailureReport> Blame::decide(double now, bool at_once) {
   for (const Evidence& one : evidence_)
     if (better(one)) best = &one;
   decided_ = true;
-  return best->report;
+  FailureReport cause = best->report;
+  for (const Evidence& one : evidence_) {  // the launcher knows the status of one that confessed
+    if (cause.exit_code == 0 && one.report.rank == cause.rank) cause.exit_code = one.report.exit_code;
+  }
+  return cause;
 }
 
 }  // namespace yoke::cluster

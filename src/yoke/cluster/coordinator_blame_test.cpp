@@ -26,6 +26,18 @@ TEST(Blame, WaitsForABetterReportBeforeItSpeaks) {
   EXPECT_FALSE(blame.decide(11));
 }
 
+TEST(Blame, WhoConfessesGetsTheStatusThatItsLauncherSaw) {
+  Blame blame;
+  blame.add_report_of_rank(about(2, "exception", "a bug"), 2, 10.0);
+  FailureReport ended = about(2, "exited", "code 9");
+  ended.exit_code = 9;
+  blame.add_report_of_launcher(ended, 10.05);
+  std::optional<FailureReport> cause = blame.decide(10.21);
+  ASSERT_TRUE(cause);
+  EXPECT_EQ(cause->what, "a bug");
+  EXPECT_EQ(cause->exit_code, 9);
+}
+
 TEST(Blame, TheLaunchersWordAboutASignalCountsAtOnce) {
   Blame blame;
   blame.add(Blame::Sign::kLost, about(2, "lost", "guess"), -1, 10.0);

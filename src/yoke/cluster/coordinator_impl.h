@@ -61,6 +61,8 @@ struct Coordinator::Impl {
   void on_join(Client& client, uint64_t request, const control::Note& note);
   void on_put(Client& client, uint64_t request, const control::Note& note);
   void on_get(Client& client, uint64_t request, const control::Note& note);
+  void on_ended(Client& client, uint64_t request, const control::Note& note);
+  void add_report_of_launcher(const FailureReport& report);
   void on_fail(Client& client, uint64_t request, const control::Note& note);
   void on_leave(Client& client, uint64_t request, const control::Note& note);
   std::string behind(int64_t operation) const;

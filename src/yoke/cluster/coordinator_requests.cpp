@@ -41,6 +41,7 @@ void Coordinator::Impl::on_frame(Client& client, const net::FrameHeader& header)
 void Coordinator::Impl::on_request(Client& client, uint64_t request, const control::Note& note) {
   std::string verb = control::text(note.head, "verb", 32);
   if (verb == "join") return on_join(client, request, note);
+  if (verb == "ended" && client.rank < 0) return on_ended(client, request, note);
   if (!client.entered) throw CommError("'{}' before join", verb);
   if (verb == "put") return on_put(client, request, note);
   if (verb == "get") return on_get(client, request, note);
@@ -137,6 +138,18 @@ void Coordinator::Impl::on_fail(Client& client, uint64_t request, const control:
   }
   blame.add_report_of_rank(report, client.rank, now_seconds());
   reply(client, request, nlohmann::json::object());
+}
+
+// The launcher of another machine knows how its ranks ended.
+void Coordinator::Impl::on_ended(Client& client, uint64_t request, const control::Note& note) {
+  add_report_of_launcher(control::read_report(note.head));
+  reply(client, request, nlohmann::json::object());
+}
+
+void Coordinator::Impl::add_report_of_launcher(const FailureReport& report) {
+  blame.add_report_of_launcher(complete(report), now_seconds());
+  if (report.rank >= 0 && static_cast<size_t>(report.rank) < ranks.size())
+    ranks[static_cast<size_t>(report.rank)].lost = true;
 }
 
 void Coordinator::Impl::on_leave(Client& client, uint64_t request, const control::Note& note) {

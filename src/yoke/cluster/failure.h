@@ -17,6 +17,7 @@ struct FailureReport {
   std::string kind;   // "killed", "exited", "stalled", "mismatch", "deadline", "exception", "lost", "stopped"
   std::string what;   // one line: "rank 2 on node1 (pid 4711) was killed by signal 9"
   std::string next;   // one line: what to do
+  int exit_code = 0;  // of the culprit, 128 + n for signals; 0: not known
 };
 
 // Thread-safe. Waits in backends look at it a few times a second at least, or poll event_fd().

@@ -89,8 +89,9 @@ Member read_member(const nlohmann::json& head) {
 }
 
 nlohmann::json to_json(const FailureReport& report) {
-  return {{"rank", report.rank}, {"host", report.host}, {"pid", report.pid},  {"step", report.step},
-          {"kind", report.kind}, {"what", report.what}, {"next", report.next}};
+  return {{"rank", report.rank}, {"host", report.host},          {"pid", report.pid},
+          {"step", report.step}, {"kind", report.kind},          {"what", report.what},
+          {"next", report.next}, {"exit_code", report.exit_code}};
 }
 
 FailureReport read_report(const nlohmann::json& head) {
@@ -102,6 +103,7 @@ FailureReport read_report(const nlohmann::json& head) {
   report.kind = text(head, "kind", 64);
   report.what = text(head, "what", kMaxText);
   report.next = text(head, "next", kMaxText);
+  report.exit_code = static_cast<int>(number(head, "exit_code", 0, 255));
   return report;
 }
 

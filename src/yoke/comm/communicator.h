@@ -40,6 +40,8 @@ struct Counters {
   int64_t bytes_sent = 0;
   int64_t bytes_received = 0;
   int64_t messages_sent = 0;
+  // That the last collective ran by; none: there was none, or a library below decides (mpi, nccl).
+  std::optional<plan::Algorithm> algorithm = std::nullopt;
 };
 
 class Communicator {

@@ -8,6 +8,7 @@
 #include "yoke/base/error.h"
 #include "yoke/net/connection_impl.h"
 #include "yoke/net/resolve.h"
+#include "yoke/net/socket_options.h"
 #include "yoke/net/wire.h"
 
 namespace yoke::net {
@@ -64,6 +65,7 @@ Connection::Impl::Impl(Link&& parts, const DirectionKey& sending, const Directio
 std::unique_ptr<Connection> make_connection(Descriptor socket, const JobTicket& ticket,
                                             const Introduction& peer, const DirectionKey& sending,
                                             const DirectionKey& receiving) {
+  suit_congestion_control(socket.get());
   Link link;
   link.peer = peer;
   link.peer_text = describe_peer(socket.get(), peer.rank);

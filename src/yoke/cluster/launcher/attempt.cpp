@@ -12,15 +12,16 @@
 #include "yoke/base/terminal.h"
 #include "yoke/cluster/launch_env.h"
 #include "yoke/cluster/launcher/child.h"
+#include "yoke/cluster/launcher/herald.h"
 
 namespace yoke::cluster {
 
 Attempt::Attempt(const Workplace& work, const JobPlace& place, Coordinator* coordinator,
                  std::filesystem::path folder)
-    : work_(work), coordinator_(coordinator), folder_(std::move(folder)) {
+    : work_(work), place_(place), coordinator_(coordinator), folder_(std::move(folder)) {
   children_.reserve(static_cast<size_t>(work_.options.local_size()));
   try {
-    for (int local_rank = 0; local_rank < work_.options.local_size(); ++local_rank) start(local_rank, place);
+    for (int local_rank = 0; local_rank < work_.options.local_size(); ++local_rank) start(local_rank);
   } catch (...) {
     kill_and_reap();  // the destructor does not run for a half-made object
     throw;
@@ -37,10 +38,12 @@ void Attempt::kill_and_reap() {
     if (!child.running) continue;
     work_.guardian.remove(child.pid);
     ::waitpid(child.pid, nullptr, 0);
+    child.running = false;
   }
+  work_.orphans.end_all();
 }
 
-void Attempt::start(int local_rank, const JobPlace& place) {
+void Attempt::start(int local_rank) {
   const LaunchOptions& options = work_.options;
   Child child;
   child.rank = first_rank(options) + local_rank;
@@ -52,7 +55,7 @@ void Attempt::start(int local_rank, const JobPlace& place) {
   ChildSpec spec;
   spec.path = work_.program;
   spec.arguments = options.program;
-  spec.environment = rank_environment(options, place, local_rank, environment(), usable_cores());
+  spec.environment = rank_environment(options, place_, local_rank, environment(), usable_cores());
   spec.stdin_fd = reads ? STDIN_FILENO : null.get();
   spec.stdout_fd = child.output->stdout_for_child();
   spec.stderr_fd = child.output->err.child_end();
@@ -177,6 +180,18 @@ void Attempt::reap() {
     child.drain = Deadline::after(Patience::kDrain);
     on_end(child, wait_status);
   }
+  reap_orphans();
+}
+
+// One that daemonised itself may still serve its rank: it ends with the last of them.
+void Attempt::reap_orphans() {
+  bool running =
+      std::any_of(children_.begin(), children_.end(), [](const Child& child) { return child.running; });
+  if (!running) return work_.orphans.end_all();
+  work_.orphans.reap([&](pid_t pid) {
+    return std::any_of(children_.begin(), children_.end(),
+                       [&](const Child& child) { return child.running && child.pid == pid; });
+  });
 }
 
 void Attempt::on_end(Child& child, int wait_status) {
@@ -188,7 +203,10 @@ void Attempt::on_end(Child& child, int wait_status) {
   }
   if (end.asked) return;
   // A victim only repeats what the coordinator said, or is about to see for itself.
-  if (coordinator_ != nullptr && !is_victim(end)) coordinator_->report(report_of(end, work_.host));
+  if (!is_victim(end)) {
+    FailureReport report = report_of(end, work_.host);
+    coordinator_ != nullptr ? coordinator_->report(report) : tell_coordinator(place_, report);
+  }
   wind_down();
 }
 

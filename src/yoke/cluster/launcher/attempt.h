@@ -9,6 +9,7 @@
 #include "yoke/cluster/coordinator.h"
 #include "yoke/cluster/launcher/child_environment.h"
 #include "yoke/cluster/launcher/guardian.h"
+#include "yoke/cluster/launcher/orphans.h"
 #include "yoke/cluster/launcher/rank_output.h"
 #include "yoke/cluster/launcher/signals.h"
 #include "yoke/cluster/launcher/verdict.h"
@@ -31,6 +32,7 @@ struct Patience {
 struct Workplace {
   const LaunchOptions& options;
   const Guardian& guardian;
+  Orphans& orphans;
   SignalReader& signals;
   Console& console;
   std::string program;  // its path
@@ -62,7 +64,7 @@ class Attempt {
   };
   enum class Phase { kRunning, kWinding, kTerminating, kKilling };
 
-  void start(int local_rank, const JobPlace& place);
+  void start(int local_rank);
   void wait_for_news();
   void read_output(const std::vector<pollfd>& polls);
   bool abandoned(const Child& child, bool readable) const;
@@ -70,6 +72,7 @@ class Attempt {
   void on_signal(int signal);
   void forward(int signal, double patience);
   void reap();
+  void reap_orphans();
   void on_end(Child& child, int wait_status);
   void look_at_coordinator();
   void wind_down();
@@ -82,6 +85,7 @@ class Attempt {
   const FailureReport* known() const;
 
   Workplace work_;
+  const JobPlace& place_;
   Coordinator* coordinator_;
   std::filesystem::path folder_;
   std::vector<Child> children_;

@@ -114,7 +114,7 @@ class Job {
     Stopwatch watch;
     std::unique_ptr<Coordinator> coordinator = host_coordinator();
     if (!coordinator && result.restarts > 0) wait_for_next_generation();
-    Workplace work{options_, guardian_, signals_, console_, program_, host_};
+    Workplace work{options_, guardian_, orphans_, signals_, console_, program_, host_};
     std::filesystem::path folder = folder_;
     if (!folder.empty()) folder /= fmt::format("attempt_{}", result.restarts);
     Attempt attempt(work, place_, coordinator.get(), folder);
@@ -219,6 +219,7 @@ class Job {
   std::string host_;
   SignalReader signals_;  // before any thread is made: they inherit what is blocked
   Guardian guardian_;
+  Orphans orphans_;  // after the guardian, who is none
   Console console_;
   JobPlace place_;
   std::filesystem::path folder_;

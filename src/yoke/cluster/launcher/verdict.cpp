@@ -79,6 +79,7 @@ FailureReport report_of(const ChildEnd& end, const std::string& host) {
   report.what =
       fmt::format("rank {} on {} (pid {}) {}", end.rank, host, end.pid, describe_status(end.wait_status));
   report.next = next_step(end.wait_status);
+  report.exit_code = exit_code_of(end.wait_status);
   return report;
 }
 
@@ -101,7 +102,7 @@ Verdict judge(const std::vector<ChildEnd>& ends, const FailureReport* known, con
     // A stall, a disagreement, another machine: the ranks here are its victims.
     bool elsewhere = known->rank >= 0 && named == nullptr;
     if (culprits.empty() || (elsewhere && says_more(*known)))
-      return {static_cast<int>(ExitCode::kPeerFailed), *known};
+      return {known->exit_code != 0 ? known->exit_code : static_cast<int>(ExitCode::kPeerFailed), *known};
   }
   if (!culprits.empty()) return blame(*culprits.front(), known, host);
   if (!victims.empty()) return blame(*victims.front(), known, host);

@@ -70,6 +70,14 @@ TEST(Verdict, ARankOfAnotherMachineIsTheCause) {
   EXPECT_EQ(verdict.failure->rank, 9);
 }
 
+TEST(Verdict, ARankOfAnotherMachineIsTheCauseWithItsStatus) {
+  FailureReport known = report_of(end(7, killed(9)), "there");
+  EXPECT_EQ(known.exit_code, 137);
+  Verdict verdict = judge({end(0, exited(3)), end(1, exited(3))}, &known, "here");
+  EXPECT_EQ(verdict.exit_code, 137);
+  EXPECT_THAT(verdict.failure->what, HasSubstr("rank 7 on there (pid 107) was killed by signal 9"));
+}
+
 TEST(Verdict, WhatARankSaidItselfIsKeptBesideItsExitCode) {
   FailureReport known = report(1, "exception");
   Verdict verdict = judge({end(1, exited(1)), end(0, exited(3))}, &known, "here");

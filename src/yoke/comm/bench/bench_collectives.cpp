@@ -6,6 +6,8 @@
 
 #include "yoke/base/clock.h"
 #include "yoke/comm/bench/bench_data.h"
+#include "yoke/comm/queue/queued_communicator.h"
+#include "yoke/comm/shared/limit.h"
 
 namespace yoke::comm {
 namespace {
@@ -175,6 +177,41 @@ std::vector<int64_t> gather_all(Communicator& comm, int64_t value, const Copy& c
   return values;
 }
 
+constexpr double kLimitSeconds = 60;
+
+// nullptr: this operation has no in-place limit.
+Backend* limited(Communicator& comm, const CollectiveBench& bench) {
+  bool shares = comm.backend() == "shm" || comm.backend() == "local";
+  bool comparable = bench.op == Collective::kAllReduce && bench.type == DataType::kFloat32 &&
+                    bench.reduce == ReduceOp::kSum && !bench.private_memory && bench.bytes >= 4 * comm.size();
+  return shares && comparable && comm.size() > 1 ? backend_below(comm) : nullptr;
+}
+
+// Samples and the limit in turns, so that what else the machine does hits both.
+void measure(Communicator& comm, const CollectiveBench& bench, Subject& subject, CollectiveResult& result,
+             const Copy& copy) {
+  double once = sample(comm, subject, 2, copy);
+  int repeats = repeats_for(once);
+  int samples =
+      bench.iterations > 0 ? bench.iterations : static_cast<int>(std::clamp(2 / (once * repeats), 5.0, 20.0));
+  sample(comm, subject, repeats, copy);  // warm
+  Backend* backend = limited(comm, bench);
+  std::vector<double> seconds, limits;
+  for (int i = 0; i < samples; ++i) {
+    seconds.push_back(sample(comm, subject, repeats, copy));
+    if (backend && i % 4 == 0) {
+      double limit =
+          in_place_limit(*backend, static_cast<size_t>(bench.bytes), 3, Deadline::after(kLimitSeconds));
+      limits.push_back(of_slowest(comm, limit, copy));
+    }
+  }
+  std::sort(seconds.begin(), seconds.end());
+  std::sort(limits.begin(), limits.end());
+  result.median = seconds[seconds.size() / 2];
+  result.p95 = seconds[std::min(seconds.size() - 1, seconds.size() * 95 / 100)];
+  if (!limits.empty()) result.limit_fraction = limits[limits.size() / 2] / result.median;
+}
+
 }  // namespace
 
 double bus_factor(Collective op, int ranks) {
@@ -198,22 +235,14 @@ CollectiveResult bench_collective(Communicator& comm, const CollectiveBench& ben
   Counters before = comm.counters();
   subject.run();
   Counters after = comm.counters();
+  result.algorithm = after.algorithm;
   if (bench.check) result.correct = subject.right();
   result.correct = of_slowest(comm, result.correct ? 0 : 1, copy) == 0;
   result.bytes_sent = gather_all(comm, after.bytes_sent - before.bytes_sent, copy);
   result.messages = gather_all(comm, after.messages_sent - before.messages_sent, copy);
 
   subject.clear();  // what is summed again and again would overflow
-  double once = sample(comm, subject, 2, copy);
-  int repeats = repeats_for(once);
-  int samples =
-      bench.iterations > 0 ? bench.iterations : static_cast<int>(std::clamp(2 / (once * repeats), 5.0, 20.0));
-  sample(comm, subject, repeats, copy);  // warm
-  std::vector<double> seconds;
-  for (int i = 0; i < samples; ++i) seconds.push_back(sample(comm, subject, repeats, copy));
-  std::sort(seconds.begin(), seconds.end());
-  result.median = seconds[seconds.size() / 2];
-  result.p95 = seconds[std::min(seconds.size() - 1, seconds.size() * 95 / 100)];
+  measure(comm, bench, subject, result, copy);
   result.algbw = static_cast<double>(bench.bytes) / result.median;
   result.busbw = result.algbw * bus_factor(bench.op, comm.size());
   return result;

@@ -28,6 +28,9 @@ struct CollectiveResult {
   double busbw = 0;                 // algbw x the share that must cross the wires
   std::vector<int64_t> bytes_sent;  // of one operation, by rank: payload
   std::vector<int64_t> messages;
+  std::optional<plan::Algorithm> algorithm;  // that ran; none: a library below decides
+  // What the memory of this machine allows (limit.h) / median: all_reduce over shm and local, fp32 sums.
+  std::optional<double> limit_fraction;
   bool correct = true;  // on all ranks; true when not checked
 };
 

@@ -73,6 +73,9 @@ class HierarchicalBackend final : public Backend {
   void broadcast(const Operation& operation, Deadline deadline);
   void reduce(const Operation& operation, Deadline deadline);
   void all_gather(const Operation& operation, Deadline deadline);
+  void reduce_scatter(const Operation& operation, Deadline deadline);
+  void run_flat(Operation operation, Deadline deadline);
+  bool run_by_machines(const Operation& operation, Deadline deadline);
   void barrier(const Operation& operation, Deadline deadline);
 
   ReduceOp inner(const Operation& operation) const;
@@ -86,35 +89,49 @@ class HierarchicalBackend final : public Backend {
   std::unique_ptr<Backend> flat_;
   const MachineLayout layout_;
   std::atomic<int64_t> operations_{0};
+  std::atomic<bool> by_machines_{false};  // the last collective
   std::vector<std::byte> column_;
   std::vector<std::byte> columns_;
 };
 
 void HierarchicalBackend::run(const Operation& operation, Deadline deadline) {
   ++operations_;
-  bool flat = operation.algorithm && *operation.algorithm != Algorithm::kHierarchical;
+  bool asked_otherwise = operation.algorithm && *operation.algorithm != Algorithm::kHierarchical;
+  by_machines_ = !asked_otherwise && run_by_machines(operation, deadline);
+  if (!by_machines_) run_flat(operation, deadline);
+}
+
+void HierarchicalBackend::run_flat(Operation operation, Deadline deadline) {
+  if (operation.algorithm == Algorithm::kHierarchical) operation.algorithm.reset();
+  flat_->run(operation, deadline);
+}
+
+// False, and nothing done, for what gains nothing by it: each byte of all_to_all, gather and scatter is
+// somebody's own and crosses once in any case.
+bool HierarchicalBackend::run_by_machines(const Operation& operation, Deadline deadline) {
+  const bool splits_evenly = layout_.equal();
   switch (operation.op) {
     case Collective::kAllReduce:
-      if (!flat) return all_reduce(operation, deadline);
-      break;
+      all_reduce(operation, deadline);
+      return true;
     case Collective::kBroadcast:
-      if (!flat) return broadcast(operation, deadline);
-      break;
+      broadcast(operation, deadline);
+      return true;
     case Collective::kReduce:
-      if (!flat) return reduce(operation, deadline);
-      break;
+      reduce(operation, deadline);
+      return true;
     case Collective::kAllGather:
-      if (!flat && layout_.equal()) return all_gather(operation, deadline);
-      break;
+      if (splits_evenly) all_gather(operation, deadline);
+      return splits_evenly;
+    case Collective::kReduceScatter:
+      if (splits_evenly) reduce_scatter(operation, deadline);
+      return splits_evenly;
     case Collective::kBarrier:
-      if (!flat) return barrier(operation, deadline);
-      break;
+      barrier(operation, deadline);
+      return true;
     default:
-      break;
+      return false;
   }
-  Operation copy = operation;
-  if (!flat) copy.algorithm.reset();
-  flat_->run(copy, deadline);
 }
 
 void HierarchicalBackend::phase(Backend& backend, const Operation& whole, Phase phase,
@@ -248,6 +265,29 @@ void HierarchicalBackend::all_gather(const Operation& operation, Deadline deadli
   }
 }
 
+// The parts of all ranks with one index lie together, so that each rank combines those of its index inside
+// its machine; of that 1/M of S/m is left after the machines have combined theirs.
+void HierarchicalBackend::reduce_scatter(const Operation& operation, Deadline deadline) {
+  const Buffer& out = operation.output;
+  const auto* input = static_cast<const std::byte*>(operation.input.data);
+  const size_t part_bytes = out.bytes();
+  const size_t indices = layout_.neighbours().size();
+  column_.resize(std::max(column_.size(), part_bytes * layout_.machines.size()));
+  columns_.resize(std::max(columns_.size(), part_bytes * static_cast<size_t>(layout_.size())));
+  std::byte* to = columns_.data();
+  for (size_t index = 0; index < indices && part_bytes > 0; ++index) {
+    for (const auto& machine : layout_.machines) {
+      std::memcpy(to, input + part_bytes * static_cast<size_t>(machine[index]), part_bytes);
+      to += part_bytes;
+    }
+  }
+  Buffer all(columns_.data(), operation.input.count, out.type);
+  Buffer mine(column_.data(), out.count * static_cast<int64_t>(layout_.machines.size()), out.type);
+  phase(*local_, operation, {Collective::kReduceScatter, all, mine, 0, inner(operation)}, deadline);
+  phase(*cross_, operation, {Collective::kReduceScatter, mine, out, 0, inner(operation)}, deadline);
+  divide(operation, out);
+}
+
 void HierarchicalBackend::barrier(const Operation& operation, Deadline deadline) {
   Phase nothing{Collective::kBarrier, operation.input, operation.output};
   phase(*local_, operation, nothing, deadline);
@@ -309,6 +349,7 @@ Counters HierarchicalBackend::counters() const {
     sum.bytes_received += one.bytes_received;
     sum.messages_sent += one.messages_sent;
   }
+  if (operations_ > 0) sum.algorithm = by_machines_ ? Algorithm::kHierarchical : flat_->counters().algorithm;
   return sum;
 }
 

@@ -47,6 +47,7 @@ class Cluster {
     int size;
     Backend& backend;
     RequestChecker check;
+    const Backend* cross = nullptr;
     uint64_t number = 0;
     void run(Operation operation) {
       operation.descriptor.number = ++number;
@@ -63,9 +64,10 @@ class Cluster {
           auto at = static_cast<size_t>(r);
           MachineLayout layout = MachineLayout::of(r, machines_);
           auto cross = split_cross(*flat_[at], layout, 1, Deadline::after(20));
+          const Backend* crossing = cross.get();
           auto backend = make_hierarchical_backend(std::move(locals_[at]), std::move(cross),
                                                    std::move(flat_[at]), layout);
-          Rank rank{r, size_, *backend, RequestChecker{r, size_}};
+          Rank rank{r, size_, *backend, RequestChecker{r, size_}, crossing};
           body(rank);
           rank.run(rank.check.barrier());
         } catch (const std::exception& error) {
@@ -156,16 +158,50 @@ TEST(Hierarchical, AllGatherKeepsTheOrderOfRanks) {
   }
 }
 
-TEST(Hierarchical, WhatDoesNotDecomposeGoesFlat) {
+TEST(Hierarchical, ReduceScatterGivesEveryRankItsPart) {
+  for (const auto& machines : kClusters) {
+    Cluster(machines).run([&](Cluster::Rank& rank) {
+      for (int64_t part : {0, 1, 7, 5000}) {
+        const std::vector<double> input = filled(rank.rank, part * rank.size);
+        std::vector<double> sums(static_cast<size_t>(part)), means = sums;
+        rank.run(rank.check.reduce_scatter(input, sums, ReduceOp::kSum));
+        rank.run(rank.check.reduce_scatter(input, means, ReduceOp::kMean));
+        for (int64_t i = 0; i < part; ++i) {
+          double wants = sum(rank.size, rank.rank * part + i);
+          ASSERT_DOUBLE_EQ(sums[static_cast<size_t>(i)], wants);
+          ASSERT_DOUBLE_EQ(means[static_cast<size_t>(i)], wants / rank.size);
+        }
+        EXPECT_EQ(input, filled(rank.rank, part * rank.size));
+      }
+    });
+  }
+}
+
+// Flat, every rank would send (M-1)/M of S to other machines; m ranks of a machine share that.
+TEST(Hierarchical, ReduceScatterCrossesWithItsShareOnly) {
+  for (size_t cluster : {0, 1, 4}) {
+    Cluster(kClusters[cluster]).run([&](Cluster::Rank& rank) {
+      const int64_t machines = cluster == 4 ? 3 : 2, per_machine = 2, part = 300;
+      std::vector<double> input = filled(rank.rank, part * rank.size), output(300);
+      int64_t before = rank.cross->counters().bytes_sent;
+      rank.run(rank.check.reduce_scatter(input, output, ReduceOp::kSum));
+      int64_t whole = part * rank.size * static_cast<int64_t>(sizeof(double));
+      EXPECT_EQ(rank.cross->counters().bytes_sent - before, whole * (machines - 1) / machines / per_machine);
+      EXPECT_EQ(rank.backend.counters().algorithm, plan::Algorithm::kHierarchical);
+    });
+  }
+}
+
+TEST(Hierarchical, WhatGainsNothingByItGoesFlat) {
   Cluster(kClusters[0]).run([&](Cluster::Rank& rank) {
-    std::vector<double> input = filled(rank.rank, 40), output(10);
-    rank.run(rank.check.reduce_scatter(input, output, ReduceOp::kSum));
-    for (int64_t i = 0; i < 10; ++i)
-      EXPECT_DOUBLE_EQ(output[static_cast<size_t>(i)], sum(4, rank.rank * 10 + i));
+    std::vector<double> input = filled(rank.rank, 40);
     std::vector<double> exchanged(40);
+    int64_t before = rank.cross->counters().bytes_sent;
     rank.run(rank.check.all_to_all(input, exchanged));
     for (int64_t i = 0; i < 40; ++i)
       EXPECT_EQ(exchanged[static_cast<size_t>(i)], value(static_cast<int>(i / 10), rank.rank * 10 + i % 10));
+    EXPECT_EQ(rank.cross->counters().bytes_sent, before);
+    EXPECT_EQ(rank.backend.counters().algorithm, plan::Algorithm::kDirect);
   });
 }
 

@@ -28,6 +28,7 @@ class QueuedCommunicator final : public Communicator {
   int size() const override { return group_.size; }
   const std::string& name() const override { return group_.name; }
   const std::string& backend() const override { return backend_->name(); }
+  Backend& below() { return *backend_; }
 
   Pending all_reduce(Buffer data, ReduceOp op, const OpOptions& options) override {
     return issue(check_.all_reduce(data, op), options);
@@ -134,6 +135,11 @@ std::unique_ptr<Communicator> QueuedCommunicator::split(int color, int key, cons
 std::unique_ptr<Communicator> make_queued(std::unique_ptr<Backend> backend, GroupInfo group, JobLink job) {
   YOKE_CHECK(job.failure && job.recorder, "a communicator needs a failure and a recorder");
   return std::make_unique<QueuedCommunicator>(std::move(backend), std::move(group), std::move(job));
+}
+
+Backend* backend_below(Communicator& comm) {
+  auto* queued = dynamic_cast<QueuedCommunicator*>(&comm);
+  return queued ? &queued->below() : nullptr;
 }
 
 }  // namespace yoke::comm

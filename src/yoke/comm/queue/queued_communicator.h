@@ -38,4 +38,8 @@ struct GroupInfo {
 
 std::unique_ptr<Communicator> make_queued(std::unique_ptr<Backend> backend, GroupInfo group, JobLink job);
 
+// What a communicator of make_queued() stands on, for benchmarks; nullptr for others. To be used while no
+// operation is under way.
+Backend* backend_below(Communicator& comm);
+
 }  // namespace yoke::comm

@@ -80,6 +80,7 @@ Counters SharedBackend::counters() const {
   now.bytes_sent = sent_.load(std::memory_order_relaxed);
   now.bytes_received = received_.load(std::memory_order_relaxed);
   now.messages_sent = messages_.load(std::memory_order_relaxed);
+  if (now.operations > 0) now.algorithm = plan::Algorithm::kDirect;  // it has no other
   return now;
 }
 

@@ -10,16 +10,25 @@
 namespace yoke::comm::tcp {
 namespace {
 
-// Reading an empty socket takes half a microsecond; waking up from poll() five to fifty.
-constexpr int kSpins = 60;
+// Where more is sent the wait is for the wire, and the core is better left to whoever computes.
+constexpr size_t kLookOnBytes = 2 << 20;
+
+// A turn of the processor that costs neighbours on the same core little.
+void relax() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
 
 }  // namespace
 
-Executor::Executor(Links& links, Counts& counts, bool may_spin)
+Executor::Executor(Links& links, Counts& counts, bool crowded)
     : links_(links),
       counts_(counts),
       lanes_(links.setup().lanes),
-      may_spin_(may_spin),
+      patience_(crowded),
       channels_(static_cast<size_t>(links.setup().size) * static_cast<size_t>(lanes_)) {
   for (size_t at = 0; at < channels_.size(); ++at) {
     channels_[at].peer = static_cast<int>(at) / lanes_;
@@ -40,6 +49,7 @@ void Executor::run(const Program& program, const Places& places, const Operation
   operation_ = &operation;
   element_ = size_of(operation.descriptor.type);
   deadline_ = deadline;
+  looks_on_ = bytes(program.elements_sent) <= kLookOnBytes;
   begin();
   loop();
   recent_[sequence_ % recent_.size()] = operation.descriptor;
@@ -100,13 +110,16 @@ bool Executor::finished() const {
 }
 
 void Executor::loop() {
-  for (int idle_turns = 0; !finished();) {
+  idle_since_ = -1;
+  while (!finished()) {
     bool progress = false;
     for (Channel* channel : active_) progress |= turn(*channel);
     progress |= combine_pending();
-    idle_turns = progress ? 0 : idle_turns + 1;
-    if (idle_turns > 0 && !finished()) rest(idle_turns);
-    if (progress) links_.check(OperationText(*operation_));
+    links_.check(OperationText(*operation_));
+    if (progress)
+      rested();
+    else if (!finished())
+      rest();
   }
 }
 
@@ -129,9 +142,20 @@ void Executor::lost(Channel& channel, const std::string& why) {
   channel.ahead = true;
 }
 
-void Executor::rest(int idle_turns) {
-  links_.check(OperationText(*operation_));
-  if (!may_spin_ || idle_turns > kSpins) wait();
+void Executor::rest() {
+  if (!looks_on_) return wait();
+  double now = now_seconds();
+  if (idle_since_ < 0) idle_since_ = now;
+  if (now - idle_since_ < patience_.window()) return relax();
+  slept_ = true;
+  wait();
+}
+
+void Executor::rested() {
+  if (idle_since_ < 0) return;
+  slept_ ? patience_.failed() : patience_.worked();
+  idle_since_ = -1;
+  slept_ = false;
 }
 
 void Executor::wait() {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "yoke/comm/tcp/links.h"
+#include "yoke/comm/tcp/patience.h"
 #include "yoke/comm/tcp/places.h"
 
 namespace yoke::comm::tcp {
@@ -20,6 +21,7 @@ struct Counts {
   std::atomic<int64_t> bytes_sent{0};
   std::atomic<int64_t> bytes_received{0};
   std::atomic<int64_t> messages_sent{0};
+  std::atomic<int> algorithm{-1};  // of the last collective, or -1
 };
 
 // Flag of a frame that begins with the sender's Descriptor: the first of each operation on each connection.
@@ -59,8 +61,8 @@ struct Channel {
 
 class Executor {
  public:
-  // Spins a little before it sleeps where `may_spin`: not when ranks share cores.
-  Executor(Links& links, Counts& counts, bool may_spin);
+  // Spins a little before it sleeps, unless the ranks are crowded: more of them than cores.
+  Executor(Links& links, Counts& counts, bool crowded);
   // Throws MismatchError, CommError. The connections are then of no use any more.
   // `algorithm` is compared between ranks.
   void run(const Program& program, const Places& places, const Operation& operation,
@@ -101,7 +103,8 @@ class Executor {
   void done(int unit, int lane);
   int64_t finished_elements(int unit) const;
   void lost(Channel& channel, const std::string& why);
-  void rest(int idle_turns);
+  void rest();
+  void rested();
   void wait();
   [[noreturn]] void too_late() const;
 
@@ -115,11 +118,14 @@ class Executor {
   Links& links_;
   Counts& counts_;
   const int lanes_;
-  const bool may_spin_;
-  std::vector<Channel> channels_;                        // [peer * lanes + lane]
-  std::vector<Channel*> active_;                         // those with a part in this operation
-  std::vector<Channel*> idle_;                           // open ones without
-  std::vector<int> finished_frames_;                     // [unit * lanes + lane]
+  Patience patience_;                 // of small operations
+  bool looks_on_ = false;             // in this one
+  bool slept_ = false;                // since the last progress
+  double idle_since_ = -1;            // when the last progress was made; below 0: there is progress
+  std::vector<Channel> channels_;     // [peer * lanes + lane]
+  std::vector<Channel*> active_;      // those with a part in this operation
+  std::vector<Channel*> idle_;        // open ones without
+  std::vector<int> finished_frames_;  // [unit * lanes + lane]
   std::vector<std::pair<int, int>> waiting_to_combine_;  // unit, lane
   int64_t frames_left_ = 0;
   std::vector<pollfd> polled_;

@@ -33,11 +33,11 @@ bool rounds(const Operation& operation) {
   return half && operation.reduce != ReduceOp::kMax && operation.reduce != ReduceOp::kMin;
 }
 
-bool ranks_have_cores(const TcpSetup& setup) {
+bool crowded(const TcpSetup& setup) {
   const std::string& here = setup.members[static_cast<size_t>(setup.rank)].machine;
   auto neighbours = std::count_if(setup.members.begin(), setup.members.end(),
                                   [&](const cluster::Member& member) { return member.machine == here; });
-  return neighbours <= static_cast<int64_t>(std::thread::hardware_concurrency());
+  return neighbours > static_cast<int64_t>(std::thread::hardware_concurrency());
 }
 
 class TcpBackend final : public Backend {
@@ -45,7 +45,7 @@ class TcpBackend final : public Backend {
   explicit TcpBackend(const TcpSetup& setup)
       : setup_(setup),
         links_(setup_, "data"),
-        executor_(links_, counts_, ranks_have_cores(setup_)),
+        executor_(links_, counts_, crowded(setup_)),
         point_to_point_(setup_, counts_),
         cost_(setup.cost),
         cost_known_(!setup.measures_cost || setup.size <= 2) {}
@@ -98,6 +98,7 @@ void TcpBackend::carry_out(const Operation& operation, Deadline deadline) {
   ++counts_.operations;
   plan::CollectiveRequest request = tcp::request_of(operation, setup_.rank, setup_.size);
   request.algorithm = choose(operation, request, deadline);
+  counts_.algorithm = static_cast<int>(request.algorithm);
   const tcp::Program& program = program_for(request, size_of(operation.descriptor.type));
   tcp::Places places(operation, request, program, spare_);
   executor_.run(program, places, operation, request.algorithm, deadline);
@@ -154,7 +155,9 @@ Memory TcpBackend::allocate(size_t bytes) {
 }
 
 Counters TcpBackend::counters() const {
-  return {counts_.operations, counts_.bytes_sent, counts_.bytes_received, counts_.messages_sent};
+  Counters now{counts_.operations, counts_.bytes_sent, counts_.bytes_received, counts_.messages_sent};
+  if (int algorithm = counts_.algorithm; algorithm >= 0) now.algorithm = static_cast<Algorithm>(algorithm);
+  return now;
 }
 
 }  // namespace

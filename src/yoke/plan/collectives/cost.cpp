@@ -145,6 +145,26 @@ double hierarchical_barrier(const Point& p) {
   return p.messages(2 * (p.per_machine - 1) + p.machines - 1, 0);
 }
 
+// Of the messages that leave together, to different peers, all but the first cost this share of alpha: they
+// need not wait for each other's latency.
+constexpr double kFollowing = 0.5;
+// Every further rank that sends to the same one at the same time costs this share of the bandwidth: queues in
+// the switch overflow, and the receiver goes round its sockets.
+constexpr double kCrowding = 0.05;
+
+// Direct and star have N-1 messages at once where the others have one.
+bool acts_at_once(Algorithm algorithm) {
+  return algorithm == Algorithm::kDirect || algorithm == Algorithm::kStar;
+}
+
+LinkCost at_once(LinkCost cost, int size) {
+  int others = size - 1;
+  if (others < 2) return cost;
+  cost.alpha *= (1 + (others - 1) * kFollowing) / others;
+  cost.beta *= 1 + (others - 1) * kCrowding;
+  return cost;
+}
+
 // Where two take the same time the first listed is chosen: direct has the fewest rounds.
 constexpr Entry kCosts[] = {
     {Collective::kAllReduce, Algorithm::kDirect, ring_all_reduce},
@@ -242,7 +262,8 @@ Algorithm choose_algorithm(Collective op, int size, int64_t bytes, const LinkCos
   double least = std::numeric_limits<double>::infinity();
   for (const Entry& entry : kCosts) {
     if (entry.op != op || (entry.algorithm == Algorithm::kHierarchical && !has_machines)) continue;
-    double seconds = predict_seconds(op, entry.algorithm, size, bytes, cost, has_machines ? machine_size : 1);
+    const LinkCost link = acts_at_once(entry.algorithm) ? at_once(cost, size) : cost;
+    double seconds = predict_seconds(op, entry.algorithm, size, bytes, link, has_machines ? machine_size : 1);
     if (seconds < least) {
       least = seconds;
       best = entry.algorithm;

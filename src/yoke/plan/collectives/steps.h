@@ -104,7 +104,7 @@ struct LinkCost {
 double predict_seconds(Collective op, Algorithm algorithm, int size, int64_t bytes, const LinkCost& cost,
                        int machine_size = 1);
 
-// The algorithm with the smallest predicted time.
+// The quickest algorithm where ranks act at once: predict_seconds with messages that overlap and crowd.
 Algorithm choose_algorithm(Collective op, int size, int64_t bytes, const LinkCost& cost,
                            int machine_size = 1);
 

@@ -1,0 +1,13 @@
+// From the launcher of one machine to the coordinator on another.
+#pragma once
+
+#include "yoke/cluster/failure.h"
+#include "yoke/cluster/launcher/child_environment.h"
+
+namespace yoke::cluster {
+
+// Tells how a rank of this machine ended, which only its launcher knows. Waits a second at most; a
+// coordinator that cannot be reached, or has decided already, is no error: the job ends in any case.
+void tell_coordinator(const JobPlace& place, const FailureReport& report);
+
+}  // namespace yoke::cluster
