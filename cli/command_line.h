@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/bench_ps_arguments.h"
 #include "cli/topo_arguments.h"
 #include "yoke/config/schema.h"
 
@@ -89,6 +90,7 @@ struct CommandLine {
   ModelArguments model;
   BenchStepArguments bench_step;
   BenchMessengerArguments bench_messenger;
+  BenchPsArguments bench_ps;
   CheckpointArguments checkpoint;
   ReportArguments report;
   RunArguments run;
