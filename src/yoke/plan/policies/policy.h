@@ -51,6 +51,7 @@ struct Update {
   int64_t version = 0;    // after it
   int64_t gradients = 0;  // that it consumes
   double weight = 0;      // on their sum: 1/gradients; with bounded_delay 1/(workers released together)
+  bool operator==(const Update&) const = default;
 };
 
 struct Release {
@@ -59,6 +60,7 @@ struct Release {
   int64_t minibatch = 0;  // unique in the life of a policy, in the order of release
   bool fetch = true;      // false: the worker holds this version already
   bool cancels = false;   // it computes something that is void now
+  bool operator==(const Release&) const = default;
 };
 
 struct Decision {
@@ -66,6 +68,7 @@ struct Decision {
   int64_t staleness = 0;  // of an accepted gradient, when it is applied: version - its version
   std::optional<Update> update;
   std::vector<Release> releases;
+  bool operator==(const Decision&) const = default;
 };
 
 class Policy {
