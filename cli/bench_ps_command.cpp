@@ -16,8 +16,11 @@ namespace yoke::cli {
 namespace {
 
 constexpr double kComputeSeconds = 1e-3;  // of a minibatch under laws that are no time by themselves
-constexpr int64_t kWarmUp = 1000;         // updates
-constexpr double kRelaxations = 20;       // the quadratic forgets its start e^-20 times
+constexpr int64_t kMostWorkers = 1 << 16;
+constexpr int64_t kMostUpdates = 1'000'000'000;
+constexpr double kReportSeconds = 5;  // between lines of progress
+constexpr int64_t kWarmUp = 1000;     // updates
+constexpr double kRelaxations = 20;   // the quadratic forgets its start e^-20 times
 
 void refuse_real_servers(const BenchPsArguments& arguments) {
   if (arguments.throughput)
@@ -34,10 +37,15 @@ void refuse_real_servers(const BenchPsArguments& arguments) {
     throw ConfigError("--clock {}: not known. Accepted: virtual.", arguments.clock);
 }
 
+void check_range(const char* option, int64_t value, int64_t most) {
+  if (value < 1 || value > most)
+    throw ConfigError("{} {}: a whole number from 1 to {} is wanted.", option, value, most);
+}
+
 plan::PolicyOptions policy_of(const BenchPsArguments& arguments) {
   plan::PolicyOptions options;
   options.rule = plan::parse_rule(arguments.policy);
-  options.workers = arguments.workers;
+  options.workers = static_cast<int>(arguments.workers);
   options.k = arguments.k;
   options.max_delay = plan::parse_max_delay("--max-delay", arguments.max_delay);
   const plan::RuleTraits& traits = plan::traits_of(options.rule);
@@ -73,15 +81,19 @@ std::optional<sim::Quadratic> objective_of(const BenchPsArguments& arguments) {
 // Long enough to forget the start, but no longer than what is measured.
 int64_t warm_up_of(const BenchPsArguments& arguments) {
   if (arguments.objective.empty()) return kWarmUp;
-  double relaxed = std::ceil(kRelaxations * arguments.workers / arguments.lr);
+  double relaxed = std::ceil(kRelaxations * static_cast<double>(arguments.workers) / arguments.lr);
   return std::max(kWarmUp, static_cast<int64_t>(std::min(relaxed, static_cast<double>(arguments.updates))));
 }
 
 sim::PsSimulation simulation_of(const BenchPsArguments& arguments) {
+  check_range("--workers", arguments.workers, kMostWorkers);
+  check_range("--servers", arguments.servers, kMostWorkers);
+  check_range("--updates", arguments.updates, kMostUpdates);
   sim::PsSimulation simulation;
   simulation.policy = policy_of(arguments);
   simulation.law = plan::parse_delay_law(arguments.delay);
-  simulation.slow = plan::parse_slow_workers("--delay-workers", arguments.delay_workers, arguments.workers);
+  simulation.slow =
+      plan::parse_slow_workers("--delay-workers", arguments.delay_workers, simulation.policy.workers);
   simulation.compute = compute_of(arguments, simulation.law);
   simulation.updates = arguments.updates;
   simulation.seed = arguments.seed;
@@ -112,7 +124,10 @@ nlohmann::json to_json(const BenchPsArguments& arguments, const sim::PsSimulatio
       {"servers", arguments.servers},
       {"bytes_per_server", outcome.bytes / arguments.servers},
       {"seed", arguments.seed}};
-  if (plan::traits_of(simulation.policy.rule).gated) document["max_delay"] = arguments.max_delay;
+  int64_t delay = simulation.policy.max_delay;
+  if (plan::traits_of(simulation.policy.rule).gated)
+    document["max_delay"] =
+        delay == plan::PolicyOptions::kUnbounded ? nlohmann::json("inf") : nlohmann::json(delay);
   if (outcome.loss_floor) document["loss_floor"] = *outcome.loss_floor;
   return document;
 }
@@ -139,7 +154,16 @@ int bench_ps(const CommandLine& line) {
   const BenchPsArguments& arguments = line.bench_ps;
   refuse_real_servers(arguments);
   sim::PsSimulation simulation = simulation_of(arguments);
-  Stopwatch watch;
+  Stopwatch watch, since_report;
+  simulation.progress = [&](int64_t done) {
+    if (since_report.seconds() < kReportSeconds) return;
+    since_report.lap();
+    double share = static_cast<double>(done) / static_cast<double>(arguments.updates),
+           elapsed = watch.seconds();
+    log::info("{:.0f} % of the updates, {}/s, {} left", 100 * share,
+              format_short(static_cast<double>(done) / elapsed),
+              format_duration(elapsed * (1 - share) / share));
+  };
   sim::PsOutcome outcome = sim::simulate_ps(simulation);
   log::info("{} updates, {} gradients in {}", format_count(static_cast<double>(outcome.updates)),
             format_count(static_cast<double>(outcome.gradients)), format_duration(watch.seconds()));

@@ -158,41 +158,32 @@ class Parser {
   void add_bench_ps(Subcommand* group) {
     auto* command =
         common(group->add_subcommand(
-                   "ps", "when a parameter server updates: speed, staleness and idle time of a rule"),
+                   "ps", "speed, staleness and idle time of a parameter server's rule, on a virtual clock"),
                "yoke bench ps --policy k_async --workers 8 --k 4 --delay exp:5ms --updates 100000");
     BenchPsArguments& arguments = out_.bench_ps;
-    command
-        ->add_option("--policy", arguments.policy,
-                     "sync k_sync k_batch_sync async k_async k_batch_async bounded_delay ssp")
-        ->required();
-    command->add_option("--workers", arguments.workers, "workers")->required()->check(CLI::Range(1, 1 << 16));
-    command->add_option("--k", arguments.k, "gradients of an update, for the k_ rules");
-    command
-        ->add_option("--max-delay", arguments.max_delay,
-                     "rounds ahead of the slowest, for bounded_delay and ssp; or inf")
-        ->capture_default_str();
-    command
-        ->add_option("--delay", arguments.delay,
-                     "none const:2x exp:5ms shifted_exp:5ms,5ms pareto:1ms,3 trace:FILE")
-        ->capture_default_str();
-    command->add_option("--delay-workers", arguments.delay_workers, "who has that delay: 3,5; default all");
-    command->add_option("--compute", arguments.compute,
-                        "time of a minibatch without it; default 1ms, 0 where the delay is a time");
-    command->add_option("--updates", arguments.updates, "measured, after a warm-up")
-        ->required()
-        ->check(CLI::Range(int64_t{1}, int64_t{1} << 40));
-    command->add_option("--clock", arguments.clock, "virtual: no process waits")->capture_default_str();
-    command->add_option("--seed", arguments.seed, "of the delays and the noise")->capture_default_str();
-    command->add_option("--objective", arguments.objective, "quadratic: F(w) = w^2/2; prints loss_floor");
-    command->add_option("--noise", arguments.noise, "standard deviation of its gradients")
-        ->capture_default_str();
-    command->add_option("--lr", arguments.lr, "its learning rate")->capture_default_str();
-    command->add_option("--bytes", arguments.bytes, "size of the parameters")->capture_default_str();
-    command->add_option("--servers", arguments.servers, "that share them")
-        ->capture_default_str()
-        ->check(CLI::Range(1, 1 << 16));
-    // Known, so that asking for it gets an answer; not offered as long as there are no servers to measure.
+    auto add = [&](const char* name, auto& value, const char* help) {
+      return command->add_option(name, value, help);
+    };
+    add("--policy", arguments.policy,
+        "sync k_sync k_batch_sync async k_async k_batch_async bounded_delay ssp");
+    add("--workers", arguments.workers, "how many there are");
+    add("--k", arguments.k, "gradients of an update, for the k_ rules");
+    add("--max-delay", arguments.max_delay, "rounds ahead of the slowest, for bounded_delay and ssp; or inf");
+    add("--delay", arguments.delay, "none const:2x exp:5ms shifted_exp:5ms,5ms pareto:1ms,3 trace:FILE");
+    add("--delay-workers", arguments.delay_workers, "who has that delay: 3,5; default all");
+    add("--compute", arguments.compute, "time of a minibatch without it [1ms; 0 where the delay is a time]");
+    add("--updates", arguments.updates, "measured, after a warm-up")->capture_default_str();
+    add("--seed", arguments.seed, "of the delays and the noise")->capture_default_str();
+    add("--objective", arguments.objective, "quadratic: F(w) = w^2/2; prints loss_floor");
+    add("--noise", arguments.noise, "standard deviation of its gradients")->capture_default_str();
+    add("--lr", arguments.lr, "its learning rate")->capture_default_str();
+    add("--bytes", arguments.bytes, "size of the parameters")->capture_default_str();
+    add("--servers", arguments.servers, "that share them")->capture_default_str();
+    // Understood, so that asking gets an answer; not shown while there is one clock and no server to measure.
+    add("--clock", arguments.clock, "virtual")->group("");
     command->add_flag("--throughput", arguments.throughput)->group("");
+    for (const char* name : {"--policy", "--workers"}) command->get_option(name)->required();
+    for (const char* name : {"--max-delay", "--delay"}) command->get_option(name)->capture_default_str();
   }
 
   void add_bench_collectives(Subcommand* group) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <utility>
 
 #include "yoke/base/error.h"
@@ -11,6 +12,7 @@
 namespace yoke::sim {
 namespace {
 
+constexpr int64_t kUpdatesBetweenReports = 1 << 18;
 constexpr uint64_t kNoiseSeed = 0x6e6f697365;  // "noise"
 
 // Parameters, accumulator, and the copy of each worker, all of one number.
@@ -62,7 +64,11 @@ class Clock {
     for (int worker = 0; worker < simulation_.policy.workers; ++worker) obey(policy_.joined(worker));
     while (policy_.version() < simulation_.warm_up) step();
     begin_measuring();
-    while (policy_.version() < simulation_.warm_up + simulation_.updates) step();
+    for (int64_t done = 0; done < simulation_.updates;) {
+      done = std::min(simulation_.updates, done + kUpdatesBetweenReports);
+      while (policy_.version() < simulation_.warm_up + done) step();
+      if (simulation_.progress) simulation_.progress(done);
+    }
     return finish();
   }
 
@@ -127,7 +133,11 @@ class Clock {
     idle_ += waiting_time();
     outcome_.updates = simulation_.updates;
     outcome_.seconds = now_ - begin_;
-    outcome_.bytes = (outcome_.gradients + outcome_.pulls) * simulation_.bytes;
+    int64_t messages = outcome_.gradients + outcome_.pulls;
+    if (simulation_.bytes > std::numeric_limits<int64_t>::max() / messages)
+      throw ConfigError("bytes = {}: {} messages of that size are more than can be counted.",
+                        simulation_.bytes, messages);
+    outcome_.bytes = messages * simulation_.bytes;
     outcome_.mean_staleness = static_cast<double>(staleness_sum_) / static_cast<double>(outcome_.gradients);
     double all = outcome_.seconds * static_cast<double>(running_.size());
     outcome_.idle_fraction = all > 0 ? std::max(0.0, idle_ / all) : 0;

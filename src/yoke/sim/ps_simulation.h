@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <vector>
 
@@ -27,6 +28,7 @@ struct PsSimulation {
   uint64_t seed = 1;
   int64_t bytes = 0;  // of the parameters
   std::optional<Quadratic> objective;
+  std::function<void(int64_t updates)> progress;  // called now and then with those done so far, if there
 };
 
 // Of the measured updates, from the end of one update to the end of another: what a run shows in the long

@@ -144,20 +144,19 @@ TEST(PsSimulation, FreshGradientsOfKBatchAsync) {
 }
 
 // The second moments of the stationary iterates. w^2 is correlated over about 1/(2 x 0.1) updates either way,
-// so that the mean of n of them has a relative error of sqrt(2 x 10 / n): 0.7 %.
+// so that the mean of n of them has a relative error of sqrt(2 x 10 / n): 0.9 %.
 TEST(PsSimulation, QuadraticSettlesAtTheExactFloor) {
   struct {
     Rule rule;
     int64_t k;
     double floor;
-  } rows[] = {{Rule::kKSync, 1, 0.026315789},       {Rule::kKSync, 4, 0.0065789474},
-              {Rule::kKAsync, 1, 0.044554455},      {Rule::kKAsync, 4, 0.0072049405},
-              {Rule::kKBatchAsync, 1, 0.044554455}, {Rule::kKBatchAsync, 4, 0.0077132678},
-              {Rule::kAsync, 0, 0.044554455},       {Rule::kSync, 0, 0.1 / (2 * 8 * 1.9)}};
+  } rows[] = {{Rule::kKSync, 1, 0.026315789},        {Rule::kKSync, 4, 0.0065789474},
+              {Rule::kAsync, 0, 0.044554455},        {Rule::kKAsync, 4, 0.0072049405},
+              {Rule::kKBatchAsync, 4, 0.0077132678}, {Rule::kSync, 0, 0.1 / (2 * 8 * 1.9)}};
   for (const auto& row : rows) {
-    PsSimulation simulation = simulation_of(row.rule, 8, row.k, "exp:1s", 400'000);
+    PsSimulation simulation = simulation_of(row.rule, 8, row.k, "exp:1s", 250'000);
     simulation.objective = Quadratic{};
-    EXPECT_NEAR(*simulate_ps(simulation).loss_floor / row.floor, 1, 5 * 0.007)
+    EXPECT_NEAR(*simulate_ps(simulation).loss_floor / row.floor, 1, 5 * 0.009)
         << plan::to_string(row.rule) << row.k;
   }
 }
