@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/bench_ps_arguments.h"
 #include "cli/topo_arguments.h"
 #include "yoke/config/schema.h"
 
@@ -114,6 +115,7 @@ struct CommandLine {
   BenchScalingArguments bench_scaling;
   BenchMessengerArguments bench_messenger;
   VerifyArguments verify;
+  BenchPsArguments bench_ps;
   CheckpointArguments checkpoint;
   ReportArguments report;
   RunArguments run;

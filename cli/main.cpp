@@ -7,6 +7,7 @@
 #include "cli/bench_collectives_command.h"
 #include "cli/bench_messenger_command.h"
 #include "cli/bench_scaling_command.h"
+#include "cli/bench_ps_command.h"
 #include "cli/config_command.h"
 #include "cli/env_command.h"
 #include "cli/output.h"
@@ -50,6 +51,7 @@ constexpr std::pair<const char*, Command> kCommands[] = {
     {"topo predict", predict_topology},
     {"bench collectives", bench_collectives},
     {"bench messenger", bench_messenger},
+    {"bench ps", bench_ps},
 };
 
 }  // namespace

@@ -1,0 +1,28 @@
+// The words of `yoke bench ps`.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace yoke::cli {
+
+struct BenchPsArguments {
+  std::string policy;
+  int64_t workers = 0;
+  int64_t k = 0;  // 0: not given
+  std::string max_delay = "0";
+  std::string delay = "none";
+  std::string delay_workers;  // empty: all
+  std::string compute;        // empty: 1ms, or nothing where the delay is a time
+  int64_t updates = 100'000;
+  std::string clock = "virtual";
+  uint64_t seed = 1;
+  std::string objective;  // empty: none
+  double noise = 1;
+  double lr = 0.1;
+  std::string bytes = "1MB";
+  int64_t servers = 1;
+  bool throughput = false;
+};
+
+}  // namespace yoke::cli

@@ -1,0 +1,181 @@
+#include "yoke/sim/ps_simulation.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "yoke/base/error.h"
+#include "yoke/base/random.h"
+#include "yoke/sim/ps_finish_times.h"
+
+namespace yoke::sim {
+namespace {
+
+constexpr int64_t kUpdatesBetweenReports = 1 << 18;
+constexpr uint64_t kNoiseSeed = 0x6e6f697365;  // "noise"
+
+// Parameters, accumulator, and the copy of each worker, all of one number.
+class Objective {
+ public:
+  Objective(const Quadratic& options, int workers, uint64_t seed)
+      : options_(options), held_(static_cast<size_t>(workers)), random_(derive_seed(seed, kNoiseSeed)) {}
+
+  void fetch(int worker) { held_[static_cast<size_t>(worker)] = w_; }
+  void accumulate(int worker) {
+    sum_ += held_[static_cast<size_t>(worker)] + options_.noise * random_.normal();
+  }
+  void update(double weight) {
+    w_ -= options_.step * weight * sum_;
+    sum_ = 0;
+    loss_ += w_ * w_ / 2;
+  }
+  void begin_measuring() { loss_ = 0; }
+  double loss() const { return loss_; }
+
+ private:
+  Quadratic options_;
+  double w_ = 0, sum_ = 0, loss_ = 0;
+  std::vector<double> held_;
+  Random random_;
+};
+
+class Clock {
+ public:
+  explicit Clock(const PsSimulation& simulation)
+      : simulation_(simulation),
+        policy_(simulation.policy),
+        finish_(simulation.policy.workers),
+        running_(static_cast<size_t>(simulation.policy.workers)),
+        waiting_since_(running_.size(), 0) {
+    for (int worker = 0; worker < simulation.policy.workers; ++worker) {
+      bool slow = simulation.slow.empty() || simulation.slow[static_cast<size_t>(worker)];
+      plan::DelayLaw law = slow ? simulation.law : plan::DelayLaw();
+      if (!(simulation.compute + law.mean(simulation.compute) > 0))
+        throw ConfigError("worker {}: its minibatches take no time: give it some to compute, or a delay law.",
+                          worker);
+      delays_.emplace_back(law, simulation.seed, worker);
+    }
+    if (simulation.objective)
+      objective_.emplace(*simulation.objective, simulation.policy.workers, simulation.seed);
+  }
+
+  PsOutcome run() {
+    for (int worker = 0; worker < simulation_.policy.workers; ++worker) obey(policy_.joined(worker));
+    while (policy_.version() < simulation_.warm_up) step();
+    begin_measuring();
+    for (int64_t done = 0; done < simulation_.updates;) {
+      done = std::min(simulation_.updates, done + kUpdatesBetweenReports);
+      while (policy_.version() < simulation_.warm_up + done) step();
+      if (simulation_.progress) simulation_.progress(done);
+    }
+    return finish();
+  }
+
+ private:
+  // The next gradient arrives.
+  void step() {
+    int worker = finish_.first();
+    auto index = static_cast<size_t>(worker);
+    now_ = finish_.time(worker);
+    waiting_since_[index] = now_;
+    const plan::Decision& decision = policy_.arrived(running_[index]);
+    YOKE_CHECK(decision.verdict == plan::Verdict::kAccepted, "worker {}: its gradient is {}", worker,
+               to_string(decision.verdict));
+    count(decision.staleness);
+    if (objective_) objective_->accumulate(worker);
+    if (decision.update && objective_) objective_->update(decision.update->weight);
+    if (decision.releases.empty() || decision.releases.front().worker != worker)
+      finish_.set(worker, FinishTimes::kNever);
+    obey(decision);
+  }
+
+  void obey(const plan::Decision& decision) {
+    for (const plan::Release& release : decision.releases) {
+      auto index = static_cast<size_t>(release.worker);
+      if (release.cancels)
+        ++outcome_.cancelled;
+      else
+        idle_ += now_ - waiting_since_[index];
+      if (release.fetch) ++outcome_.pulls;
+      if (release.fetch && objective_) objective_->fetch(release.worker);
+      running_[index] = {release.worker, release.version, release.minibatch};
+      finish_.set(release.worker, now_ + simulation_.compute + delays_[index].next(simulation_.compute));
+    }
+  }
+
+  void count(int64_t staleness) {
+    ++outcome_.gradients;
+    staleness_sum_ += staleness;
+    size_t bin = std::min(static_cast<size_t>(staleness), PsOutcome::kBins - 1);
+    if (bin >= outcome_.staleness.size()) outcome_.staleness.resize(bin + 1);
+    ++outcome_.staleness[bin];
+  }
+
+  // Who waits now has waited before the measurement too.
+  void begin_measuring() {
+    outcome_ = {};
+    staleness_sum_ = 0;
+    begin_ = now_;
+    idle_ = -waiting_time();
+    if (objective_) objective_->begin_measuring();
+  }
+
+  double waiting_time() const {
+    double sum = 0;
+    for (size_t i = 0; i < running_.size(); ++i) {
+      if (finish_.time(static_cast<int>(i)) == FinishTimes::kNever) sum += now_ - waiting_since_[i];
+    }
+    return sum;
+  }
+
+  PsOutcome finish() {
+    idle_ += waiting_time();
+    outcome_.updates = simulation_.updates;
+    outcome_.seconds = now_ - begin_;
+    int64_t messages = outcome_.gradients + outcome_.pulls;
+    if (simulation_.bytes > std::numeric_limits<int64_t>::max() / messages)
+      throw ConfigError("bytes = {}: {} messages of that size are more than can be counted.",
+                        simulation_.bytes, messages);
+    outcome_.bytes = messages * simulation_.bytes;
+    outcome_.mean_staleness = static_cast<double>(staleness_sum_) / static_cast<double>(outcome_.gradients);
+    double all = outcome_.seconds * static_cast<double>(running_.size());
+    outcome_.idle_fraction = all > 0 ? std::max(0.0, idle_ / all) : 0;
+    if (objective_) {
+      outcome_.loss_floor = objective_->loss() / static_cast<double>(simulation_.updates);
+      if (!std::isfinite(*outcome_.loss_floor))
+        throw ConfigError("the iterates grow without bound: the step {} is too large for this staleness.",
+                          simulation_.objective->step);
+    }
+    return std::move(outcome_);
+  }
+
+  const PsSimulation& simulation_;
+  plan::Policy policy_;
+  FinishTimes finish_;
+  std::vector<plan::GradientTags> running_;  // [worker]
+  std::vector<double> waiting_since_;        // [worker]
+  std::vector<plan::DelayStream> delays_;    // [worker]
+  std::optional<Objective> objective_;
+  PsOutcome outcome_;
+  double now_ = 0, begin_ = 0, idle_ = 0;
+  int64_t staleness_sum_ = 0;
+};
+
+}  // namespace
+
+double PsOutcome::fresh() const {
+  if (gradients == 0) return 0;
+  return static_cast<double>(staleness.front()) / static_cast<double>(gradients);
+}
+
+PsOutcome simulate_ps(const PsSimulation& simulation) {
+  if (simulation.updates < 1) throw ConfigError("updates = {}: at least 1 is wanted.", simulation.updates);
+  YOKE_CHECK(
+      simulation.slow.empty() || simulation.slow.size() == static_cast<size_t>(simulation.policy.workers),
+      "{} flags for {} workers", simulation.slow.size(), simulation.policy.workers);
+  plan::validate(simulation.policy);
+  return Clock(simulation).run();
+}
+
+}  // namespace yoke::sim

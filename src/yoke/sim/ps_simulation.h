@@ -1,0 +1,59 @@
+// Workers and a parameter server on a virtual clock: the policy code of plan/policies, delays from its laws,
+// no network.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <vector>
+
+#include "yoke/plan/policies/delay_law.h"
+#include "yoke/plan/policies/policy.h"
+
+namespace yoke::sim {
+
+// F(w) = w^2 / 2 of one number w, whose gradients are w + noise x N(0, 1).
+struct Quadratic {
+  double noise = 1;
+  double step = 0.1;
+};
+
+struct PsSimulation {
+  plan::PolicyOptions policy;
+  plan::DelayLaw law;
+  std::vector<bool> slow;  // [worker]: the law holds for it; empty: for all
+  double compute = 0;      // seconds of a minibatch without the law
+  int64_t updates = 1000;  // measured, after
+  int64_t warm_up = 1000;  // updates that are not
+  uint64_t seed = 1;
+  int64_t bytes = 0;  // of the parameters
+  std::optional<Quadratic> objective;
+  std::function<void(int64_t updates)> progress;  // called now and then with those done so far, if there
+};
+
+// Of the measured updates, from the end of one update to the end of another: what a run shows in the long
+// run.
+struct PsOutcome {
+  // Counts of staleness 0, 1, …; the last of kBins counts everything from there on.
+  static constexpr size_t kBins = 4096;
+
+  int64_t updates = 0;
+  int64_t gradients = 0;     // that the updates consumed
+  int64_t cancelled = 0;     // minibatches that an update voided
+  int64_t pulls = 0;         // of parameters that had changed
+  int64_t bytes = 0;         // gradients and pulls; cancelled minibatches send none
+  double seconds = 0;        // virtual
+  double idle_fraction = 0;  // share of the workers' time spent waiting for the policy
+  double mean_staleness = 0;
+  std::vector<int64_t> staleness;    // histogram, without empty bins at its end
+  std::optional<double> loss_floor;  // mean of F after each update
+
+  double seconds_per_update() const { return seconds / static_cast<double>(updates); }
+  double fresh() const;  // share of gradients of staleness 0
+};
+
+// The same numbers for the same arguments. Throws ConfigError for a policy that cannot be, a worker whose
+// minibatches take no time, and iterates that grow without bound.
+PsOutcome simulate_ps(const PsSimulation& simulation);
+
+}  // namespace yoke::sim

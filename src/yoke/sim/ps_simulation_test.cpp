@@ -1,0 +1,277 @@
+// Against theory. The figures are those of Dutta et al. and of a linear recursion for the second moments on
+// the quadratic; tolerances follow from the number of samples (five standard errors), with fixed seeds.
+#include "yoke/sim/ps_simulation.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "yoke/base/error.h"
+#include "yoke/sim/ps_finish_times.h"
+
+namespace yoke::sim {
+namespace {
+
+using plan::Rule;
+using testing::HasSubstr;
+using testing::ThrowsMessage;
+
+PsSimulation simulation_of(Rule rule, int workers, int64_t k, const std::string& law,
+                           int64_t updates = 100'000) {
+  PsSimulation simulation;
+  simulation.policy = {rule, workers, k, 0};
+  simulation.law = plan::parse_delay_law(law);
+  simulation.updates = updates;
+  return simulation;
+}
+
+// The standard deviation of the time of one update is below its mean for all laws here.
+double five_errors(int64_t updates) {
+  return 5 / std::sqrt(static_cast<double>(updates));
+}
+
+double harmonic(int n) {
+  double sum = 0;
+  for (int i = 1; i <= n; ++i) sum += 1.0 / i;
+  return sum;
+}
+
+// E[X_{K:P}], the K-th of P.
+double order_statistic(const plan::DelayLaw& law, int p, int k) {
+  if (law.kind == plan::DelayLaw::Kind::kPareto) {
+    double a = 1 / law.shape;
+    return law.scale * std::exp(std::lgamma(p + 1) + std::lgamma(p - k + 1 - a) - std::lgamma(p - k + 1) -
+                                std::lgamma(p + 1 - a));
+  }
+  return law.shift + law.scale * (harmonic(p) - harmonic(p - k));
+}
+
+constexpr const char* kLaws[] = {"exp:1s", "shifted_exp:1s,1s", "pareto:1s,3"};
+
+TEST(PsSimulation, KSyncTakesTheKthOfPDelays) {
+  for (const char* text : kLaws) {
+    for (auto [p, k] : {std::pair{2, 1}, {2, 2}, {4, 2}, {4, 4}, {8, 1}, {8, 4}, {8, 8}}) {
+      PsSimulation simulation = simulation_of(Rule::kKSync, p, k, text);
+      double exact = order_statistic(simulation.law, p, k);
+      PsOutcome outcome = simulate_ps(simulation);
+      EXPECT_NEAR(outcome.seconds_per_update() / exact, 1, five_errors(simulation.updates)) << text << p << k;
+      EXPECT_EQ(outcome.mean_staleness, 0);
+      EXPECT_EQ(outcome.gradients, k * simulation.updates);
+      EXPECT_EQ(outcome.cancelled, (p - k) * simulation.updates);
+    }
+  }
+}
+
+TEST(PsSimulation, KnownOrderStatistics) {
+  EXPECT_NEAR(order_statistic(plan::parse_delay_law("exp:1s"), 8, 4), 0.634524, 1e-6);
+  EXPECT_NEAR(order_statistic(plan::parse_delay_law("shifted_exp:1s,1s"), 4, 4), 3.083333, 1e-6);
+  EXPECT_NEAR(order_statistic(plan::parse_delay_law("pareto:1s,3"), 8, 4), 1.242967, 1e-6);
+}
+
+TEST(PsSimulation, BatchRulesTakeARenewal) {
+  for (const char* text : kLaws) {
+    for (auto [p, k] : {std::pair{2, 2}, {8, 1}, {8, 4}, {4, 4}}) {
+      PsSimulation simulation = simulation_of(Rule::kKBatchAsync, p, k, text);
+      double exact = k * simulation.law.mean(0) / p;
+      EXPECT_NEAR(simulate_ps(simulation).seconds_per_update() / exact, 1, five_errors(simulation.updates))
+          << text;
+    }
+  }
+  PsSimulation memoryless = simulation_of(Rule::kKBatchSync, 8, 4, "exp:1s");
+  EXPECT_NEAR(simulate_ps(memoryless).seconds_per_update() / 0.5, 1, five_errors(memoryless.updates));
+}
+
+TEST(PsSimulation, AsyncIsFasterThanSyncByPTimesTheHarmonicNumber) {
+  for (int p : {2, 4}) {
+    double sync = simulate_ps(simulation_of(Rule::kSync, p, 0, "exp:1s")).seconds_per_update();
+    double async = simulate_ps(simulation_of(Rule::kAsync, p, 0, "exp:1s")).seconds_per_update();
+    EXPECT_NEAR(sync / async, p * harmonic(p), 2 * five_errors(100'000) * p * harmonic(p));
+  }
+}
+
+// Values of another event simulation, with a standard error of 0.3 %.
+TEST(PsSimulation, AgreesWhereThereIsNoClosedForm) {
+  struct {
+    const char* law;
+    double batch_sync, async, async_fresh, batch_async_fresh;
+  } rows[] = {{"exp:1s", 0.5, 0.634524, 0.5, 0.275818},
+              {"shifted_exp:1s,1s", 1.632, 1.241, 0.255, 0.045},
+              {"pareto:1s,3", 1.242, 0.944, 0.186, 0.016}};
+  for (const auto& row : rows) {
+    PsOutcome batch_sync = simulate_ps(simulation_of(Rule::kKBatchSync, 8, 4, row.law));
+    PsOutcome async = simulate_ps(simulation_of(Rule::kKAsync, 8, 4, row.law));
+    PsOutcome batch_async = simulate_ps(simulation_of(Rule::kKBatchAsync, 8, 4, row.law));
+    EXPECT_NEAR(batch_sync.seconds_per_update() / row.batch_sync, 1, 0.01) << row.law;
+    EXPECT_NEAR(async.seconds_per_update() / row.async, 1, 0.01) << row.law;
+    EXPECT_NEAR(async.fresh(), row.async_fresh, 0.005) << row.law;
+    EXPECT_NEAR(batch_async.fresh(), row.batch_async_fresh, 0.005) << row.law;
+  }
+}
+
+// Sums of staleness telescope: the error is of the order workers / updates, whatever the law.
+TEST(PsSimulation, MeanStalenessNeedsNoLaw) {
+  for (const char* text : {"exp:1s", "shifted_exp:1s,1s", "pareto:1s,3", "pareto:1s,1.5", "const:2x"}) {
+    for (auto [p, k] : {std::pair{4, 1}, {4, 2}, {4, 4}, {8, 1}, {8, 4}, {8, 3}}) {
+      PsSimulation async = simulation_of(Rule::kKAsync, p, k, text, 20'000);
+      PsSimulation batch = simulation_of(Rule::kKBatchAsync, p, k, text, 20'000);
+      async.compute = batch.compute = 1;
+      EXPECT_NEAR(simulate_ps(async).mean_staleness, (p - k) / double(k), 0.01 * p / k) << text << p << k;
+      EXPECT_NEAR(simulate_ps(batch).mean_staleness, (p - 1) / double(k), 0.01 * p / k) << text << p << k;
+    }
+  }
+}
+
+TEST(PsSimulation, KAsyncUnderExponentialDelaysIsGeometric) {
+  for (auto [p, k] : {std::pair{8, 1}, {8, 4}, {4, 2}}) {
+    PsOutcome outcome = simulate_ps(simulation_of(Rule::kKAsync, p, k, "exp:1s"));
+    double n = static_cast<double>(outcome.gradients), q = double(k) / p;
+    for (size_t s = 0; s < 8; ++s) {
+      double exact = q * std::pow(1 - q, s);
+      EXPECT_NEAR(static_cast<double>(outcome.staleness.at(s)) / n, exact, 5 * std::sqrt(exact / n))
+          << p << k << s;
+    }
+  }
+}
+
+TEST(PsSimulation, FreshGradientsOfKBatchAsync) {
+  for (auto [p, k] : {std::pair{4, 2}, {4, 4}, {8, 4}}) {
+    PsOutcome outcome = simulate_ps(simulation_of(Rule::kKBatchAsync, p, k, "exp:1s"));
+    double stale = 0;
+    for (int r = 1; r <= k; ++r) stale += std::pow(1 - 1.0 / p, r) / k;
+    EXPECT_NEAR(outcome.fresh(), 1 - stale, 5 / (2 * std::sqrt(static_cast<double>(outcome.gradients))));
+  }
+}
+
+// The second moments of the stationary iterates. w^2 is correlated over about 1/(2 x 0.1) updates either way,
+// so that the mean of n of them has a relative error of sqrt(2 x 10 / n): 0.9 %.
+TEST(PsSimulation, QuadraticSettlesAtTheExactFloor) {
+  struct {
+    Rule rule;
+    int64_t k;
+    double floor;
+  } rows[] = {{Rule::kKSync, 1, 0.026315789},        {Rule::kKSync, 4, 0.0065789474},
+              {Rule::kAsync, 0, 0.044554455},        {Rule::kKAsync, 4, 0.0072049405},
+              {Rule::kKBatchAsync, 4, 0.0077132678}, {Rule::kSync, 0, 0.1 / (2 * 8 * 1.9)}};
+  for (const auto& row : rows) {
+    PsSimulation simulation = simulation_of(row.rule, 8, row.k, "exp:1s", 250'000);
+    simulation.objective = Quadratic{};
+    EXPECT_NEAR(*simulate_ps(simulation).loss_floor / row.floor, 1, 5 * 0.009)
+        << plan::to_string(row.rule) << row.k;
+  }
+}
+
+TEST(PsSimulation, DegenerateCasesGiveTheSameNumbers) {
+  auto run = [](Rule rule, int64_t k, int64_t delay) {
+    PsSimulation simulation = simulation_of(rule, 8, k, "pareto:1ms,3", 5'000);
+    simulation.policy.max_delay = delay;
+    simulation.objective = Quadratic{};
+    return simulate_ps(simulation);
+  };
+  auto same = [](const PsOutcome& a, const PsOutcome& b) {
+    EXPECT_EQ(a.seconds, b.seconds);
+    EXPECT_EQ(a.staleness, b.staleness);
+    EXPECT_NEAR(a.idle_fraction, b.idle_fraction, 1e-9) << "sums in another order";
+    EXPECT_EQ(a.cancelled, b.cancelled);
+    EXPECT_EQ(a.pulls, b.pulls);
+    EXPECT_EQ(a.loss_floor, b.loss_floor);
+  };
+  PsOutcome sync = run(Rule::kSync, 0, 0), async = run(Rule::kAsync, 0, 0);
+  same(run(Rule::kKSync, 8, 0), sync);
+  same(run(Rule::kKAsync, 8, 0), sync);
+  same(run(Rule::kKAsync, 1, 0), async);
+  same(run(Rule::kKBatchAsync, 1, 0), async);
+  same(run(Rule::kBoundedDelay, 0, plan::PolicyOptions::kUnbounded), async);
+  EXPECT_GT(run(Rule::kKBatchAsync, 8, 0).mean_staleness, 0.5) << "not synchronous";
+}
+
+TEST(PsSimulation, NoDelayIsSyncWithAnUpdateForEachGradient) {
+  PsSimulation sync = simulation_of(Rule::kSync, 8, 0, "exp:1s", 20'000);
+  PsSimulation none = simulation_of(Rule::kBoundedDelay, 8, 0, "exp:1s", 160'000);
+  sync.warm_up = 1000;
+  none.warm_up = 8000;  // the same moment
+  PsOutcome a = simulate_ps(sync), b = simulate_ps(none);
+  EXPECT_EQ(a.seconds, b.seconds);
+  EXPECT_EQ(a.gradients, b.gradients);
+  EXPECT_EQ(a.pulls, b.pulls);
+  EXPECT_NEAR(a.idle_fraction, b.idle_fraction, 1e-9);
+  EXPECT_EQ(b.mean_staleness, 3.5) << "0 to 7 updates of the same round";
+}
+
+TEST(PsSimulation, MoreDelayMeansLessIdleness) {
+  double idle = 1, seconds = 1e9;
+  for (int64_t delay : {0, 1, 2, 4, 8, 16}) {
+    PsSimulation simulation = simulation_of(Rule::kBoundedDelay, 8, 0, "exp:1s", 50'000);
+    simulation.policy.max_delay = delay;
+    PsOutcome outcome = simulate_ps(simulation);
+    EXPECT_LT(outcome.idle_fraction, idle);
+    EXPECT_LT(outcome.seconds_per_update(), seconds);
+    // Every minibatch takes 1 s on average: what is not idle is work.
+    EXPECT_NEAR(outcome.seconds_per_update() * 8 * (1 - outcome.idle_fraction), 1, five_errors(50'000));
+    idle = outcome.idle_fraction;
+    seconds = outcome.seconds_per_update();
+  }
+  EXPECT_LT(idle, 0.1);
+}
+
+TEST(PsSimulation, CountsBytes) {
+  auto bytes = [](Rule rule, int64_t k) {
+    PsSimulation simulation = simulation_of(rule, 8, k, "exp:1s", 1'000);
+    simulation.bytes = 10;
+    return simulate_ps(simulation).bytes;
+  };
+  EXPECT_EQ(bytes(Rule::kSync, 0), 1'000 * (8 + 8) * 10);
+  EXPECT_EQ(bytes(Rule::kKSync, 3), 1'000 * (3 + 8) * 10);
+  EXPECT_EQ(bytes(Rule::kKBatchSync, 3), 1'000 * (3 + 8) * 10) << "the early hold the version already";
+  EXPECT_EQ(bytes(Rule::kAsync, 0), 1'000 * (1 + 1) * 10);
+}
+
+TEST(PsSimulation, OneSlowWorkerHoldsUpSyncAlone) {
+  auto run = [](Rule rule) {
+    PsSimulation simulation = simulation_of(rule, 4, 4, "const:4x", 4'000);
+    simulation.compute = 1;
+    simulation.slow = {false, false, true, false};
+    return simulate_ps(simulation).seconds_per_update();
+  };
+  EXPECT_DOUBLE_EQ(run(Rule::kSync), 4);
+  EXPECT_NEAR(run(Rule::kKBatchAsync), 4 / 3.25, 1e-3) << "the rates add up: 3 + 1/4";
+}
+
+TEST(PsSimulation, TheSameSeedGivesTheSameNumbers) {
+  PsSimulation simulation = simulation_of(Rule::kKAsync, 8, 3, "exp:1s", 2'000);
+  PsOutcome first = simulate_ps(simulation);
+  EXPECT_EQ(first.seconds, simulate_ps(simulation).seconds);
+  simulation.seed = 2;
+  EXPECT_NE(first.seconds, simulate_ps(simulation).seconds);
+}
+
+TEST(PsSimulation, RefusesWhatCannotBe) {
+  PsSimulation simulation = simulation_of(Rule::kAsync, 2, 0, "none");
+  EXPECT_THAT([&] { simulate_ps(simulation); }, ThrowsMessage<ConfigError>(HasSubstr("take no time")));
+  simulation.compute = 1;
+  simulation.updates = 0;
+  EXPECT_THAT([&] { simulate_ps(simulation); }, ThrowsMessage<ConfigError>(HasSubstr("updates = 0")));
+  PsSimulation wild = simulation_of(Rule::kAsync, 16, 0, "exp:1s", 5'000);
+  wild.objective = Quadratic{.noise = 1, .step = 1.9};
+  EXPECT_THAT([&] { simulate_ps(wild); }, ThrowsMessage<ConfigError>(HasSubstr("grow without bound")));
+}
+
+TEST(FinishTimes, GivesTheFirstAndOfEqualsTheLowest) {
+  FinishTimes times(5);
+  times.set(3, 2.0);
+  EXPECT_EQ(times.first(), 3);
+  times.set(4, 1.0);
+  times.set(1, 1.0);
+  EXPECT_EQ(times.first(), 1);
+  times.set(1, FinishTimes::kNever);
+  EXPECT_EQ(times.first(), 4);
+  times.set(4, 5.0);
+  EXPECT_EQ(times.first(), 3);
+  EXPECT_EQ(times.time(3), 2.0);
+  FinishTimes one(1);
+  one.set(0, 1.0);
+  EXPECT_EQ(one.first(), 0);
+}
+
+}  // namespace
+}  // namespace yoke::sim
