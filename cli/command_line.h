@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/plan_arguments.h"
 #include "cli/topo_arguments.h"
 #include "yoke/config/schema.h"
 
@@ -95,6 +96,8 @@ struct CommandLine {
   BenchCollectivesArguments bench_collectives;
   WhyArguments why;
   TopoArguments topo;
+  PlanArguments plan;
+  SimulateArguments simulate;
 };
 
 // Parses the words after the program's name. Prints help or the version and exits where that was asked.

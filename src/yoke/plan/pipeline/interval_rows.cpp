@@ -12,8 +12,8 @@ namespace {
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kSlack = 1 + 1e-12;  // the bounds are sums in another order
 
-size_t slot(int a, int b, int d, int components) {
-  return static_cast<size_t>(b - a) * static_cast<size_t>(components + 1) + static_cast<size_t>(d);
+size_t at(int index) {
+  return static_cast<size_t>(index);
 }
 
 int64_t divide_up(int64_t a, int64_t b) {
@@ -45,47 +45,44 @@ bool IntervalRows::fits(const Task& task, int s, int b, int d, int r) const {
 
 double IntervalRows::last_stage(const Task& task, int s, int b, int d, int r) {
   if (!fits(task, s, b, d, r)) return kInfinity;
-  double inner =
-      task.level == 0 ? pricing_.cuts.seconds_of(s, b) : seconds(task.level - 1, below(task, d, r), s, b);
+  double inner = task.level == 0 ? pricing_.cuts.seconds_of(s, b)
+                                 : table(task.level - 1, below(task, d, r))[at(s)][at(b - s)];
   return pricing_.stage(task.level, inner, s, b, r, s == task.a);
 }
 
-void IntervalRows::improve(const Task& task, const Row& row, int b, int d, double& best) {
-  const std::vector<double>& done = pricing_.cuts.seconds;
-  const double devices = pricing_.devices_below(task.level);
-  const double begin = done[static_cast<size_t>(task.a)], end = done[static_cast<size_t>(b)];
+// Cuts from the balanced one outwards, in both directions as far as the bounds leave a chance.
+void IntervalRows::improve(const Task& task, const Row& row, int b, int d, Centres& centres, double& best) {
+  const Cuts& cuts = pricing_.cuts;
+  const double* done = cuts.seconds.data();
+  const double devices = pricing_.devices_below(task.level), begin = done[task.a], end = done[b];
+  const bool chain = cuts.part_of.empty();
   for (int r = std::min(d - 1, pricing_.most_replicas(d)); r >= 1; --r) {
     if (best <= (end - begin) / (d * devices)) return;
+    const double* before = row[at(d - r)].data() - task.a;
     auto try_cut = [&](int s) {
-      double before = row[slot(task.a, s, d - r, task.components)];
-      if (before >= best || !pricing_.cuts.ordered(task.a, s) || !pricing_.cuts.ordered(s, b)) return;
-      double cut = pricing_.cut(task.level, s);
-      if (cut >= best) return;
-      best = std::min(best, std::max({before, cut, last_stage(task, s, b, d, r)}));
+      if (before[s] >= best || pricing_.cut(task.level, s) >= best) return;
+      if (!chain && (!cuts.ordered(task.a, s) || !cuts.ordered(s, b))) return;
+      best = std::min(best, std::max({before[s], pricing_.cut(task.level, s), last_stage(task, s, b, d, r)}));
     };
-    double middle = begin + (end - begin) * (d - r) / d;
-    int centre = static_cast<int>(std::lower_bound(done.begin() + task.a + 1, done.begin() + b, middle) -
-                                  done.begin());
-    for (int s = centre; s < b; ++s) {
-      if ((done[static_cast<size_t>(s)] - begin) > best * kSlack * (d - r) * devices) break;
-      try_cut(s);
-    }
-    for (int s = centre - 1; s > task.a; --s) {
-      if ((end - done[static_cast<size_t>(s)]) > best * kSlack * r * devices) break;
-      try_cut(s);
-    }
+    int& centre = centres[at(d * task.components + r)];
+    const double middle = begin + (end - begin) * (d - r) / d;
+    while (centre < b && done[centre] < middle) ++centre;
+    const double most_before = (d - r) * devices * kSlack, most_after = r * devices * kSlack;
+    for (int s = centre; s < b && done[s] - begin <= best * most_before; ++s) try_cut(s);
+    for (int s = centre - 1; s > task.a && end - done[s] <= best * most_after; --s) try_cut(s);
   }
 }
 
 IntervalRows::Row IntervalRows::row(const Task& task) {
   const int m = task.components;
-  Row row(slot(task.a, task.end + 1, 0, m), kInfinity);
+  Row row(at(m + 1), std::vector<double>(at(task.end - task.a + 1), kInfinity));
+  Centres centres(at((m + 1) * (m + 1)), task.a + 1);
   for (int b = task.a + 1; b <= task.end; ++b) {
     if (!pricing_.cuts.ordered(task.a, b)) continue;
     for (int d = 1; d <= m; ++d) {
-      double& best = row[slot(task.a, b, d, m)];
-      if (d <= pricing_.most_replicas(d)) best = last_stage(task, task.a, b, d, d);
-      improve(task, row, b, d, best);
+      double best = d <= pricing_.most_replicas(d) ? last_stage(task, task.a, b, d, d) : kInfinity;
+      improve(task, row, b, d, centres, best);
+      row[at(d)][at(b - task.a)] = best;
     }
   }
   return row;
@@ -96,29 +93,19 @@ const IntervalRows::Table& IntervalRows::table(int level, Behind behind) {
   if (entry) return *entry;
   auto made = std::make_unique<Table>();
   const int end = pricing_.cuts.count(), components = pricing_.level(level).count;
-  for (int a = 0; a < end; ++a) {
-    Row values = row({level, behind, a, end, components});
-    std::vector<double>& kept = made->values.emplace_back(static_cast<size_t>(end - a + 1), kInfinity);
-    for (int b = a + 1; b <= end; ++b)
-      kept[static_cast<size_t>(b - a)] = values[slot(a, b, components, components)];
-  }
-  std::unique_ptr<Table>& place = tables_[{level, behind}];
-  place = std::move(made);
-  return *place;
-}
-
-double IntervalRows::seconds(int level, Behind behind, int a, int b) {
-  return table(level, behind).values[static_cast<size_t>(a)][static_cast<size_t>(b - a)];
+  for (int a = 0; a < end; ++a) made->push_back(std::move(row({level, behind, a, end, components}).back()));
+  entry = std::move(made);  // a map's entries stay where they are while others are added
+  return *entry;
 }
 
 double IntervalRows::seconds_with(int level, Behind behind, int a, int b, int components) {
-  return row({level, behind, a, b, components})[slot(a, b, components, components)];
+  return row({level, behind, a, b, components}).back().back();
 }
 
 std::vector<PlanNode> IntervalRows::stages(int level, Behind behind, int a, int b, int components) {
   Task task{level, behind, a, b, components};
   Row values = row(task);
-  auto value = [&](int boundary, int d) { return values[slot(a, boundary, d, components)]; };
+  auto value = [&](int boundary, int d) { return values[at(d)][at(boundary - a)]; };
   YOKE_CHECK(std::isfinite(value(b, components)), "no plan for layers {} to {}", a, b);
   std::vector<PlanNode> reversed;
   auto add = [&](int from, int to, int d, int r) {

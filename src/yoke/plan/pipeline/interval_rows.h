@@ -26,21 +26,20 @@ class IntervalRows {
  public:
   explicit IntervalRows(const Pricing& pricing) : pricing_(pricing) {}
 
-  // Best time of [a, b) on one component of level k + 1, that is on all of level k's; of no level: plain
-  // compute. Infinity: there is no plan.
-  double seconds(int level, Behind behind, int a, int b);
+  using Table = std::vector<std::vector<double>>;  // [a][b - a]
 
-  // The plan behind it: the stages of the level, each with its own below. Requires seconds() to be finite.
+  // Best times of all [a, b) on all components of `level`, that is on one component of the level above.
+  // Infinity: there is no plan. Made once.
+  const Table& table(int level, Behind behind);
+
+  // The plan behind it: the stages of the level, each with its own below. Requires that there is one.
   std::vector<PlanNode> stages(int level, Behind behind, int a, int b, int components);
 
-  // seconds() with another number of components than the level has: for the outermost.
+  // The value of the table with another number of components than the level has: for the outermost.
   double seconds_with(int level, Behind behind, int a, int b, int components);
 
  private:
-  using Row = std::vector<double>;  // [boundary - a][components]
-  struct Table {
-    std::vector<std::vector<double>> values;  // [a][b - a]
-  };
+  using Row = std::vector<std::vector<double>>;  // [components][boundary - a]
   struct Task {
     int level;
     Behind behind;
@@ -49,9 +48,10 @@ class IntervalRows {
     int components;
   };
 
-  const Table& table(int level, Behind behind);
+  using Centres =
+      std::vector<int>;  // [components x components]: where the last search for a balanced cut ended
   Row row(const Task& task);
-  void improve(const Task& task, const Row& row, int b, int d, double& best);
+  void improve(const Task& task, const Row& row, int b, int d, Centres& centres, double& best);
   double last_stage(const Task& task, int s, int b, int d, int r);
   Behind below(const Task& task, int d, int r) const;
   bool fits(const Task& task, int s, int b, int d, int r) const;

@@ -42,7 +42,7 @@ class Planner {
 
   // Empty: none of so many stages.
   Stages by_threshold(int stages) {
-    ThresholdSearch search(pricing_, [this](int a, int b) { return inner(a, b); });
+    ThresholdSearch search(pricing_, top_ == 0 ? nullptr : &rows_.table(top_ - 1, {}));
     auto found = search.best(stages);
     if (!found) return {};
     for (PlanNode& node : found->stages) {
@@ -53,10 +53,6 @@ class Planner {
   }
 
  private:
-  double inner(int a, int b) {
-    return top_ == 0 ? pricing_.cuts.seconds_of(a, b) : rows_.seconds(top_ - 1, {}, a, b);
-  }
-
   Stages by_recurrence() {
     const int all = pricing_.level(top_).count, end = pricing_.cuts.count();
     int best = 0;

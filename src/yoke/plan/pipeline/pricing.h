@@ -30,7 +30,8 @@ struct PlanNode {
 
 class Pricing {
  public:
-  Pricing(const Cuts& all, PlanOptions how) : cuts(all), options(std::move(how)) {}
+  // Keeps a reference to `all`.
+  Pricing(const Cuts& all, PlanOptions how);
 
   const CostModel& model() const { return *options.model; }
   const Level& level(int k) const { return options.levels[static_cast<size_t>(k)]; }
@@ -39,27 +40,19 @@ class Pricing {
   bool limited() const { return options.memory < std::numeric_limits<double>::infinity(); }
 
   // Devices in one component that level k counts.
-  double devices_below(int k) const {
-    double count = 1;
-    for (int i = 0; i < k; ++i) count *= level(i).count;
-    return count;
-  }
+  double devices_below(int k) const { return devices_below_[static_cast<size_t>(k)]; }
   double sync(int k, int a, int b, int replicas, bool first) const {
-    double seconds = model().sync_seconds(replicas, cuts.weights_of(a, b), level(k).bandwidth);
-    return model().released_rules && first && k > 0 ? seconds / level(k - 1).count : seconds;
+    return sync_factor(k, replicas, first) * cuts.weights_of(a, b);
   }
   // Stage [a, b) whose work takes `inner` seconds in each component. `first`: of those its level splits.
   double stage(int k, double inner, int a, int b, int replicas, bool first) const {
     double seconds = model().stage_seconds(inner, sync(k, a, b, replicas, first), replicas);
-    if (!options.activation_cost || !model().released_rules || first) return seconds;
+    if (first || !stages_pay_cuts_) return seconds;
     double bytes = 2 * std::max(cuts.crossing_at(a), cuts.crossing_at(b));
     return std::max(seconds, bytes / (level(k).bandwidth * replicas));
   }
   // Both ways over the cut at boundary b.
-  double cut(int k, int b) const {
-    if (!options.activation_cost || model().released_rules) return 0;
-    return 2 * cuts.crossing_at(b) / level(k).bandwidth;
-  }
+  double cut(int k, int b) const { return cuts_[static_cast<size_t>(k)][static_cast<size_t>(b)]; }
   // What one version of a stage takes: its weights, and the outputs kept for the backward pass.
   double bytes_per_version(int a, int b) const { return cuts.weights_of(a, b) + cuts.activations_of(a, b); }
   // How many versions of the stage fit into a device.
@@ -74,6 +67,18 @@ class Pricing {
 
   const Cuts& cuts;
   const PlanOptions options;
+
+ private:
+  // Seconds of sync for each byte of weights.
+  double sync_factor(int k, int replicas, bool first) const {
+    double factor = factors_[static_cast<size_t>(k)][static_cast<size_t>(replicas)];
+    return first && k > 0 && model().released_rules ? factor / level(k - 1).count : factor;
+  }
+
+  std::vector<std::vector<double>> factors_;  // [level][replicas]
+  std::vector<std::vector<double>> cuts_;     // [level][boundary]
+  std::vector<double> devices_below_;         // [level]
+  bool stages_pay_cuts_;
 };
 
 }  // namespace yoke::plan

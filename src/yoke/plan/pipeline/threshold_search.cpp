@@ -14,15 +14,16 @@ constexpr double kSlack = 1 + 1e-12;                             // lower bounds
 
 }  // namespace
 
-ThresholdSearch::ThresholdSearch(const Pricing& pricing, Inner inner)
+ThresholdSearch::ThresholdSearch(const Pricing& pricing, const Inner* inner)
     : pricing_(pricing),
-      inner_(std::move(inner)),
+      inner_(inner),
       level_(pricing.levels() - 1),
       components_(pricing.level(level_).count),
       devices_below_(pricing.devices_below(level_)),
       marks_(static_cast<size_t>(components_) / 64 + 1) {}
 
 void ThresholdSearch::mark(int64_t low, int64_t high) {
+  if (high >= components_ && low < tail_) tail_ = static_cast<int>(low);
   high = std::min<int64_t>(high, components_);
   if (low > high) return;
   auto first = static_cast<size_t>(low) / 64, last = static_cast<size_t>(high) / 64;
@@ -53,32 +54,36 @@ ThresholdSearch::Runs ThresholdSearch::marked_runs() const {
 }
 
 // stage_seconds() over r >= 2 falls throughout, or is the larger of a part that falls and one that rises:
-// what is within the limit is one range. `low` is where the last question ended; the next is rarely far from
-// it.
-ThresholdSearch::Replicas ThresholdSearch::allowed(double limit, int a, int b, int& low) const {
-  const double inner = inner_(a, b);
+// what is within the limit is one range. Its ends are rarely far from those of the last question, the hint.
+ThresholdSearch::Replicas ThresholdSearch::allowed(double limit, int a, int b, double inner_seconds,
+                                                   Replicas& hint) const {
   const bool first = a == 0;
+  auto within_limit = [&](int r) { return pricing_.stage(level_, inner_seconds, a, b, r, first) <= limit; };
   Replicas replicas;
-  replicas.one = pricing_.stage(level_, inner, a, b, 1, first) <= limit;
+  replicas.one = within_limit(1);
   int most = pricing_.most_replicas(components_);
   if (most < 2) return replicas;
   const bool rises = pricing_.model().volume_per_replica_rises;
-  auto fits = [&](int r) {
-    return rises ? inner / r <= limit : pricing_.stage(level_, inner, a, b, r, first) <= limit;
-  };
+  auto fits = [&](int r) { return rises ? inner_seconds / r <= limit : within_limit(r); };
+  int& low = hint.low;
   low = std::clamp(low, 2, most + 1);
   while (low <= most && !fits(low)) ++low;
   while (low > 2 && fits(low - 1)) --low;
   replicas.low = low;
   replicas.high = most;
-  if (!rises || low > most || pricing_.stage(level_, inner, a, b, most, first) <= limit) return replicas;
-  int inside = low - 1, outside = most;  // the largest count whose sync is within the limit lies between
-  while (outside - inside > 1) {
-    int middle = (inside + outside) / 2;
-    (pricing_.stage(level_, inner, a, b, middle, first) <= limit ? inside : outside) = middle;
-  }
-  replicas.high = inside;
+  if (!rises || low > most) return replicas;
+  int& high = hint.high;
+  high = std::clamp(high, low - 1, most);
+  while (high >= low && !within_limit(high)) --high;
+  while (high < most && within_limit(high + 1)) ++high;
+  replicas.high = high;
   return replicas;
+}
+
+// Most stages need so many components that others have marked all they could mark.
+bool ThresholdSearch::adds_nothing(double limit, double inner_seconds, const Runs& after) const {
+  if (inner_seconds <= limit || pricing_.model().volume_per_replica_rises) return false;
+  return inner_seconds > limit * kSlack * (tail_ - 1 - after.front().low);
 }
 
 // A stage of r components before d others keeps ceil((r + d)/r) versions: with `fit` of them in memory, d may
@@ -104,12 +109,15 @@ void ThresholdSearch::fill(double limit, const Sets& after, Sets& sets) {
     sets[static_cast<size_t>(a)].clear();
     if (!open(a)) continue;
     std::fill(marks_.begin(), marks_.end(), 0);
-    int low = 2;
+    tail_ = components_ + 1;
+    Replicas hint{false, 2, components_};
     for (int b = a + 1; b <= end; ++b) {
       const Runs& runs = after[static_cast<size_t>(b)];
       if (runs.empty() || !cuts.ordered(a, b)) continue;
       if (cuts.seconds_of(a, b) / (devices_below_ * components_) > limit * kSlack) break;
-      pass_on(a, b, allowed(limit, a, b, low), runs);
+      double inner_seconds = inner(a, b);
+      if (adds_nothing(limit, inner_seconds, runs)) continue;
+      pass_on(a, b, allowed(limit, a, b, inner_seconds, hint), runs);
     }
     sets[static_cast<size_t>(a)] = marked_runs();
   }
@@ -135,10 +143,10 @@ PlanNode ThresholdSearch::next_stage(double limit, int a, int components, const 
     if (runs.empty() || !pricing_.cuts.ordered(a, b)) continue;
     if (b < pricing_.cuts.count() && pricing_.cut(level_, b) > limit) continue;
     int64_t fit = level_ == 0 ? pricing_.versions_that_fit(a, b) : Pricing::kAnyNumber;
-    double inner = inner_(a, b);
+    double inner_seconds = inner(a, b);
     for (int r = pricing_.most_replicas(components); r >= 1; --r) {
       if (!reaches(runs, components - r) || (components - r) > (fit - 1) * r || fit < 1) continue;
-      if (pricing_.stage(level_, inner, a, b, r, a == 0) <= limit) return {a, b, r, {}};
+      if (pricing_.stage(level_, inner_seconds, a, b, r, a == 0) <= limit) return {a, b, r, {}};
     }
   }
   YOKE_CHECK(false, "no stage after boundary {} with {} components within {} s", a, components, limit);
@@ -148,7 +156,7 @@ PlanNode ThresholdSearch::next_stage(double limit, int a, int components, const 
 double ThresholdSearch::price(const std::vector<PlanNode>& stages) const {
   double seconds = 0;
   for (const PlanNode& node : stages) {
-    seconds = std::max(seconds, pricing_.stage(level_, inner_(node.begin, node.end), node.begin, node.end,
+    seconds = std::max(seconds, pricing_.stage(level_, inner(node.begin, node.end), node.begin, node.end,
                                                node.replicas, node.begin == 0));
     if (node.begin > 0) seconds = std::max(seconds, pricing_.cut(level_, node.begin));
   }

@@ -5,7 +5,6 @@
 // operations instead of the O(N^2 M^2) steps of the textbook recurrence; the answer is the same.
 #pragma once
 
-#include <functional>
 #include <optional>
 #include <vector>
 
@@ -15,11 +14,11 @@ namespace yoke::plan {
 
 class ThresholdSearch {
  public:
-  // Time of [a, b) on one whole component. Must not depend on where in the plan the stage stands.
-  using Inner = std::function<double(int a, int b)>;
+  // [a][b - a]: time of [a, b) on one whole component.
+  using Inner = std::vector<std::vector<double>>;
 
-  // Keeps a reference to `pricing`.
-  ThresholdSearch(const Pricing& pricing, Inner inner);
+  // `inner` null: components are devices. Keeps references to both.
+  ThresholdSearch(const Pricing& pricing, const Inner* inner);
 
   struct Found {
     double seconds = 0;  // the bottleneck
@@ -45,8 +44,13 @@ class ThresholdSearch {
 
   std::optional<Found> within(double limit, int stages);
   void fill(double limit, const Sets& after, Sets& sets);
+  double inner(int a, int b) const {
+    return inner_ == nullptr ? pricing_.cuts.seconds_of(a, b)
+                             : (*inner_)[static_cast<size_t>(a)][static_cast<size_t>(b - a)];
+  }
+  bool adds_nothing(double limit, double inner_seconds, const Runs& after) const;
   void pass_on(int a, int b, const Replicas& replicas, const Runs& after);
-  Replicas allowed(double limit, int a, int b, int& low) const;
+  Replicas allowed(double limit, int a, int b, double inner_seconds, Replicas& hint) const;
   void mark(int64_t low, int64_t high);
   Runs marked_runs() const;
   bool reaches(const Runs& runs, int components) const;
@@ -56,12 +60,13 @@ class ThresholdSearch {
   double price(const std::vector<PlanNode>& stages) const;
 
   const Pricing& pricing_;
-  const Inner inner_;
+  const Inner* inner_;
   const int level_;
   const int components_;
   const double devices_below_;
   std::vector<Sets> layers_;  // [number of stages], or a single one for any number
   std::vector<uint64_t> marks_;
+  int tail_ = 0;  // all counts from here on are marked
 };
 
 }  // namespace yoke::plan
