@@ -37,6 +37,7 @@ class Parser {
     add_environment();
     app_.add_subcommand("run", "start any program on several ranks: torchrun's flags, then PROGRAM");
     add_topo();
+    add_pipeline();
     common(
         app_.add_subcommand("doctor", "check this machine: LibTorch, speed, devices, disk, what is missing"),
         "yoke doctor");
@@ -258,7 +259,7 @@ class Parser {
     command
         ->add_option(
             "--op", arguments.ops,
-            "all_reduce reduce reduce_scatter all_gather all_to_all broadcast gather scatter barrier")
+            "all_reduce reduce reduce_scatter all_gather all_to_all broadcast …, or all")
         ->delimiter(',')
         ->capture_default_str();
     command->add_option("--bytes", arguments.bytes, "sizes of the whole array")
@@ -346,6 +347,15 @@ class Parser {
       command->add_option("--machines", arguments.machines, "so many boxes of the preset");
       command->add_option("--network", arguments.network, "rate of a network interface: 100gbit");
     }
+  }
+
+  void add_pipeline() {
+    describe(*common(app_.add_subcommand("plan", "the fastest split of a network's layers over devices"),
+                     "yoke plan --profile vgg16.json --devices 8 --bandwidth 10gbit --explain"),
+             out_.plan);
+    describe(*common(app_.add_subcommand("simulate", "a pipeline schedule on a virtual clock"),
+                     "yoke simulate --schedule 1f1b --stages 4 --microbatches 8 --forward 1 --backward 2"),
+             out_.simulate);
   }
 
   CommandLine& out_;

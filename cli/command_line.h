@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "cli/bench_ps_arguments.h"
+#include "cli/plan_arguments.h"
 #include "cli/topo_arguments.h"
 #include "yoke/config/schema.h"
 
@@ -122,6 +123,8 @@ struct CommandLine {
   BenchCollectivesArguments bench_collectives;
   WhyArguments why;
   TopoArguments topo;
+  PlanArguments plan;
+  SimulateArguments simulate;
 };
 
 // Parses the words after the program's name. Prints help or the version and exits where that was asked.

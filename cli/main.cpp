@@ -11,9 +11,11 @@
 #include "cli/config_command.h"
 #include "cli/env_command.h"
 #include "cli/output.h"
+#include "cli/plan_command.h"
 #include "cli/report_command.h"
 #include "cli/run_command.h"
 #include "cli/run_config.h"
+#include "cli/simulate_command.h"
 #include "cli/topo_command.h"
 #include "cli/why_command.h"
 #include "yoke/base/error.h"
@@ -49,6 +51,8 @@ constexpr std::pair<const char*, Command> kCommands[] = {
     {"why", explain_failure},
     {"topo show", show_topology},
     {"topo predict", predict_topology},
+    {"plan", plan_pipeline},
+    {"simulate", simulate_schedule},
     {"bench collectives", bench_collectives},
     {"bench messenger", bench_messenger},
     {"bench ps", bench_ps},

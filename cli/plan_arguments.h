@@ -1,0 +1,52 @@
+// The words of `yoke plan` and `yoke simulate`.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace CLI {
+class App;
+}
+
+namespace yoke::cli {
+
+struct PlanArguments {
+  std::string profile;
+  int64_t devices = 0;
+  std::string bandwidth;
+  std::string levels;
+  std::string cluster;
+  std::string cost_model = "ring";
+  std::string memory;
+  std::string activation_cost;  // on, off; empty: as the cost model has it
+  std::string states = "prefix";
+  std::string output;
+  double batch_factor = 1;
+  bool straight = false;
+  bool fewer_devices = false;
+  bool explain = false;
+};
+
+struct SimulateArguments {
+  std::string schedule;
+  std::string plan;
+  std::string cluster;
+  int64_t stages = 0;
+  int64_t microbatches = 0;
+  int64_t minibatches = 0;
+  std::string forward;
+  std::string backward;
+  std::string weight_backward;
+  int64_t chunks = 1;
+  std::string replicas;
+  std::string transfer;
+  bool vertical_sync = false;
+  std::string svg;
+  std::string trace;
+};
+
+// The options of the two commands.
+void describe(CLI::App& command, PlanArguments& arguments);
+void describe(CLI::App& command, SimulateArguments& arguments);
+
+}  // namespace yoke::cli

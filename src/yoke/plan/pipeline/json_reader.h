@@ -1,0 +1,37 @@
+// Typed fields out of a JSON document that somebody wrote by hand.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace yoke::plan {
+
+// Throws ConfigError naming `file_name` and the line where `text` is not JSON.
+nlohmann::json parse_json_document(std::string_view text, const std::string& file_name);
+
+// Fields of one object; each getter throws ConfigError naming `what`, the field, and what is accepted. A
+// field with a fallback may be absent. Points into `object`.
+class JsonReader {
+ public:
+  JsonReader(const nlohmann::json& object, std::string what);
+
+  bool has(const char* key) const { return object_.contains(key); }
+  double number(const char* key, std::optional<double> fallback = {}) const;
+  int64_t count(const char* key, std::optional<int64_t> fallback = {}) const;  // whole, at least 0
+  std::string text(const char* key, std::optional<std::string> fallback = {}) const;
+  bool truth(const char* key, std::optional<bool> fallback = {}) const;
+  const nlohmann::json& array(const char* key) const;
+
+  [[noreturn]] void refuse(const char* key, const char* accepted) const;
+
+ private:
+  const nlohmann::json* find(const char* key, bool needed, const char* accepted) const;
+
+  const nlohmann::json& object_;
+  std::string what_;
+};
+
+}  // namespace yoke::plan

@@ -1,0 +1,32 @@
+// The machines a plan is made for: devices in a machine, machines in a rack, and so on.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "yoke/cluster/topology/topology.h"
+
+namespace yoke::plan {
+
+// `count` components of the level below (devices at the innermost) joined by `bandwidth` bytes per second.
+struct Level {
+  int count = 1;
+  double bandwidth = 0;
+  bool operator==(const Level&) const = default;
+};
+
+int device_count(const std::vector<Level>& levels);
+
+// "4@12GB/s,4@1.25GB/s": from the innermost outwards. Throws ConfigError naming the part and what is
+// accepted.
+std::vector<Level> parse_levels(const std::string& text);
+std::string to_string(const std::vector<Level>& levels);
+
+// Throws ConfigError: no level, counts below 1 or more than a million devices in all, bandwidths not above 0.
+void validate(const std::vector<Level>& levels);
+
+// The devices of a machine, then the machines. A level's bandwidth is that of the narrowest way between two
+// of its devices. Throws ConfigError when machines have different numbers of devices.
+std::vector<Level> levels_of(const cluster::Topology& topology);
+
+}  // namespace yoke::plan

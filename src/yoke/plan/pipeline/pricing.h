@@ -1,0 +1,84 @@
+// One planning problem and the price of every stage in it; what both searches share.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+#include "yoke/plan/pipeline/cost_model.h"
+#include "yoke/plan/pipeline/cuts.h"
+#include "yoke/plan/pipeline/levels.h"
+
+namespace yoke::plan {
+
+struct PlanOptions {
+  std::vector<Level> levels;  // from the innermost outwards
+  const CostModel* model = nullptr;
+  bool activation_cost = true;
+  double memory = std::numeric_limits<double>::infinity();  // bytes of each device
+  bool straight = false;                                    // no replicas
+  bool fewer_devices = false;  // components of the outermost level may stay idle where that is better
+};
+
+// A stage at one level, and how the component below divides it.
+struct PlanNode {
+  int begin = 0;  // boundaries of Cuts
+  int end = 0;
+  int replicas = 1;
+  std::vector<PlanNode> inner;  // empty at the innermost level
+};
+
+class Pricing {
+ public:
+  // Keeps a reference to `all`.
+  Pricing(const Cuts& all, PlanOptions how);
+
+  const CostModel& model() const { return *options.model; }
+  const Level& level(int k) const { return options.levels[static_cast<size_t>(k)]; }
+  int levels() const { return static_cast<int>(options.levels.size()); }
+  int most_replicas(int devices) const { return options.straight ? std::min(1, devices) : devices; }
+  bool limited() const { return options.memory < std::numeric_limits<double>::infinity(); }
+
+  // Devices in one component that level k counts.
+  double devices_below(int k) const { return devices_below_[static_cast<size_t>(k)]; }
+  double sync(int k, int a, int b, int replicas, bool first) const {
+    return sync_factor(k, replicas, first) * cuts.weights_of(a, b);
+  }
+  // Stage [a, b) whose work takes `inner` seconds in each component. `first`: of those its level splits.
+  double stage(int k, double inner, int a, int b, int replicas, bool first) const {
+    double seconds = model().stage_seconds(inner, sync(k, a, b, replicas, first), replicas);
+    if (first || !stages_pay_cuts_) return seconds;
+    double bytes = 2 * std::max(cuts.crossing_at(a), cuts.crossing_at(b));
+    return std::max(seconds, bytes / (level(k).bandwidth * replicas));
+  }
+  // Both ways over the cut at boundary b.
+  double cut(int k, int b) const { return cuts_[static_cast<size_t>(k)][static_cast<size_t>(b)]; }
+  // What one version of a stage takes: its weights, and the outputs kept for the backward pass.
+  double bytes_per_version(int a, int b) const { return cuts.weights_of(a, b) + cuts.activations_of(a, b); }
+  // How many versions of the stage fit into a device.
+  int64_t versions_that_fit(int a, int b) const {
+    if (!limited()) return kAnyNumber;
+    double bytes = bytes_per_version(a, b);
+    if (bytes <= 0) return kAnyNumber;
+    double versions = options.memory / bytes;
+    return versions >= static_cast<double>(kAnyNumber) ? kAnyNumber : static_cast<int64_t>(versions);
+  }
+  static constexpr int64_t kAnyNumber = int64_t{1} << 40;
+
+  const Cuts& cuts;
+  const PlanOptions options;
+
+ private:
+  // Seconds of sync for each byte of weights.
+  double sync_factor(int k, int replicas, bool first) const {
+    double factor = factors_[static_cast<size_t>(k)][static_cast<size_t>(replicas)];
+    return first && k > 0 && model().released_rules ? factor / level(k - 1).count : factor;
+  }
+
+  std::vector<std::vector<double>> factors_;  // [level][replicas]
+  std::vector<std::vector<double>> cuts_;     // [level][boundary]
+  std::vector<double> devices_below_;         // [level]
+  bool stages_pay_cuts_;
+};
+
+}  // namespace yoke::plan
