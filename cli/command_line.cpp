@@ -259,7 +259,7 @@ class Parser {
     command
         ->add_option(
             "--op", arguments.ops,
-            "all_reduce reduce reduce_scatter all_gather all_to_all broadcast …, or all")
+            "collectives: all_reduce reduce reduce_scatter all_gather all_to_all broadcast …")
         ->delimiter(',')
         ->capture_default_str();
     command->add_option("--bytes", arguments.bytes, "sizes of the whole array")
