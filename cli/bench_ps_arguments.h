@@ -4,6 +4,10 @@
 #include <cstdint>
 #include <string>
 
+namespace CLI {
+class App;
+}
+
 namespace yoke::cli {
 
 struct BenchPsArguments {
@@ -24,5 +28,8 @@ struct BenchPsArguments {
   int64_t servers = 1;
   bool throughput = false;
 };
+
+// The options of the command, which fill `arguments`.
+void add_options(CLI::App& command, BenchPsArguments& arguments);
 
 }  // namespace yoke::cli

@@ -220,30 +220,7 @@ class Parser {
         common(group->add_subcommand(
                    "ps", "speed, staleness and idle time of a parameter server's rule, on a virtual clock"),
                "yoke bench ps --policy k_async --workers 8 --k 4 --delay exp:5ms --updates 100000");
-    BenchPsArguments& arguments = out_.bench_ps;
-    auto add = [&](const char* name, auto& value, const char* help) {
-      return command->add_option(name, value, help);
-    };
-    add("--policy", arguments.policy,
-        "sync k_sync k_batch_sync async k_async k_batch_async bounded_delay ssp");
-    add("--workers", arguments.workers, "how many there are");
-    add("--k", arguments.k, "gradients of an update, for the k_ rules");
-    add("--max-delay", arguments.max_delay, "rounds ahead of the slowest, for bounded_delay and ssp; or inf");
-    add("--delay", arguments.delay, "none const:2x exp:5ms shifted_exp:5ms,5ms pareto:1ms,3 trace:FILE");
-    add("--delay-workers", arguments.delay_workers, "who has that delay: 3,5; default all");
-    add("--compute", arguments.compute, "time of a minibatch without it [1ms; 0 where the delay is a time]");
-    add("--updates", arguments.updates, "measured, after a warm-up")->capture_default_str();
-    add("--seed", arguments.seed, "of the delays and the noise")->capture_default_str();
-    add("--objective", arguments.objective, "quadratic: F(w) = w^2/2; prints loss_floor");
-    add("--noise", arguments.noise, "standard deviation of its gradients")->capture_default_str();
-    add("--lr", arguments.lr, "its learning rate")->capture_default_str();
-    add("--bytes", arguments.bytes, "size of the parameters")->capture_default_str();
-    add("--servers", arguments.servers, "that share them")->capture_default_str();
-    // Understood, so that asking gets an answer; not shown while there is one clock and no server to measure.
-    add("--clock", arguments.clock, "virtual")->group("");
-    command->add_flag("--throughput", arguments.throughput)->group("");
-    for (const char* name : {"--policy", "--workers"}) command->get_option(name)->required();
-    for (const char* name : {"--max-delay", "--delay"}) command->get_option(name)->capture_default_str();
+    add_options(*command, out_.bench_ps);
   }
 
   void add_bench_collectives(Subcommand* group) {
