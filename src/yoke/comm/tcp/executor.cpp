@@ -1,6 +1,7 @@
 #include "yoke/comm/tcp/executor.h"
 
 #include <sched.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <cstring>
@@ -10,16 +11,13 @@
 namespace yoke::comm::tcp {
 namespace {
 
-// Where more is sent the wait is for the wire, and the core is better left to whoever computes.
-constexpr size_t kLookOnBytes = 2 << 20;
+constexpr size_t kSmallBytes = 16 << 10;
 
-// A turn of the processor that costs neighbours on the same core little.
-void relax() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  asm volatile("yield");
-#endif
+// How often this thread was made to leave its core.
+long preemptions() {
+  rusage usage{};
+  ::getrusage(RUSAGE_THREAD, &usage);
+  return usage.ru_nivcsw;
 }
 
 }  // namespace
@@ -49,7 +47,7 @@ void Executor::run(const Program& program, const Places& places, const Operation
   operation_ = &operation;
   element_ = size_of(operation.descriptor.type);
   deadline_ = deadline;
-  looks_on_ = bytes(program.elements_sent) <= kLookOnBytes;
+  small_ = bytes(program.elements_sent) <= kSmallBytes;
   begin();
   loop();
   recent_[sequence_ % recent_.size()] = operation.descriptor;
@@ -143,17 +141,21 @@ void Executor::lost(Channel& channel, const std::string& why) {
 }
 
 void Executor::rest() {
-  if (!looks_on_) return wait();
   double now = now_seconds();
   if (idle_since_ < 0) idle_since_ = now;
-  if (now - idle_since_ < patience_.window()) return relax();
+  if (now - idle_since_ < patience_.window(small_)) {
+    ::sched_yield();  // the peer may be waiting for this very core
+    return;
+  }
   slept_ = true;
   wait();
 }
 
 void Executor::rested() {
   if (idle_since_ < 0) return;
-  slept_ ? patience_.failed() : patience_.worked();
+  // The shortest waits teach nothing, and are too short for asking the kernel.
+  if (small_ && (slept_ || now_seconds() - idle_since_ > Patience::kShort))
+    patience_.learn(!slept_, preemptions());
   idle_since_ = -1;
   slept_ = false;
 }

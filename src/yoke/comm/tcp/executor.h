@@ -118,8 +118,8 @@ class Executor {
   Links& links_;
   Counts& counts_;
   const int lanes_;
-  Patience patience_;                 // of small operations
-  bool looks_on_ = false;             // in this one
+  Patience patience_;
+  bool small_ = false;                // this operation sends little
   bool slept_ = false;                // since the last progress
   double idle_since_ = -1;            // when the last progress was made; below 0: there is progress
   std::vector<Channel> channels_;     // [peer * lanes + lane]

@@ -1,40 +1,46 @@
 // How long an operation that waits for its peers looks again and again before it sleeps.
 //
-// Waking up takes 5 us on an idle server and 300 us on a virtual machine whose cores have halted: more than a
-// small message on its way. Looking on pays when the peer runs beside us, and takes its core where it does
-// not. Both show: a wait that ends while we look opens the window, one that outlasts it halves it, down to
-// nothing.
+// Waking up takes 5 us on an idle server and 300 us on a virtual machine whose cores have halted, far longer
+// than a small message is on its way: there looking on pays. Where others want the core it takes from our own
+// share, and a wake-up is quick because nothing has halted. So the long window is for small messages on cores
+// that nobody else wants.
 #pragma once
+
+#include <algorithm>
 
 namespace yoke::comm::tcp {
 
 class Patience {
  public:
-  // crowded: more ranks than cores.
-  explicit Patience(bool crowded) : crowded_(crowded), window_(crowded ? 0 : kLongest) {}
+  // Worth the price of a sleep everywhere; seconds.
+  static constexpr double kShort = 30e-6;
 
-  double window() const { return window_; }  // seconds
+  // crowded: more ranks than cores, where looking on only keeps others from running.
+  explicit Patience(bool crowded) : crowded_(crowded) {}
 
-  // The wait ended within the window.
-  void worked() { window_ = crowded_ ? 0 : kLongest; }
+  // Seconds. `small`: little is sent. Otherwise the wait is for the wire, and the core is better left to
+  // whoever computes.
+  double window(bool small) const { return crowded_ ? 0 : small ? window_ : kShort; }
 
-  // It did not. Where nothing has worked for a while the long window is tried again now and then: the
-  // neighbours may have become quiet.
-  void failed() {
-    if (crowded_) return;
-    if (window_ == 0 && ++failures_ % kTryEvery == 0)
-      window_ = kLongest;
+  // A wait that ended within the window opens it again, one that outlasted it halves it. `preemptions`: how
+  // often this thread has had to leave its core so far; after each the next waits are short.
+  void learn(bool within, long preemptions) {
+    bool wanted = preemptions != preemptions_;
+    preemptions_ = preemptions;
+    quiet_ = wanted ? 0 : std::min(quiet_ + 1, kQuiet);
+    if (quiet_ < kQuiet)
+      window_ = kShort;
     else
-      window_ = window_ < 2 * kShortest ? 0 : window_ / 2;
+      window_ = within ? kLong : std::max(kShort, window_ / 2);
   }
 
  private:
-  static constexpr double kLongest = 200e-6;
-  static constexpr double kShortest = 20e-6;
-  static constexpr int kTryEvery = 32;
+  static constexpr double kLong = 200e-6;
+  static constexpr int kQuiet = 4;  // waits
   const bool crowded_;
-  double window_;
-  int failures_ = 0;
+  double window_ = kLong;
+  long preemptions_ = 0;
+  int quiet_ = kQuiet;
 };
 
 }  // namespace yoke::comm::tcp

@@ -5,41 +5,39 @@
 namespace yoke::comm::tcp {
 namespace {
 
-TEST(Patience, ShrinksToNothingWhenLookingDoesNotPay) {
-  Patience patience(false);
-  double before = patience.window();
-  EXPECT_GT(before, 0);
-  patience.failed();
-  EXPECT_LT(patience.window(), before);
-  for (int i = 0; i < 5; ++i) patience.failed();
-  EXPECT_EQ(patience.window(), 0);
+TEST(Patience, ShrinksWhenLookingOnDoesNotPayAndOpensWhenItDoes) {
+  Patience patience(/*crowded=*/false);
+  double longest = patience.window(true);
+  EXPECT_GT(longest, Patience::kShort);
+  patience.learn(false, 0);
+  EXPECT_LT(patience.window(true), longest);
+  for (int i = 0; i < 5; ++i) patience.learn(false, 0);
+  EXPECT_EQ(patience.window(true), Patience::kShort);
+  patience.learn(true, 0);
+  EXPECT_EQ(patience.window(true), longest);
 }
 
-TEST(Patience, TriesAgainNowAndThen) {
-  Patience patience(false);
-  int tries = 0;
-  for (int i = 0; i < 320; ++i) {
-    patience.failed();
-    tries += patience.window() > 0 ? 1 : 0;
+TEST(Patience, IsShortForAWhileWhenOthersWantTheCore) {
+  Patience patience(/*crowded=*/false);
+  double longest = patience.window(true);
+  patience.learn(true, 1);
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(patience.window(true), Patience::kShort);
+    patience.learn(true, 1);
   }
-  EXPECT_GE(tries, 5);
-  EXPECT_LE(tries, 80);
+  patience.learn(true, 1);
+  EXPECT_EQ(patience.window(true), longest);
 }
 
-TEST(Patience, OpensAtOnceWhenAWaitWasShort) {
-  Patience patience(false);
-  double longest = patience.window();
-  for (int i = 0; i < 6; ++i) patience.failed();
-  patience.worked();
-  EXPECT_EQ(patience.window(), longest);
+TEST(Patience, WaitsForTheWireAreShort) {
+  EXPECT_EQ(Patience(/*crowded=*/false).window(false), Patience::kShort);
 }
 
 TEST(Patience, NeverLooksOnWhereRanksShareCores) {
-  Patience patience(true);
-  for (int i = 0; i < 100; ++i) {
-    EXPECT_EQ(patience.window(), 0);
-    i % 2 ? patience.worked() : patience.failed();
-  }
+  Patience patience(/*crowded=*/true);
+  patience.learn(true, 0);
+  EXPECT_EQ(patience.window(true), 0);
+  EXPECT_EQ(patience.window(false), 0);
 }
 
 }  // namespace
