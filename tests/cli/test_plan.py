@@ -134,7 +134,7 @@ def test_help_has_an_example(yoke):
 MISTAKES = [
     (["--devices", "4"], ["--bandwidth"]),
     (["--devices", "4", "--bandwidth", "fast"], ["--bandwidth fast", "10gbit"]),
-    (["--devices", "0", "--bandwidth", "1gbit"], ["in one way"]),
+    (["--devices", "0", "--bandwidth", "1gbit"], ["--devices 0"]),
     (["--devices", "-1", "--bandwidth", "1gbit"], ["--devices -1"]),
     (["--devices", "4", "--bandwidth", "1gbit", "--levels", "4@1"], ["in one way"]),
     (["--levels", "4"], ["--levels 4", "4@12GB/s"]),
