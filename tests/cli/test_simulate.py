@@ -54,7 +54,7 @@ def test_times_of_each_stage_and_transfers(yoke):
 
 def test_plans(yoke, tmp_path):
     profile, plan, svg, trace = (tmp_path / name for name in ("p.json", "plan.json", "t.svg", "t.json"))
-    layers = [{"name": f"l{i}", "forward": 1, "backward": 2, "activation_bytes": 10, "parameter_bytes": w}
+    layers = [{"name": f"l{i}", "forward": 1, "backward": 2, "activation_bytes": 0.1, "parameter_bytes": w}
               for i, w in enumerate([1, 1, 1, 80])]
     profile.write_text(json.dumps({"layers": layers}))
     best = yoke("plan", "--profile", profile, "--devices", 4, "--bandwidth", 20, "-o", plan, "--json").json

@@ -181,9 +181,10 @@ class Simulator {
     }
   }
 
+  // Gradients are double buffered: a backward needs the update before the last one to be over.
   bool pass(int index, Worker& worker, const ScheduleAction& action, int stage) {
-    if (action.op == ScheduleOp::kBackward && overlaps_ && worker.updates > 0) {
-      Update& last = updates_[static_cast<size_t>(stage)][static_cast<size_t>(worker.updates - 1)];
+    if (action.op == ScheduleOp::kBackward && overlaps_ && worker.updates > 1) {
+      Update& last = updates_[static_cast<size_t>(stage)][static_cast<size_t>(worker.updates - 2)];
       if (last.end == kNever) {
         last.waiting.push_back(index);
         return false;

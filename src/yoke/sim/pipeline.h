@@ -16,7 +16,7 @@ struct PipelineCosts {
   std::vector<double> weight_backward = {};  // empty: half of the backward. Only where the schedule splits it
   std::vector<double> transfer = {0};        // one way over the boundary behind the stage
   std::vector<double> sync = {0};            // of one update
-  bool sync_overlaps = true;                 // the next forwards go on meanwhile; the next backward waits
+  bool sync_overlaps = true;                 // passes go on meanwhile, with two gradients at most
 };
 
 struct PipelineSpan {

@@ -69,7 +69,13 @@ void IntervalRows::improve(const Task& task, const Row& row, int b, int d, Centr
     while (centre < b && done[centre] < middle) ++centre;
     const double most_before = (d - r) * devices * kSlack, most_after = r * devices * kSlack;
     for (int s = centre; s < b && done[s] - begin <= best * most_before; ++s) try_cut(s);
-    for (int s = centre - 1; s > task.a && end - done[s] <= best * most_after; --s) try_cut(s);
+    for (int s = centre - 1; s > task.a && end - done[s] <= best * most_after; --s) {
+      if (before[s] >= best) continue;
+      // In a chain the last stage only grows from here on, and its sync with it.
+      double sync = pricing_.sync(task.level, s, b, r, false);
+      if (chain && pricing_.model().stage_seconds((end - done[s]) / devices, sync, r) > best * kSlack) break;
+      try_cut(s);
+    }
   }
 }
 

@@ -57,15 +57,23 @@ Order chunk_sequence(const ScheduleRequest& request, const Micro& micro, Schedul
   return sequence;
 }
 
+// What is left over after whole groups follows them, all its forwards first: the warm-up that keeps whole
+// groups moving would leave devices waiting for each other.
 void interleaved(Order& order, const ScheduleRequest& request, const Micro& micro, int stage) {
-  Order forwards = chunk_sequence(request, micro, ScheduleOp::kForward);
-  Order backwards = chunk_sequence(request, micro, ScheduleOp::kBackward);
+  auto whole = static_cast<std::ptrdiff_t>(micro.size() - micro.size() % static_cast<size_t>(request.stages));
+  Micro groups(micro.begin(), micro.begin() + whole), rest(micro.begin() + whole, micro.end());
+  Order forwards = chunk_sequence(request, groups, ScheduleOp::kForward);
+  Order backwards = chunk_sequence(request, groups, ScheduleOp::kBackward);
   int warm = 2 * (request.stages - stage - 1) + (request.chunks - 1) * request.stages;
   size_t forward = std::min(static_cast<size_t>(warm), forwards.size());
   order.insert(order.end(), forwards.begin(), forwards.begin() + static_cast<std::ptrdiff_t>(forward));
   for (const Computation& backward : backwards) {
     if (forward < forwards.size()) order.push_back(forwards[forward++]);
     order.push_back(backward);
+  }
+  for (ScheduleOp op : {ScheduleOp::kForward, ScheduleOp::kBackward}) {
+    Order last = chunk_sequence(request, rest, op);
+    order.insert(order.end(), last.begin(), last.end());
   }
 }
 
