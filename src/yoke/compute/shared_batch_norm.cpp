@@ -76,9 +76,10 @@ Tensor normalise(const Tensor& x, const Tensor& weight, const Tensor& bias, cons
 }
 
 struct SharedBatchNorm : torch::autograd::Function<SharedBatchNorm> {
-  static Tensor forward(AutogradContext* ctx, const Tensor& x, const Tensor& weight, const Tensor& bias,
-                        const Tensor& mean, const Tensor& variance, double count, double eps,
-                        const std::shared_ptr<StatisticsExchange>& exchange) {
+  static Tensor forward(AutogradContext* ctx, const Tensor& x, const std::optional<Tensor>& maybe_weight,
+                        const std::optional<Tensor>& maybe_bias, const Tensor& mean, const Tensor& variance,
+                        double count, double eps, const std::shared_ptr<StatisticsExchange>& exchange) {
+    Tensor weight = maybe_weight.value_or(Tensor()), bias = maybe_bias.value_or(Tensor());
     ctx->save_for_backward({x, weight, mean, variance});
     ctx->saved_data["count"] = count;
     ctx->saved_data["eps"] = eps;
@@ -146,8 +147,9 @@ Tensor shared_batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bi
     update_running(running_mean, running_var, total, momentum);
   }
   auto type = statistics_type(x);
-  return SharedBatchNorm::apply(x, weight, bias, total.mean.to(type), (total.m2 / total.count).to(type),
-                                total.count, eps, exchange);
+  auto maybe = [](const Tensor& t) { return t.defined() ? std::optional(t) : std::nullopt; };
+  return SharedBatchNorm::apply(x, maybe(weight), maybe(bias), total.mean.to(type),
+                                (total.m2 / total.count).to(type), total.count, eps, exchange);
 }
 
 }  // namespace yoke::compute

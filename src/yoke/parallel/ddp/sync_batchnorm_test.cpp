@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 #include <torch/nn/modules/batchnorm.h>
 
+#include <array>
+
 #include "yoke/base/error.h"
 #include "yoke/comm/run_ranks.h"
 #include "yoke/comm/tensors/tensors.h"
@@ -164,15 +166,16 @@ TEST(SyncBatchNorm, HasTheNamesOfBatchNorm) {
 struct UserNet : torch::nn::Module {
   UserNet() {
     first = register_module("first", torch::nn::BatchNorm1d(3));
-    second = register_module("second", torch::nn::BatchNorm2d(3));
+    for (size_t i = 0; i < 4; ++i)
+      norms[i] = register_module("norm" + std::to_string(i), torch::nn::BatchNorm2d(3));
   }
   Tensor forward(const Tensor& x) {
-    Tensor y = second(first(x.flatten(2)).view(x.sizes()).square());
-    y = compute::batch_norm_add_relu(*second, y, x);
-    return compute::batch_norm_relu(*second, y) + compute::batch_norm(*second, x);
+    Tensor y = norms[0]->forward(first(x.flatten(2)).view(x.sizes()).square());
+    y = compute::batch_norm_add_relu(*norms[1], y, x);
+    return compute::batch_norm_relu(*norms[2], y) + compute::batch_norm(*norms[3], x);
   }
   torch::nn::BatchNorm1d first{nullptr};
-  torch::nn::BatchNorm2d second{nullptr};
+  std::array<std::shared_ptr<torch::nn::BatchNorm2dImpl>, 4> norms;
 };
 
 TEST(ConvertSyncBatchNorm, ReachesLayersHoweverTheyAreCalled) {
@@ -184,14 +187,15 @@ TEST(ConvertSyncBatchNorm, ReachesLayersHoweverTheyAreCalled) {
   for (int ranks : {2, 4})
     comm::run_ranks(ranks, [&](Communicator& comm) {
       UserNet net;
-      EXPECT_EQ(convert_sync_batchnorm(net, comm), 2);
+      EXPECT_EQ(convert_sync_batchnorm(net, comm), 5);
       int64_t rows = 8 / ranks, begin = comm.rank() * rows;
       Tensor mine = whole.x.narrow(0, begin, rows).clone().requires_grad_();
       Tensor got = net.forward(mine);
       (got * whole.target.narrow(0, begin, rows)).sum().backward();
       EXPECT_LT(norm_difference(got, y.narrow(0, begin, rows)), 2e-6);
       EXPECT_LT(norm_difference(mine.grad(), x.grad().narrow(0, begin, rows)), 5e-6);
-      EXPECT_LT(norm_difference(net.second->running_var, one.second->running_var), 1e-6);
+      for (size_t i = 0; i < 4; ++i)
+        EXPECT_LT(norm_difference(net.norms[i]->running_var, one.norms[i]->running_var), 2e-6);
       EXPECT_LT(norm_difference(net.first->running_mean, one.first->running_mean), 1e-6);
       net.eval();
       EXPECT_EQ(net.forward(mine).sizes(), mine.sizes());
@@ -232,7 +236,7 @@ TEST(ConvertSyncBatchNorm, RecomputationCommunicatesNoMoreThanAPlainRun) {
       y.square().sum().backward();
       operations[recomputed] = comm.counters().operations - before;
       gradients[recomputed] = x.grad();
-      means[recomputed] = net.second->running_mean;
+      means[recomputed] = net.norms[2]->running_mean;
     }
     EXPECT_EQ(operations[0], operations[1]);
     EXPECT_TRUE(gradients[0].equal(gradients[1]));
