@@ -6,6 +6,7 @@
 #include "yoke/compute/layers.h"
 #include "yoke/compute/parallel.h"
 #include "yoke/compute/recompute.h"
+#include "yoke/compute/shared_batch_norm.h"
 #include "yoke/kernels/batch_norm.h"
 
 namespace yoke::compute {
@@ -102,8 +103,18 @@ void update_statistics(torch::nn::BatchNorm2dImpl& norm, const Tensor& mean, con
 }
 
 Tensor plain_batch_norm(torch::nn::BatchNorm2dImpl& norm, const Tensor& x, double momentum) {
+  if (auto exchange = statistics_exchange_of(norm.weight, norm.running_mean); exchange && norm.is_training())
+    return shared_batch_norm(x, norm.weight, norm.bias, norm.running_mean, norm.running_var, momentum,
+                             norm.options.eps(), exchange);
   return at::batch_norm(x, norm.weight, norm.bias, norm.running_mean, norm.running_var, norm.is_training(),
                         momentum, norm.options.eps(), at::globalContext().userEnabledCuDNN());
+}
+
+// Without a momentum the statistics are the mean over all batches so far.
+double momentum_of(const torch::nn::BatchNorm2dImpl& norm, bool counted) {
+  if (norm.options.momentum() || !norm.num_batches_tracked.defined())
+    return norm.options.momentum().value_or(0.0);
+  return 1.0 / (norm.num_batches_tracked.item<double>() + (counted ? 0 : 1));
 }
 
 Tensor normalised(torch::nn::BatchNorm2dImpl& norm, const Tensor& x, const Tensor& residual, bool relu) {
@@ -112,9 +123,9 @@ Tensor normalised(torch::nn::BatchNorm2dImpl& norm, const Tensor& x, const Tenso
   bool count = update && norm.num_batches_tracked.defined() && !x.is_cuda();
   if (count) norm.num_batches_tracked.add_(1);
   // Momentum 0 multiplies the statistics by exactly 1 and adds exactly 0.
-  double momentum = update ? norm.options.momentum().value_or(0.1) : 0.0;
+  double momentum = update ? momentum_of(norm, count) : 0.0;
   bool fast = training && plain_floats(x, norm.weight, norm.bias, norm.running_mean) && x.dim() == 4 &&
-              x.numel() > x.size(1) &&
+              x.numel() > x.size(1) && !statistics_exchange_of(norm.weight, norm.running_mean) &&
               (!residual.defined() || (plain_float(residual) && residual.sizes() == x.sizes()));
   if (!fast) {
     Tensor y = plain_batch_norm(norm, x, momentum);

@@ -14,6 +14,7 @@
 
 #include "yoke/base/error.h"
 #include "yoke/compute/memory_meter.h"
+#include "yoke/compute/recompute_kept.h"
 #include "yoke/compute/recompute_state.h"
 
 namespace yoke {
@@ -57,9 +58,10 @@ class RecomputeNode : public torch::autograd::Node {
     for (const torch::Tensor& input : inputs) inputs_.emplace_back(input, /*is_output=*/false);
   }
 
-  Tensors forward(const Tensors& inputs) const {
+  Tensors forward(const Tensors& inputs) {
     torch::NoGradGuard no_grad;
     NoCastCache no_cache;
+    KeptResults::Scope keep(kept_, KeptResults::Run::kFirst);
     Tensors outputs = function_(inputs);
     random_.check_capture();
     // A tensor of our own even where the function returns an input or a view of one.
@@ -115,16 +117,18 @@ class RecomputeNode : public torch::autograd::Node {
     return inputs;
   }
 
-  Tensors run_again(const Tensors& inputs) const {
+  Tensors run_again(const Tensors& inputs) {
     RandomStateGuard later(random_);
     random_.restore();
     AutocastStateGuard autocast(autocast_);
     torch::AutoGradMode with_grad(true);
     RecomputationMark mark;
+    KeptResults::Scope take(kept_, KeptResults::Run::kAgain);
     return function_(inputs);
   }
 
   RecomputeFunction function_;
+  KeptResults kept_;
   std::vector<torch::autograd::SavedVariable> inputs_;
   RandomState random_;
   AutocastState autocast_;

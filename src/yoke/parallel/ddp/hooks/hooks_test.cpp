@@ -65,13 +65,13 @@ TEST(Hooks, MakeTheAverageOverManyStepsTrue) {
         draw(bucket, 0);
         torch::Tensor direction = bucket.flat.clone();
         double errors[2];
-        for (int step = 1; step <= 200; ++step) {
+        for (int step = 1; step <= 400; ++step) {
           draw(bucket, step);
           bucket.flat.mul_(0.3).add_(direction);  // a gradient and the noise of its batch
           truth += true_average(bucket);
           reduce(*hook, bucket);
           given += bucket.flat;
-          if (step == 50) errors[0] = relative_error(given, truth);
+          if (step == 100) errors[0] = relative_error(given, truth);
         }
         errors[1] = relative_error(given, truth);
         EXPECT_LT(errors[1], 0.1) << name << " on " << ranks << " ranks";
