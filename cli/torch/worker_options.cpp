@@ -16,6 +16,7 @@ engine::WorkerOptions worker_options(const RunConfig& config) {
   options.seed = config.train.loop.seed;
   options.tuning_file = cluster::cache_folder() / "tuning.json";
   options.ddp = config.ddp;
+  options.sync_batchnorm = config.train.loop.sync_batchnorm;
   return options;
 }
 

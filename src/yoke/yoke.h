@@ -18,7 +18,9 @@
 #include "yoke/optim/grad_scaler.h"
 #include "yoke/optim/optimizer.h"
 #include "yoke/optim/schedule.h"
+#include "yoke/parallel/data_parallel/data_parallel.h"
 #include "yoke/parallel/ddp/distributed_data_parallel.h"
+#include "yoke/parallel/ddp/sync_batchnorm.h"
 
 namespace yoke {
 

@@ -64,6 +64,13 @@ def test_verify_shows_layouts_beside_one_device(yoke):
         assert max(row["max_diff"].values()) < 1e-12
 
 
+def test_shared_statistics_make_batchnorm_equal_to_one_device(yoke):
+    words = ["verify", ROOT / "configs/resnet50_synthetic.toml", "--layouts", "data=2", "--steps", 1, "--json", "-q",
+             "--data.batch_size", 4, "--data.samples", 8, "--model.image_size", 32, "--model.classes", 10]
+    assert not yoke(*words, code=6).json["ok"]  # each rank has its own statistics
+    assert yoke(*words, "--train.sync_batchnorm").json["ok"]
+
+
 def test_verify_beyond_tolerance_exits_with_6(yoke):
     result = yoke("verify", MLP, "--layouts", "data=2", "--steps", 2, "--dtype", "fp32", "--tolerance", "1e-30",
                   "--json", "-q", code=6).json

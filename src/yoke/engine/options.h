@@ -14,6 +14,7 @@ struct LoopOptions {
   int64_t accumulate = 1;  // micro-batches of one step
   int64_t seed = 1;
   bool evaluate = true;
+  bool sync_batchnorm = false;
   std::string non_finite = "stop";
 };
 
@@ -24,6 +25,7 @@ inline void describe(config::Fields& f, LoopOptions& o) {
   f.integer("seed", o.seed, "seed of weights, sample order and dropout");
   f.boolean("evaluate", o.evaluate,
             "measure loss and accuracy on the test set after each epoch and at the end");
+  f.boolean("sync_batchnorm", o.sync_batchnorm, "BatchNorm with the statistics of all replicas' batches");
   f.choice("non_finite", o.non_finite, {"stop", "skip"},
            "NaN or inf in loss or gradients: stop with an error, or skip that step");
 }

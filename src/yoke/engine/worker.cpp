@@ -16,6 +16,7 @@
 #include "yoke/engine/run_state.h"
 #include "yoke/parallel/common/one_device.h"
 #include "yoke/parallel/ddp/ddp_strategy.h"
+#include "yoke/parallel/ddp/sync_batchnorm.h"
 #include "yoke/parallel/one_device/graphed_device.h"
 
 namespace yoke::engine {
@@ -101,6 +102,11 @@ std::unique_ptr<parallel::Strategy> make_strategy(Worker& worker, const WorkerOp
   strategy.keep_batches = options.optimizer.optimizer == "lbfgs";
   strategy.place = worker.place;
   strategy.segments = compute::recompute_segments(options.compute.recompute, block_costs(worker, options));
+  if (options.replicas != nullptr && options.replicas->size() > 1 && options.sync_batchnorm) {
+    // On a communicator of their own, so that small messages do not wait behind buckets of gradients.
+    worker.norms = options.replicas->split(0, options.replicas->rank(), "norms");
+    convert_sync_batchnorm(*worker.model.module, *worker.norms);
+  }
   if (options.replicas != nullptr && options.replicas->size() > 1)
     return std::make_unique<parallel::DdpStrategy>(worker.model, *worker.optimizer, worker.scaler,
                                                    std::move(strategy), *options.replicas, options.ddp);

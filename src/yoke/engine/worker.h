@@ -32,6 +32,7 @@ struct WorkerOptions {
   comm::Communicator* replicas = nullptr;    // those who train the same model; null: nobody
   int local_rank = 0;  // among the ranks of this machine, which share its devices and cores
   int local_ranks = 1;
+  bool sync_batchnorm = false;  // statistics of all replicas' batches
   DdpOptions ddp;
   std::filesystem::path tuning_file;  // measured choices are remembered here; empty: not at all
 };
@@ -42,6 +43,7 @@ struct Worker {
   Precision autocast = Precision::kFp32;  // kFp32 also where the weights themselves are bf16
   // Brings an input of the model to the device, in the format its weights have.
   std::function<torch::Tensor(const torch::Tensor&)> place;
+  std::unique_ptr<comm::Communicator> norms;  // of BatchNorm layers that share their statistics
   models::Model model;
   optim::GradScaler scaler;
   std::unique_ptr<optim::Optimizer> optimizer;
