@@ -234,9 +234,8 @@ class Parser {
     command->add_option("--backend", arguments.backend, "auto local shm tcp hierarchical mpi nccl")
         ->capture_default_str();
     command
-        ->add_option(
-            "--op", arguments.ops,
-            "collectives: all_reduce reduce reduce_scatter all_gather all_to_all broadcast …")
+        ->add_option("--op", arguments.ops,
+                     "collectives: all_reduce reduce reduce_scatter all_gather all_to_all broadcast …")
         ->delimiter(',')
         ->capture_default_str();
     command->add_option("--bytes", arguments.bytes, "sizes of the whole array")

@@ -6,8 +6,8 @@
 
 #include "cli/bench_collectives_command.h"
 #include "cli/bench_messenger_command.h"
-#include "cli/bench_scaling_command.h"
 #include "cli/bench_ps_command.h"
+#include "cli/bench_scaling_command.h"
 #include "cli/config_command.h"
 #include "cli/env_command.h"
 #include "cli/output.h"
