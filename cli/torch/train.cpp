@@ -54,13 +54,13 @@ engine::LoopPlan loop_plan(const RunConfig& config, const engine::Worker& worker
 
 // The state to go on from, or nothing for a fresh start.
 std::optional<checkpoint::Loaded> find_resume(const TrainArguments& arguments,
-                                              const std::filesystem::path& out) {
+                                              const std::filesystem::path& out, bool speaks) {
   if (arguments.resume == "never") return std::nullopt;
   std::optional<checkpoint::Loaded> loaded =
       arguments.resume == "auto" ? checkpoint::load_newest(out) : checkpoint::load(arguments.resume);
   if (!loaded) return std::nullopt;
   for (const auto& other : loaded->passed_over)
-    log::warn("passed over checkpoint {}: {}", other.path.string(), other.problem);
+    if (speaks) log::warn("passed over checkpoint {}: {}", other.path.string(), other.problem);
   return loaded;
 }
 
@@ -82,7 +82,7 @@ int run_train(const CommandLine& line) {
   const std::filesystem::path out = config.out.dir;
   World world = join_world(config);
   const bool first = world.rank() == 0;  // who speaks and writes
-  std::optional<checkpoint::Loaded> resume = find_resume(line.train, out);
+  std::optional<checkpoint::Loaded> resume = find_resume(line.train, out, first);
 
   engine::WorkerOptions options = worker_options(config, world);
   if (!resume) options.init = line.train.init;

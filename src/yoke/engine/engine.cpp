@@ -66,7 +66,7 @@ void Engine::train_step() {
   if (talk) {
     split.communication = talk->exposed;
     split.backward = std::max(0.0, split.backward - talk->exposed);
-    comm_seconds_ += talk->seconds;
+    comm_seconds_ = comm_seconds_.value_or(0) + talk->seconds;
   }
   bool updated = commit(loss, split);
   if (!updated) ++outcome_.skipped;
@@ -94,10 +94,11 @@ void Engine::train_step() {
       if (length > 0) trace_->add({name, "compute", "main", at, length});
       at += length;
     }
-    if (talk)
-      for (const auto& part : talk->parts)
-        if (part.ended > 0)
-          trace_->add({part.name, "comm", "communication", part.started, part.ended - part.started});
+    for (size_t i = 0; talk && i < talk->buckets.size(); ++i) {
+      const auto& [started, ended] = talk->buckets[i];
+      if (ended > 0)
+        trace_->add({fmt::format("bucket {}", i), "comm", "communication", started, ended - started});
+    }
   }
   double rate = static_cast<double>(samples_ - samples_at_record_) /
                 std::max(1e-9, since_record_.seconds() - pause_seconds_);
@@ -192,7 +193,7 @@ void Engine::log_step() {
   record.grad_norm = grad_norm_;
   record.loss_scale = strategy_.loss_scale();
   record.noise_scale = strategy_.noise_scale();
-  if (strategy_.communication()) record.comm_seconds = comm_seconds_ / count;
+  if (comm_seconds_) record.comm_seconds = *comm_seconds_ / count;
   if (plan_.peak_memory) record.memory_bytes = plan_.peak_memory();
   if (last_evaluated_ == step_ && outcome_.evaluation) {
     record.accuracy = outcome_.evaluation->accuracy;
@@ -207,7 +208,7 @@ void Engine::log_step() {
   losses_.clear();
   grad_norm_.reset();
   split_ = {};
-  comm_seconds_ = 0;
+  comm_seconds_.reset();
   pause_seconds_ = 0;
   since_record_ = Stopwatch();
   samples_at_record_ = samples_;

@@ -103,7 +103,7 @@ class Engine {
   // Since the last record:
   std::vector<torch::Tensor> losses_;
   metrics::TimeSplit split_;
-  double comm_seconds_ = 0;
+  std::optional<double> comm_seconds_;  // where ranks communicate
   Stopwatch since_record_;
   double pause_seconds_ = 0;  // evaluation and checkpoint hand-over: not part of the speed
   int64_t samples_at_record_ = 0;

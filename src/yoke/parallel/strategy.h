@@ -36,11 +36,10 @@ struct Communication {
   double seconds = 0;  // under way
   double exposed = 0;  // and waited for
   struct Part {
-    std::string name;
     double started = 0;  // now_seconds()
     double ended = 0;
   };
-  std::vector<Part> parts;
+  std::vector<Part> buckets;
 };
 
 struct CommitOptions {

@@ -41,6 +41,7 @@ class CommHook {
   // Payload of this rank so far: as it was handed to the communicator, and as it would be uncompressed.
   int64_t bytes_compressed() const { return compressed_; }
   int64_t bytes_uncompressed() const { return uncompressed_; }
+  int64_t bytes_saved() const { return uncompressed_ - compressed_; }
 
  protected:
   void count(const GradientBucket& bucket, int64_t compressed) {

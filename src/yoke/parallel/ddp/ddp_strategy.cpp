@@ -1,7 +1,5 @@
 #include "yoke/parallel/ddp/ddp_strategy.h"
 
-#include <fmt/format.h>
-
 #include <cmath>
 
 #include "yoke/comm/tensors/tensors.h"
@@ -40,8 +38,7 @@ ComputeResult DdpStrategy::compute(const std::vector<torch::Tensor>& inputs, con
 std::optional<Communication> DdpStrategy::communication() const {
   const DdpStep& step = ddp_.last_step();
   Communication all{step.comm_seconds, step.exposed_seconds, {}};
-  for (size_t i = 0; i < step.buckets.size(); ++i)
-    all.parts.push_back({fmt::format("bucket {}", i), step.buckets[i].started, step.buckets[i].ended});
+  for (const DdpStep::Bucket& bucket : step.buckets) all.buckets.push_back({bucket.started, bucket.ended});
   return all;
 }
 

@@ -297,8 +297,22 @@ TEST(Ddp, CountsBytesAsTheFormulaSays) {
     EXPECT_EQ(ddp.hook()->bytes_uncompressed() % bytes, 0);
     EXPECT_EQ(ddp.last_step().buckets.size(), 1u);
     EXPECT_EQ(ddp.last_step().buckets[0].bytes, bytes);
+    EXPECT_EQ(ddp.last_step().bytes_saved, 0);
   };
   train_on_ranks(net, 4, {}, step);
+}
+
+TEST(Ddp, TellsWhatAHookSavedInEachStep) {
+  auto net = start();
+  int64_t bytes = 0;
+  for (const auto& parameter : net->parameters()) bytes += static_cast<int64_t>(parameter.nbytes());
+  DdpOptions options;
+  options.hook = "fp16";
+  RankStep<NetImpl> step = [&](NetImpl& one, DistributedDataParallel& ddp, const Samples& part) {
+    plain_step(one, ddp, part);
+    EXPECT_EQ(ddp.last_step().bytes_saved, bytes * 3 / 4);  // fp64 here
+  };
+  train_on_ranks(net, 2, options, step, 3);
 }
 
 TEST(Ddp, MeasuresTheGradientsBeforeAndAfterTheReduction) {

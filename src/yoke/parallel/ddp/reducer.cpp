@@ -117,11 +117,8 @@ void Reducer::on_gradient(Slot& slot) {
   if (slot.arrivals > slot.expected)
     throw ConfigError(
         "parameter {}: a gradient came after its bucket had been sent ({} in this backward, {} in the first "
-        "one). Where "
-        "the graph changes from step to step, set ddp.delay_allreduce; after a backward() that failed, make "
-        "a "
-        "new "
-        "DistributedDataParallel.",
+        "one). Where the graph changes from step to step, set ddp.delay_allreduce; after a backward() that "
+        "failed, make a new DistributedDataParallel.",
         slot.name, slot.arrivals, slot.expected);
   if (slot.arrivals < slot.expected) return;
   if (--buckets_[slot.bucket].waiting == 0) advance_ready();
@@ -131,16 +128,21 @@ void Reducer::on_gradient(Slot& slot) {
 void Reducer::begin() {
   if (begun_) return;
   begun_ = true;
-  bytes_before_ = comm_.counters().bytes_sent;
+  start_counting();
   measuring_noise_ = std::exchange(noise_wanted_, false);
   local_norm2_ = 0;
-  step_ = {};
   divisor_ = joining_ ? active_ranks(true) : comm_.size();
   // Buckets may be sent before finish() looks at what is missing.
   if (!buckets_.empty())
     for (Slot& slot : slots_)
       if (slot.expected == 0) fill_missing(slot, /*shadow=*/false);
   at_end_of_backward([this] { finish(/*shadow=*/false); });
+}
+
+void Reducer::start_counting() {
+  step_ = {};
+  bytes_before_ = comm_.counters().bytes_sent;
+  saved_before_ = hook_->bytes_saved();
 }
 
 void Reducer::advance_ready() {
@@ -195,8 +197,7 @@ void Reducer::complain_of_missing() const {
   if (missing.empty()) return;
   throw ConfigError(
       "backward() gave no gradient to {}{} (rank {}). Freeze what is not trained (requires_grad_(false)), or "
-      "set "
-      "ddp.static_graph when it is the same in every step, ddp.find_unused when it changes.",
+      "set ddp.static_graph when it is the same in every step, ddp.find_unused when it changes.",
       missing[0], missing.size() > 1 ? fmt::format(" and {} more parameters", missing.size() - 1) : "",
       comm_.rank());
 }
@@ -279,7 +280,7 @@ void Reducer::hand_out() {
 void Reducer::note_step(double waited) {
   step_.exposed_seconds = waited;
   step_.bytes_sent = comm_.counters().bytes_sent - bytes_before_;
-  step_.bytes_saved = hook_->bytes_uncompressed() - hook_->bytes_compressed();
+  step_.bytes_saved = hook_->bytes_saved() - saved_before_;
   for (Bucket& bucket : buckets_) {
     comm::Pending::Timing times = bucket.data.pending.timing();
     step_.buckets.push_back({times.started, times.ended, static_cast<int64_t>(bucket.data.flat.nbytes())});

@@ -52,6 +52,7 @@ class Reducer {
   void scale_for_sum(const torch::Tensor& parameter);
   void on_gradient(Slot& slot);
   void begin();
+  void start_counting();
   int active_ranks(bool this_one);
   void advance_ready();
   void launch(Bucket& bucket);
@@ -84,6 +85,7 @@ class Reducer {
   size_t next_ = 0;               // bucket to be launched
   double divisor_ = 1;
   int64_t bytes_before_ = 0;
+  int64_t saved_before_ = 0;
   double local_norm2_ = 0;
 
   bool joining_ = false;

@@ -25,8 +25,7 @@ void Reducer::join(const std::function<void()>& loop) {
   }
   int64_t own_steps = steps_;
   while ((divisor_ = active_ranks(false)) > 0) {
-    bytes_before_ = comm_.counters().bytes_sent;
-    step_ = {};
+    start_counting();
     finish(/*shadow=*/true);
   }
   joining_ = false;
