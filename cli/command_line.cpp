@@ -218,8 +218,8 @@ class Parser {
   void add_bench_ps(Subcommand* group) {
     auto* command =
         common(group->add_subcommand(
-                   "ps", "speed, staleness and idle time of a parameter server's rule, on a virtual clock"),
-               "yoke bench ps --policy k_async --workers 8 --k 4 --delay exp:5ms --updates 100000");
+                   "ps", "speed, staleness and idle time of a parameter server's rule; throughput of servers"),
+               "yoke bench ps --policy k_async --workers 8 --k 4 --delay exp:5ms --updates 2000");
     add_options(*command, out_.bench_ps);
   }
 

@@ -12,6 +12,7 @@
 #include "cli/env_command.h"
 #include "cli/output.h"
 #include "cli/plan_command.h"
+#include "cli/ps_server.h"
 #include "cli/report_command.h"
 #include "cli/run_command.h"
 #include "cli/run_config.h"
@@ -26,7 +27,6 @@ namespace {
 
 // Mistakes in a configuration are reported before LibTorch is loaded, which takes half a second.
 void check_configuration(const CommandLine& line) {
-  if (line.command == "train") Configuration().load(line.train.file, line.overrides);
   if (line.command == "verify") Configuration().load(line.verify.file, line.overrides);
   if (line.command == "eval") Configuration().load(line.eval.file, line.overrides);
 }
@@ -68,6 +68,13 @@ int main(int argc, char** argv) {
       if (line.command == name) return command(line);
     }
     check_configuration(line);
+    if (line.command == "train") {
+      Configuration configuration;
+      configuration.load(line.train.file, line.overrides);
+      const RunConfig& config = configuration.values;
+      if (uses_servers(config) && line.train.nproc > 0) return launch_with_servers(line, config);
+      if (uses_servers(config) && is_server_rank(config)) return run_server(line, config);
+    }
     if (line.command == "bench scaling" && line.bench_scaling.result_file.empty()) return bench_scaling(line);
     if (line.train.nproc > 1)
       return yoke::cluster::run_job(yoke::cluster::own_job(line.train.nproc, line.words));

@@ -9,6 +9,7 @@
 #include "cli/run_config.h"
 #include "cli/torch/commands.h"
 #include "cli/torch/train_output.h"
+#include "cli/torch/train_parts.h"
 #include "cli/torch/worker_options.h"
 #include "yoke/base/error.h"
 #include "yoke/base/file.h"
@@ -26,7 +27,6 @@
 #include "yoke/optim/schedule.h"
 
 namespace yoke::cli {
-namespace {
 
 engine::LoopPlan loop_plan(const RunConfig& config, const engine::Worker& worker, const data::Loader& loader,
                            int64_t replicas) {
@@ -52,7 +52,6 @@ engine::LoopPlan loop_plan(const RunConfig& config, const engine::Worker& worker
   return plan;
 }
 
-// The state to go on from, or nothing for a fresh start.
 std::optional<checkpoint::Loaded> find_resume(const TrainArguments& arguments,
                                               const std::filesystem::path& out, bool speaks) {
   if (arguments.resume == "never") return std::nullopt;
@@ -63,6 +62,8 @@ std::optional<checkpoint::Loaded> find_resume(const TrainArguments& arguments,
     if (speaks) log::warn("passed over checkpoint {}: {}", other.path.string(), other.problem);
   return loaded;
 }
+
+namespace {
 
 std::vector<int64_t> peak_memory_of_ranks(const engine::Worker& worker, comm::Communicator* replicas) {
   int64_t own = compute::peak_memory_bytes(worker.device);
@@ -79,6 +80,7 @@ int run_train(const CommandLine& line) {
   configuration.load(line.train.file, line.overrides);
   RunConfig& config = configuration.values;
   if (config.out.dir.empty()) config.out.dir = fmt::format("runs/{}_{}", config.model.name, config.data.name);
+  if (config.parallel.sync == "ps") return run_train_with_servers(line, configuration);
   const std::filesystem::path out = config.out.dir;
   World world = join_world(config);
   const bool first = world.rank() == 0;  // who speaks and writes

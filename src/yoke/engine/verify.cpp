@@ -10,23 +10,40 @@
 #include "yoke/data/dataset.h"
 #include "yoke/data/sampler.h"
 #include "yoke/engine/run_state.h"
+#include "yoke/plan/policies/rule.h"
 
 namespace yoke::engine {
 namespace {
 
 using Tensors = std::vector<torch::Tensor>;
 
+// The words of parameter servers.
+bool set_server_word(Layout& layout, const std::string& name, const std::string& value) {
+  if (name == "sync" && (value == "allreduce" || value == "ps")) layout.sync = value;
+  else if (name == "policy") layout.policy = plan::to_string(plan::parse_rule(value));
+  else if (name != "sync" && name != "policy") return false;
+  return name != "sync" || layout.sync == value;
+}
+
 void set_word(Layout& layout, const std::string& word) {
   size_t equals = word.find('=');
   std::string name = word.substr(0, equals);
+  if (equals != std::string::npos && set_server_word(layout, name, word.substr(equals + 1))) return;
   int64_t value = 0;
   const char* end = word.data() + word.size();
   bool number = equals != std::string::npos &&
                 std::from_chars(word.data() + equals + 1, end, value).ptr == end && value >= 1;
-  if (!number || (name != "data" && name != "accumulate"))
-    throw ConfigError("layout '{}': '{}' is not understood. A layout is data=N, accumulate=N, with commas.",
-                      layout.text, word);
-  (name == "data" ? layout.data : layout.accumulate) = value;
+  bool known = name == "data" || name == "accumulate" || name == "servers" || name == "k";
+  if (!number || !known)
+    throw ConfigError(
+        "layout '{}': '{}' is not understood. A layout is data=N, accumulate=N, sync=ps, servers=N, policy=RULE, k=N, "
+        "with commas.",
+        layout.text, word);
+  int64_t& wanted = name == "data"         ? layout.data
+                    : name == "accumulate" ? layout.accumulate
+                    : name == "servers"    ? layout.servers
+                                           : layout.k;
+  wanted = value;
 }
 
 // Numbers of one kind, compared element by element.
@@ -102,6 +119,7 @@ std::vector<Layout> parse_layouts(const std::string& text) {
 }
 
 Verification verify(const VerifyOptions& options, const Layout& layout) {
+  if (layout.sync == "ps") return verify_with_servers(options, layout);
   int64_t batch = options.worker.batch_size;
   check_batch(batch, layout);
   WorkerOptions alone = options.worker;

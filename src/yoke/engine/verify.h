@@ -14,6 +14,10 @@ struct Layout {
   std::string text;
   int64_t data = 1;        // replicas
   int64_t accumulate = 1;  // micro-batches of a step
+  std::string sync = "allreduce";  // or ps, with
+  int64_t servers = 1;
+  std::string policy = "sync";
+  int64_t k = 0;
 };
 
 // "data=2; data=4,accumulate=2". Throws ConfigError that lists the words it knows.
@@ -43,5 +47,8 @@ struct VerifyOptions {
 // Trains `layout` on ranks of this process (threads) and one device beside it. Throws ConfigError where the
 // batch cannot be cut that way.
 Verification verify(const VerifyOptions& options, const Layout& layout);
+
+// The same with parameter servers (layout.sync is "ps"). Gradients are not compared: nobody has their mean.
+Verification verify_with_servers(const VerifyOptions& options, const Layout& layout);
 
 }  // namespace yoke::engine

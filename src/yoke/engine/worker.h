@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "yoke/comm/communicator.h"
@@ -16,6 +17,7 @@
 #include "yoke/optim/grad_scaler.h"
 #include "yoke/optim/optimizer.h"
 #include "yoke/parallel/ddp/options.h"
+#include "yoke/parallel/ps/setup.h"
 #include "yoke/parallel/strategy.h"
 
 namespace yoke::engine {
@@ -34,6 +36,7 @@ struct WorkerOptions {
   int local_ranks = 1;
   bool sync_batchnorm = false;  // statistics of all replicas' batches
   DdpOptions ddp;
+  std::optional<parallel::PsSetup> ps;  // parameter servers; `replicas` is null then
   std::filesystem::path tuning_file;  // measured choices are remembered here; empty: not at all
 };
 
