@@ -12,8 +12,11 @@ namespace yoke::engine {
 
 struct Layout {
   std::string text;
-  int64_t data = 1;        // replicas
-  int64_t accumulate = 1;  // micro-batches of a step
+  int64_t data = 1;             // replicas
+  int64_t accumulate = 1;       // micro-batches of a step
+  int64_t zero = 0;             // parallel.zero
+  bool threads = false;         // parallel.sync = threads: all replicas in one process
+  std::string split = "equal";  // parallel.split: shares of the replicas
 };
 
 // "data=2; data=4,accumulate=2". Throws ConfigError that lists the words it knows.
