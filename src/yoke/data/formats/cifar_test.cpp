@@ -30,7 +30,9 @@ TEST(Cifar, CountsRecords) {
 TEST(Cifar, RefusesPartsOfARecord) {
   EXPECT_THAT(cifar_error(""),
               HasSubstr("f.bin, byte 0: 0 bytes are not whole CIFAR-10 records of 3073 bytes"));
-  EXPECT_THAT(cifar_error(record(1) + "x"), HasSubstr("f.bin, byte 3073: 3074 bytes are not whole"));
+  std::string longer = record(1);
+  longer.push_back('x');
+  EXPECT_THAT(cifar_error(longer), HasSubstr("f.bin, byte 3073: 3074 bytes are not whole"));
   EXPECT_THAT(cifar_error(record(1).substr(1)), HasSubstr("3072 bytes are not whole"));
 }
 
