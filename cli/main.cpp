@@ -31,6 +31,25 @@ void check_configuration(const CommandLine& line) {
   if (line.command == "eval") Configuration().load(line.eval.file, line.overrides);
 }
 
+int become_torch_program(char** argv);
+
+// Ranks of their own processes, or one process that makes replicas of its own.
+int train(const CommandLine& line, char** argv) {
+  Configuration configuration;
+  configuration.load(line.train.file, line.overrides);
+  if (line.train.nproc <= 1) return become_torch_program(argv);
+  if (configuration.values.parallel.sync != "threads")
+    return cluster::run_job(cluster::own_job(line.train.nproc, line.words));
+  std::vector<std::string> words = line.words;
+  words.insert(words.begin(), argv[0]);
+  if (configuration.values.parallel.data == 0)
+    words.insert(words.end(), {"--parallel.data", fmt::format("{}", line.train.nproc)});
+  std::vector<char*> pointers;
+  for (std::string& word : words) pointers.push_back(word.data());
+  pointers.push_back(nullptr);
+  return become_torch_program(pointers.data());
+}
+
 int become_torch_program(char** argv) {
   std::filesystem::path sibling =
       std::filesystem::read_symlink("/proc/self/exe").parent_path() / "yoke-torch";
@@ -76,8 +95,7 @@ int main(int argc, char** argv) {
       if (uses_servers(config) && is_server_rank(config)) return run_server(line, config);
     }
     if (line.command == "bench scaling" && line.bench_scaling.result_file.empty()) return bench_scaling(line);
-    if (line.train.nproc > 1)
-      return yoke::cluster::run_job(yoke::cluster::own_job(line.train.nproc, line.words));
+    if (line.command == "train") return train(line, argv);
     return become_torch_program(argv);
   });
 }

@@ -22,6 +22,7 @@
 #include "yoke/engine/engine.h"
 #include "yoke/engine/parameter_hash.h"
 #include "yoke/engine/run_state.h"
+#include "yoke/engine/speed_split.h"
 #include "yoke/engine/stop_signal.h"
 #include "yoke/engine/worker.h"
 #include "yoke/optim/schedule.h"
@@ -92,10 +93,18 @@ int run_train(const CommandLine& line) {
   comm::Communicator* replicas = world.size() > 1 ? &world.comm() : nullptr;
   auto seed = static_cast<uint64_t>(config.train.loop.seed);
   auto train_set = data::open(config.data, data::Split::kTrain, worker->model.sample, seed);
-  data::Loader loader(*train_set, config.data, seed, {world.rank(), world.size()});
-  engine::LoopPlan plan = loop_plan(config, *worker, loader, world.size());
+  data::DataOptions cut = config.data;
+  cut.batch_size *= options.threads;
+  data::Loader loader(*train_set, cut, seed, {world.rank(), world.size()});
+  engine::LoopPlan plan = loop_plan(config, *worker, loader, world.size() * options.threads);
 
   engine::Engine engine(*worker->strategy, loader, plan);
+  loader.set_shares(engine::parse_split(config.parallel.split, static_cast<int>(world.size())));
+  std::optional<engine::SpeedSplit> speeds;
+  if (config.parallel.split == "speed" && replicas != nullptr) {
+    speeds.emplace(*replicas, worker->device, [&](const auto& shares) { loader.set_shares(shares); });
+    engine.attach_balance([&](int64_t samples, double seconds) { speeds->add(samples, seconds); });
+  }
   engine::Progress progress;
   if (resume) {
     progress = engine::restore_state(*resume, *worker, loader, replicas);

@@ -52,6 +52,7 @@ Outcome Engine::run(const metrics::RunInfo& info) {
   if (outcome_.stopped_by_signal != 0 && save_ && !saved) save_({step_, samples_, /*must=*/true});
   if (!losses_.empty()) log_step();
   for (auto& sink : sinks_) sink->finish();
+  strategy_.settle();
   outcome_.steps = step_;
   outcome_.samples = samples_;
   outcome_.seconds = since_start_.seconds();
@@ -71,6 +72,7 @@ void Engine::train_step() {
     split.backward = std::max(0.0, split.backward - talk->exposed);
     comm_seconds_ = comm_seconds_.value_or(0) + talk->seconds;
   }
+  if (balance_) balance_(std::exchange(own_samples_, 0), split.forward + split.backward);
   bool updated = commit(loss, split);
   if (!updated) ++outcome_.skipped;
   count_step(samples_before);
@@ -110,16 +112,17 @@ void Engine::train_step() {
 
 Engine::StepLoss Engine::compute_gradients(metrics::TimeSplit& split) {
   StepLoss loss;
-  double weight = 1.0 / static_cast<double>(plan_.accumulate);
   for (int64_t i = 0; i < plan_.accumulate; ++i) {
     Stopwatch waiting;
     data::Batch batch = loader_.next();
     split.data += waiting.seconds();
+    double weight = batch.weight / static_cast<double>(plan_.accumulate);
     parallel::ComputeResult result =
         strategy_.compute(batch.inputs, batch.target, {weight, i + 1 == plan_.accumulate});
     split.forward += result.forward_seconds;
     split.backward += result.backward_seconds;
-    samples_ += batch.samples * plan_.replicas;
+    samples_ += batch.global_samples;
+    own_samples_ += batch.samples;
     torch::Tensor part = result.loss * weight;
     loss.sum = loss.sum.defined() ? loss.sum + part : part;
   }
@@ -192,6 +195,7 @@ bool Engine::epoch_ended() const {
 
 void Engine::evaluate_now() {
   Stopwatch watch;
+  strategy_.settle();
   if (auto evaluation = evaluate_()) {
     outcome_.evaluation = evaluation;
     last_evaluated_ = step_;

@@ -6,6 +6,7 @@
 #include "yoke/checkpoint/weights.h"
 #include "yoke/comm/tensors/tensors.h"
 #include "yoke/compute/conv_path.h"
+#include "yoke/parallel/ddp/zero/sharded_state.h"
 
 namespace yoke::engine {
 namespace {
@@ -54,7 +55,9 @@ checkpoint::State collect_state(Worker& worker, const data::Loader& loader, Prog
   data::Position position = loader.position();
   checkpoint::State state;
   state.model = named_tensors(*worker.model.module);
-  state.optimizer = worker.optimizer->state();
+  worker.strategy->settle();
+  state.optimizer =
+      worker.shards ? parallel::whole_state(*worker.shards, *worker.optimizer) : worker.optimizer->state();
   state.rest = {
       {"step", progress.step},
       {"samples", progress.samples},
@@ -77,8 +80,11 @@ Progress restore_state(const checkpoint::Loaded& loaded, Worker& worker, data::L
   }
   checkpoint::restore_into(loaded.state.model, named_tensors(*worker.model.module),
                            loaded.path.string() + ", model");
-  checkpoint::restore_into(loaded.state.optimizer, worker.optimizer->state(),
-                           loaded.path.string() + ", optimizer");
+  std::string what = loaded.path.string() + ", optimizer";
+  if (worker.shards)
+    parallel::restore_pieces(loaded.state.optimizer, *worker.shards, *worker.optimizer, what);
+  else
+    checkpoint::restore_into(loaded.state.optimizer, worker.optimizer->state(), what);
   const nlohmann::json& rest = loaded.state.rest;
   try {
     worker.scaler.restore(rest.at("scaler").at("scale"), rest.at("scaler").at("growth_tracker"));

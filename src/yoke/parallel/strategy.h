@@ -68,6 +68,11 @@ class Strategy {
   virtual std::optional<double> noise_scale() const { return std::nullopt; }
   // Combines gradients and moves the parameters.
   virtual CommitResult commit(const CommitOptions& options) = 0;
+  // What commit() left under way is done: parameters may be read by others than compute().
+  virtual void settle() {}
+  // The gradients of the step, whole, in the order of the model's parameters; between agree() and commit().
+  // Where they are spread over ranks it is collective, and rank 0 alone gets them. For comparing: slow.
+  virtual std::vector<torch::Tensor> gradients() = 0;
   // Name of the first parameter whose gradient is not finite. For messages: slow.
   virtual std::optional<std::string> first_non_finite_gradient() = 0;
   // Where somebody else counts: steps and minibatches of all workers together, so far.

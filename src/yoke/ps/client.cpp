@@ -13,7 +13,7 @@ namespace {
 
 using comm::Message;
 
-constexpr double kGoodbyeSeconds = 5;
+constexpr double kClientGoodbyeSeconds = 5;
 
 }  // namespace
 
@@ -230,7 +230,7 @@ void Client::goodbye() {
   if (std::exchange(said_goodbye_, true)) return;
   FlightPlan plan;
   plan.requests = static_cast<size_t>(options_.servers);
-  plan.timeout = kGoodbyeSeconds;
+  plan.timeout = kClientGoodbyeSeconds;
   plan.make = [&](size_t server) {
     FlightPlan::Request request;
     request.peer = rank_of(static_cast<int>(server));

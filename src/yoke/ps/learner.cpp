@@ -18,7 +18,7 @@ using comm::Messenger;
 
 constexpr size_t kPullsAhead = 16;  // a server keeps old values of so many ranges for a slow reader
 constexpr size_t kReportBytes = 8 << 20;
-constexpr double kGoodbyeSeconds = 5;
+constexpr double kLearnerGoodbyeSeconds = 5;
 constexpr int64_t kNoWork = -1;
 constexpr int64_t kEnded = -2;
 
@@ -290,7 +290,7 @@ void Learner::goodbye() {
   if (std::exchange(said_goodbye_, true)) return;
   FlightPlan plan;
   plan.requests = static_cast<size_t>(options_.servers);
-  plan.timeout = kGoodbyeSeconds;
+  plan.timeout = kLearnerGoodbyeSeconds;
   plan.make = [&](size_t server) {
     Message message;
     message.kind = kGoodbye;

@@ -18,7 +18,7 @@ using comm::Messenger;
 using comm::Reply;
 
 constexpr int64_t kMostElements = int64_t{1} << 40;
-constexpr double kGoodbyeSeconds = 10;  // for the last workers, once another server has gone
+constexpr double kLastWorkersSeconds = 10;  // for the last workers, once another server has gone
 
 bool consumes_own_version_only(const plan::PolicyOptions& policy) {
   return policy.rule == plan::Rule::kSync || plan::traits_of(policy.rule).cancels;
@@ -67,7 +67,7 @@ void Server::run() {
   auto all_gone = [&] { return std::all_of(gone_.begin(), gone_.end(), [](bool gone) { return gone; }); };
   changed_.wait(lock, [&] { return all_gone() || !error_.empty(); });
   // A server that has seen the last worker leave ends before one that has not.
-  if (!changed_.wait_for(lock, std::chrono::duration<double>(kGoodbyeSeconds), all_gone) ||
+  if (!changed_.wait_for(lock, std::chrono::duration<double>(kLastWorkersSeconds), all_gone) ||
       (!error_.empty() && std::find(lost_.begin(), lost_.end(), true) != lost_.end()))
     throw CommError("parameter server {} (rank {}): {}", own_index(), messenger_.rank(), error_);
 }
