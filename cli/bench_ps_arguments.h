@@ -28,7 +28,7 @@ struct BenchPsArguments {
   int64_t servers = 1;
   std::string backend = "shm";
   bool throughput = false;
-  int64_t in_flight = 8;
+  int64_t in_flight = 0;  // 0: chosen
   double seconds = 1;
 };
 

@@ -25,6 +25,7 @@ constexpr int64_t kMostWorkers = 1 << 16;
 constexpr int64_t kMostRealRanks = 256;  // threads of this process
 constexpr int64_t kMostRealBytes = int64_t{4} << 30;
 constexpr int64_t kRealUpdates = 1000;
+constexpr int64_t kSmallBytes = 64 << 10;
 constexpr int64_t kMostUpdates = 1'000'000'000;
 constexpr double kReportSeconds = 5;  // between lines of progress
 constexpr int64_t kWarmUp = 1000;     // updates
@@ -246,7 +247,7 @@ int bench_throughput(const CommandLine& line) {
   bench.seconds = arguments.seconds;
   check_range("--workers", bench.workers, kMostRealRanks);
   check_range("--servers", arguments.servers, kMostRealRanks);
-  check_range("--in-flight", arguments.in_flight, kMostRealRanks);
+  if (arguments.in_flight != 0) check_range("--in-flight", arguments.in_flight, kMostRealRanks);
   nlohmann::json results = nlohmann::json::array();
   report::Table table({"backend", "bytes", "push+pull/s", "GB/s", "server ns/KB"});
   for (const std::string& size : split(arguments.bytes, ',')) {
@@ -254,6 +255,8 @@ int bench_throughput(const CommandLine& line) {
     if (!bytes || *bytes < 4 || *bytes > kMostRealBytes)
       throw ConfigError("--bytes {}: not a size from 4 bytes on. Accepted: 1K, 64K, 16MB, …", size);
     bench.bytes = static_cast<size_t>(*bytes);
+    // Large values are many requests by themselves.
+    if (arguments.in_flight == 0) bench.in_flight = *bytes <= kSmallBytes ? 8 : 1;
     ps::ThroughputResult result = ps::bench_throughput(bench);
     results.push_back({{"bytes", *bytes},
                        {"backend", bench.backend},

@@ -68,6 +68,20 @@ struct BenchMessengerArguments {
   double seconds = 1;
 };
 
+struct LabArguments {
+  std::string file;
+  std::string policies = "all";
+  int64_t workers = 4;
+  int64_t servers = 1;
+  int64_t k = 0;  // 0: half of the workers
+  std::string max_delay = "2";
+  std::string delay = "none";
+  std::string delay_workers;  // empty: all
+  double target_loss = 0;     // 0: what all of them reach
+  bool fault_free = false;    // each rule without delays too
+  std::string output;
+};
+
 struct CheckpointArguments {
   std::string path;
   std::string output;
@@ -117,6 +131,7 @@ struct CommandLine {
   BenchMessengerArguments bench_messenger;
   VerifyArguments verify;
   BenchPsArguments bench_ps;
+  LabArguments lab;
   CheckpointArguments checkpoint;
   ReportArguments report;
   RunArguments run;

@@ -10,6 +10,7 @@
 #include "cli/bench_scaling_command.h"
 #include "cli/config_command.h"
 #include "cli/env_command.h"
+#include "cli/lab_command.h"
 #include "cli/output.h"
 #include "cli/plan_command.h"
 #include "cli/ps_server.h"
@@ -37,6 +38,10 @@ int become_torch_program(char** argv);
 int train(const CommandLine& line, char** argv) {
   Configuration configuration;
   configuration.load(line.train.file, line.overrides);
+  if (uses_servers(configuration.values)) {
+    if (line.train.nproc > 0) return cluster::run_job(server_job(line, configuration.values));
+    return is_server_rank(configuration.values) ? run_server(configuration.values) : become_torch_program(argv);
+  }
   if (line.train.nproc <= 1) return become_torch_program(argv);
   if (configuration.values.parallel.sync != "threads")
     return cluster::run_job(cluster::own_job(line.train.nproc, line.words));
@@ -75,6 +80,7 @@ constexpr std::pair<const char*, Command> kCommands[] = {
     {"bench collectives", bench_collectives},
     {"bench messenger", bench_messenger},
     {"bench ps", bench_ps},
+    {"lab stragglers", run_lab_stragglers},
 };
 
 }  // namespace
@@ -87,13 +93,6 @@ int main(int argc, char** argv) {
       if (line.command == name) return command(line);
     }
     check_configuration(line);
-    if (line.command == "train") {
-      Configuration configuration;
-      configuration.load(line.train.file, line.overrides);
-      const RunConfig& config = configuration.values;
-      if (uses_servers(config) && line.train.nproc > 0) return launch_with_servers(line, config);
-      if (uses_servers(config) && is_server_rank(config)) return run_server(line, config);
-    }
     if (line.command == "bench scaling" && line.bench_scaling.result_file.empty()) return bench_scaling(line);
     if (line.command == "train") return train(line, argv);
     return become_torch_program(argv);

@@ -12,7 +12,6 @@
 #include "yoke/base/file.h"
 #include "yoke/base/log.h"
 #include "yoke/cluster/identity.h"
-#include "yoke/cluster/launcher/launcher.h"
 #include "yoke/cluster/world.h"
 #include "yoke/parallel/ps/setup.h"
 #include "yoke/ps/connect.h"
@@ -92,7 +91,7 @@ int64_t total_updates(const RunConfig& config, int workers, double batches_per_e
   return static_cast<int64_t>(std::ceil(minibatches / k / local));
 }
 
-int launch_with_servers(const CommandLine& line, const RunConfig& config) {
+cluster::LaunchOptions server_job(const CommandLine& line, const RunConfig& config) {
   int workers = line.train.nproc, servers = static_cast<int>(config.ps.servers);
   policy_of(config, workers);
   cluster::LaunchOptions job = cluster::own_job(workers + servers, line.words);
@@ -101,7 +100,7 @@ int launch_with_servers(const CommandLine& line, const RunConfig& config) {
     // The first writes records and checkpoints; servers hold the parameters.
     for (int rank = 1; rank < workers; ++rank) job.expendable[static_cast<size_t>(rank)] = true;
   }
-  return cluster::run_job(job);
+  return job;
 }
 
 bool is_server_rank(const RunConfig& config) {
@@ -114,7 +113,7 @@ bool is_server_rank(const RunConfig& config) {
   return identity.rank >= identity.world_size - config.ps.servers;
 }
 
-int run_server(const CommandLine&, const RunConfig& config) {
+int run_server(const RunConfig& config) {
   // Workers that are told to stop still need their servers, for a last checkpoint; who kills, kills.
   for (int signal : {SIGINT, SIGTERM, SIGHUP}) std::signal(signal, SIG_IGN);
   cluster::World world(cluster::identify_from_environment(), {});

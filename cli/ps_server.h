@@ -3,6 +3,7 @@
 
 #include "cli/command_line.h"
 #include "cli/run_config.h"
+#include "yoke/cluster/launcher/launcher.h"
 #include "yoke/plan/policies/rule.h"
 
 namespace yoke::cli {
@@ -15,13 +16,13 @@ plan::PolicyOptions policy_of(const RunConfig& config, int workers);
 // Updates of the whole run.
 int64_t total_updates(const RunConfig& config, int workers, double batches_per_epoch);
 
-// Starts `workers` workers and the servers on this machine.
-int launch_with_servers(const CommandLine& line, const RunConfig& config);
+// The job of line.train.nproc workers and the servers on this machine. Throws ConfigError.
+cluster::LaunchOptions server_job(const CommandLine& line, const RunConfig& config);
 
 // Whether this rank of a launcher's world is a server.
 bool is_server_rank(const RunConfig& config);
 
 // Serves until all workers have left.
-int run_server(const CommandLine& line, const RunConfig& config);
+int run_server(const RunConfig& config);
 
 }  // namespace yoke::cli

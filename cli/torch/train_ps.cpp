@@ -81,6 +81,8 @@ int run_train_with_servers(const CommandLine& line, Configuration& configuration
   if (resume) {
     progress = engine::restore_state(*resume, *worker, loader);
     strategy.start_at(progress.step);
+    if (!first)  // what was saved are the numbers of the first
+      torch::manual_seed(seed + 0x9E3779B97F4A7C15u * static_cast<uint64_t>(progress.step * 4096 + world.rank()));
     engine.resume_at(progress.step, progress.samples);
     if (first)
       log::info("going on from {} (step {} of {})", resume->path.string(), progress.step, plan.total_steps);

@@ -134,7 +134,7 @@ MISTAKES = [
     (["--policy", "async", "--clock", "sun"], ["Accepted: real virtual"]),
     (["--policy", "async", "--backend", "pigeon"], ["Accepted: shm tcp"]),
     (["--throughput", "--bytes", "1K,none"], ["--bytes none"]),
-    (["--throughput", "--in-flight", "0"], ["--in-flight 0"]),
+    (["--throughput", "--in-flight", "-1"], ["--in-flight -1"]),
     (["--policy", "async", "--bytes", "8000000TB", "--clock", "virtual"], ["more than can be counted"]),
     (["--policy", "async", "--train.lr", "1"], ["takes no configuration keys"]),
 ]

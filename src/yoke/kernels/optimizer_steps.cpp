@@ -2,7 +2,8 @@
 
 #include <cmath>
 #include <cstring>
-#include <type_traits>
+
+#include "yoke/kernels/simd.h"
 
 namespace yoke::kernels {
 
@@ -63,17 +64,35 @@ void add_scaled(T* into, const T* from, double scale, int64_t count) {
 }
 
 // An exponent of all ones is an infinity or a NaN. Integers, because a sum of floats cannot be vectorised.
-template <class T>
-bool all_finite(const T* data, int64_t count) {
-  using Bits = std::conditional_t<sizeof(T) == 4, uint32_t, uint64_t>;
-  constexpr Bits kExponent = sizeof(T) == 4 ? Bits{0x7f800000u} : static_cast<Bits>(0x7ff0000000000000u);
-  Bits bad = 0;
+template <class Bits>
+YOKE_INLINE void find_bad(const void* data, int64_t count, Bits exponent, bool* bad) {
+  Bits found = 0;
   for (int64_t i = 0; i < count; ++i) {
     Bits bits;
-    std::memcpy(&bits, data + i, sizeof(T));
-    bad |= static_cast<Bits>((bits & kExponent) == kExponent);
+    std::memcpy(&bits, static_cast<const char*>(data) + static_cast<size_t>(i) * sizeof(Bits), sizeof(Bits));
+    found |= static_cast<Bits>((bits & exponent) == exponent);
   }
-  return bad == 0;
+  *bad = found != 0;
+}
+
+namespace {
+
+YOKE_INLINE void find_bad_floats_body(const void* data, int64_t count, bool* bad) {
+  find_bad<uint32_t>(data, count, 0x7f800000u, bad);
+}
+YOKE_INLINE void find_bad_doubles_body(const void* data, int64_t count, bool* bad) {
+  find_bad<uint64_t>(data, count, 0x7ff0000000000000u, bad);
+}
+YOKE_KERNEL(find_bad_floats, (const void* data, int64_t count, bool* bad), (data, count, bad))
+YOKE_KERNEL(find_bad_doubles, (const void* data, int64_t count, bool* bad), (data, count, bad))
+
+}  // namespace
+
+template <class T>
+bool all_finite(const T* data, int64_t count) {
+  bool bad = false;
+  sizeof(T) == sizeof(float) ? find_bad_floats(data, count, &bad) : find_bad_doubles(data, count, &bad);
+  return !bad;
 }
 
 template <class T>

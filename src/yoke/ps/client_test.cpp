@@ -136,7 +136,7 @@ TEST_P(PsClient, WhatCannotBeIsRefusedByNameAndNotApplied) {
     EXPECT_THAT(refusal({7, 0, 4, 1, 0, 1}, 4), HasSubstr("worker 0 names range 7"));
     EXPECT_THAT(refusal({0, 2, 4, 1, 0, 1}, 4), HasSubstr("worker 0 names elements 2..6"));
     EXPECT_THAT(refusal({0, 0, 4, 1, 0, 1}, 3), HasSubstr("worker 0 pushed 24 bytes for 4 elements"));
-    EXPECT_THAT(refusal({0, 0, 4, 1, 9999, 1}, 4), HasSubstr("worker 0 pushed for version 9999"));
+    EXPECT_THAT(refusal({0, 0, 4, 1, 9999, 1}, 4), HasSubstr("worker 0 pushed for update 9999"));
     values[2] = std::numeric_limits<double>::quiet_NaN();
     EXPECT_THAT(refusal({0, 0, 4, 1, 0, 1}, 4), HasSubstr("worker 0 pushed a number that is not finite"));
     client.wait(client.pull(0, std::span(seen)));

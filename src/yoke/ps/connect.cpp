@@ -17,8 +17,24 @@ namespace {
 constexpr uint64_t kGroup = 0x7073;  // "ps"
 constexpr double kLocalSeconds = 60;
 
+template <class Setup>
+void fill(Setup& setup, int rank, int size, std::shared_ptr<cluster::Failure> failure, double timeout) {
+  setup.rank = rank;
+  setup.size = size;
+  setup.kinds = kKinds;
+  setup.failure = std::move(failure);
+  setup.timeout = timeout;
+}
+
+void check_backend(const std::string& backend) {
+  if (backend != "shm" && backend != "tcp")
+    throw ConfigError("backend '{}': parameter servers talk over shm or tcp.", backend);
+}
+
+}  // namespace
+
 // What ranks that are threads tell each other before they are connected.
-class Board {
+class LocalBoard {
  public:
   void put(const std::string& key, const std::string& value) {
     std::lock_guard lock(mutex_);
@@ -38,22 +54,6 @@ class Board {
   std::condition_variable changed_;
   std::map<std::string, std::string> values_;
 };
-
-template <class Setup>
-void fill(Setup& setup, int rank, int size, std::shared_ptr<cluster::Failure> failure, double timeout) {
-  setup.rank = rank;
-  setup.size = size;
-  setup.kinds = kKinds;
-  setup.failure = std::move(failure);
-  setup.timeout = timeout;
-}
-
-void check_backend(const std::string& backend) {
-  if (backend != "shm" && backend != "tcp")
-    throw ConfigError("backend '{}': parameter servers talk over shm or tcp.", backend);
-}
-
-}  // namespace
 
 std::unique_ptr<comm::Messenger> connect(cluster::World& world, const std::string& backend) {
   std::set<std::string> machines;
@@ -81,7 +81,7 @@ std::unique_ptr<comm::Messenger> connect(cluster::World& world, const std::strin
 }
 
 struct LocalGroup::Parts {
-  Board board;
+  LocalBoard board;
   net::JobTicket ticket;
   std::shared_ptr<cluster::Failure> failure = std::make_shared<cluster::Failure>();
   std::vector<std::unique_ptr<net::Acceptor>> acceptors;

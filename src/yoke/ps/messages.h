@@ -55,7 +55,7 @@ struct PushHead {
   int64_t begin = 0;  // in the whole vector of parameters
   int64_t count = 0;
   int64_t sequence = 0;  // the minibatch; outside of updates a number that grows with each push of the worker
-  int64_t update = 0;    // the version it goes into; 0: at once, by itself
+  int64_t update = 0;    // the number of the update it goes into; 0: at once, by itself
   double scale = 1;
 };
 
@@ -91,7 +91,7 @@ struct FinishedHead {
 };
 struct GrantReply {
   int64_t verdict = 0;    // plan::Verdict
-  int64_t update = 0;     // the version it goes into
+  int64_t update = 0;     // the number of the update it goes into
   int64_t staleness = 0;
   double scale = 1;       // of the gradient
 };
@@ -107,6 +107,7 @@ inline constexpr int64_t kFetchFlag = 1;
 inline constexpr int64_t kCancelFlag = 2;
 
 struct UpdateHead {
+  int64_t number = 0;   // from 1, without gaps
   int64_t version = 0;  // after it
   double weight = 0;    // on the sum of its gradients
   double lr = 0;

@@ -40,7 +40,7 @@ void RangeStore::assign(int64_t array, std::span<const std::byte> data, int64_t 
   std::byte* target = array == 0 ? static_cast<std::byte*>(writable(true))
                                  : state[static_cast<size_t>(array) - 1].data();
   std::memcpy(target, data.data(), data.size());
-  if (array == 0 && moved_) values_ = std::move(moved_);
+  finish_move();
   version_ = version;
   updater_->steps = steps;
 }
@@ -58,14 +58,15 @@ void RangeStore::add(std::span<const std::byte> gradient, double scale) {
   }
 }
 
-void RangeStore::update(double lr, double weight) {
-  ++version_;
+void RangeStore::update(double lr, double weight, int64_t version) {
+  version_ = version;
   if (counted_ > 0) step({lr, weight, version_, 0, range_.count}, accumulator_.data(), true);
   counted_ = 0;
 }
 
-void RangeStore::update_with(std::span<const std::byte> gradient, double scale, double lr, double weight) {
-  ++version_;
+void RangeStore::update_with(std::span<const std::byte> gradient, double scale, double lr, double weight,
+                             int64_t version) {
+  version_ = version;
   step({lr, weight * scale, version_, 0, range_.count}, gradient.data(), true);
 }
 
@@ -78,9 +79,16 @@ void RangeStore::apply_now(int64_t begin, std::span<const std::byte> gradient, d
 // Where new values go: over the old ones, unless somebody still reads them.
 void* RangeStore::writable(bool whole) {
   if (values_.use_count() == 1) return values_->data();
-  moved_ = whole ? std::make_shared<std::vector<std::byte>>(values_->size())
-                 : std::make_shared<std::vector<std::byte>>(*values_);
+  moved_ = spare_ && spare_.use_count() == 1 ? std::move(spare_)
+                                             : std::make_shared<std::vector<std::byte>>(values_->size());
+  if (!whole) std::memcpy(moved_->data(), values_->data(), values_->size());
   return moved_->data();
+}
+
+void RangeStore::finish_move() {
+  if (!moved_) return;
+  spare_ = std::exchange(values_, std::move(moved_));
+  moved_ = nullptr;
 }
 
 void RangeStore::step(const UpdateStep& step, const std::byte* gradient, bool whole) {
@@ -88,7 +96,7 @@ void RangeStore::step(const UpdateStep& step, const std::byte* gradient, bool wh
   size_t offset = static_cast<size_t>(step.offset) * element_;
   updater_->apply(step, gradient, values_->data() + offset, to + offset);
   ++updater_->steps;
-  if (moved_) values_ = std::move(moved_);
+  finish_move();
 }
 
 std::span<const std::byte> RangeStore::part(int64_t begin, int64_t count) const {

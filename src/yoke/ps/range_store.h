@@ -39,10 +39,11 @@ class RangeStore {
 
   // Adds a whole range's gradient to the accumulator.
   void add(std::span<const std::byte> gradient, double scale);
-  // Applies what was accumulated, or nothing where nothing was; the version grows by one.
-  void update(double lr, double weight);
+  // Applies what was accumulated, or nothing where nothing was; the values are of `version` then.
+  void update(double lr, double weight, int64_t version);
   // The same with one gradient that need not be accumulated. Requires: counted() == 0.
-  void update_with(std::span<const std::byte> gradient, double scale, double lr, double weight);
+  void update_with(std::span<const std::byte> gradient, double scale, double lr, double weight,
+                   int64_t version);
   // Applies a part's gradient at once, outside of updates: the version grows by one.
   void apply_now(int64_t begin, std::span<const std::byte> gradient, double scale);
 
@@ -67,6 +68,7 @@ class RangeStore {
  private:
   void* writable(bool whole);
   void step(const UpdateStep& step, const std::byte* gradient, bool whole);
+  void finish_move();
 
   size_t number_;
   Range range_;
@@ -75,6 +77,7 @@ class RangeStore {
   std::unique_ptr<Updater> updater_;
   Buffer values_;
   Buffer moved_;  // where values go next, while values_ is being read
+  Buffer spare_;  // values before the last move, once nobody reads them
   std::vector<std::byte> accumulator_;
   int64_t counted_ = 0;
   int64_t version_ = 0;

@@ -42,6 +42,8 @@ void Scheduler::begin(int64_t version) {
   if (plan::traits_of(policy.rule).k == plan::RuleTraits::kGiven)
     policy.k = std::min<int64_t>(policy.k, policy.workers);
   policy_.emplace(policy, version);
+  told_version_ = version;
+  by_rounds_ = policy.rule == plan::Rule::kBoundedDelay && policy.max_delay == 0;
   begun_ = measured_from_ = looked_at_ = now_seconds();
   if (options_.updates > 0 && version >= options_.updates) return stop(0);
   if (options_.warm_up <= version) begin_measuring();
@@ -66,7 +68,7 @@ GrantReply Scheduler::finished(int worker, const FinishedHead& head) {
   reply.verdict = static_cast<int64_t>(plan::Verdict::kCancelled);
   if (stopped_) return reply;
   if (!policy_) throw CommError("worker {} has a gradient before anything was handed out", worker);
-  reply.update = policy_->version() + 1;
+  reply.update = updates_told_ + 1;
   const plan::Decision& decision = policy_->arrived({worker, head.version, head.minibatch});
   reply.verdict = static_cast<int64_t>(decision.verdict);
   reply.staleness = decision.staleness;
@@ -77,6 +79,7 @@ GrantReply Scheduler::finished(int worker, const FinishedHead& head) {
         worker, head.minibatch, head.version, policy_->version());
   if (decision.verdict != plan::Verdict::kAccepted) return reply;
   reply.scale = scale_of(head, decision.staleness);
+  if (by_rounds_ && decision.update) reply.scale *= decision.update->weight;
   Desk& own = desk(worker);
   own.computing = false;
   own.since = now_seconds();
@@ -106,7 +109,9 @@ void Scheduler::obey(const plan::Decision& decision) {
   const std::vector<plan::Release> releases = decision.releases;
   const bool updated = decision.update.has_value();
   if (updated) note_update(plan::Update(*decision.update));
-  if (options_.updates > 0 && policy_->version() >= options_.updates) return stop(0);
+  bool done = options_.updates > 0 && policy_->version() >= options_.updates;
+  if (by_rounds_ && (done || !releases.empty())) tell_update(1);
+  if (done) return stop(0);
   send_releases(releases);
   if (warm_starting_ && policy_->version() >= options_.warm_start) end_warm_start();
   if (updated && options_.adasync) turn_dial();
@@ -117,7 +122,8 @@ void Scheduler::note_update(const plan::Update& update) {
   last_loss_ = pending_loss_ / count;
   loss_sum_ += last_loss_;
   ++loss_count_;
-  wire_.update({update.version, update.weight, lr_}, pending_);
+  untold_.insert(untold_.end(), pending_.begin(), pending_.end());
+  if (!by_rounds_) tell_update(update.weight);
   double now = now_seconds();
   if (options_.on_update)
     options_.on_update({update.version, now - begun_, update.gradients, last_loss_,
@@ -131,6 +137,13 @@ void Scheduler::note_update(const plan::Update& update) {
   pending_.clear();
   pending_loss_ = 0;
   pending_staleness_ = 0;
+}
+
+void Scheduler::tell_update(double weight) {
+  if (policy_->version() == told_version_) return;
+  told_version_ = policy_->version();
+  wire_.update({++updates_told_, told_version_, weight, lr_}, untold_);
+  untold_.clear();
 }
 
 // Who waits now has waited before the measurement too.

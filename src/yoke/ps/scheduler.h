@@ -66,7 +66,8 @@ class Scheduler {
   // Ends the run. `signal`: why; 0: it is done.
   void stop(int64_t signal);
 
-  int64_t version() const { return policy_ ? policy_->version() : 0; }
+  // What the servers have, or will have when all pushes are in.
+  int64_t version() const { return told_version_; }
   bool stopped() const { return stopped_; }
   int64_t k() const;
   Accounting accounting() const;
@@ -83,6 +84,7 @@ class Scheduler {
   void obey(const plan::Decision& decision);
   void send_releases(const std::vector<plan::Release>& releases);
   void note_update(const plan::Update& update);
+  void tell_update(double weight);
   void begin_measuring();
   void turn_dial();
   void end_warm_start();
@@ -94,7 +96,13 @@ class Scheduler {
   std::optional<plan::Policy> policy_;
   std::vector<Desk> desks_;
   std::set<int> lost_early_;  // before work began
-  std::vector<Contributor> pending_;
+  // bounded_delay with no delay: the servers apply a round at once, as `sync` does, so that optimizers with a
+  // memory do the same, and nobody reads half a round.
+  bool by_rounds_ = false;
+  int64_t updates_told_ = 0;
+  int64_t told_version_ = 0;
+  std::vector<Contributor> untold_;   // gradients that the servers have not been told of
+  std::vector<Contributor> pending_;  // gradients of the next update
   double pending_loss_ = 0;
   int64_t pending_staleness_ = 0;
   double lr_ = 0;

@@ -183,7 +183,7 @@ void Server::open(int from, const Message& request, const Messenger::Answer& ans
       slot_index_[i] = static_cast<int64_t>(slots_.size());
       auto updater = options_.make_updater(head.type, range.begin, range.count);
       slots_.push_back(std::make_unique<Slot>(
-          Slot{RangeStore(i, range, head.type, std::move(updater), messenger_.size()), {}, {}, {}}));
+          Slot{RangeStore(i, range, head.type, std::move(updater), messenger_.size()), 0, {}, {}, {}}));
     }
   }
   auto arrays = slots_.empty() ? 0 : static_cast<int64_t>(slots_.front()->store.state_arrays());

@@ -72,6 +72,7 @@ class Server {
   // A range, and who waits for it.
   struct Slot {
     RangeStore store;
+    int64_t updates = 0;  // applied
     std::vector<WaitingPull> pulls;
     std::deque<HeldPush> held;
     std::vector<WaitingFetch> fetches;
@@ -94,8 +95,8 @@ class Server {
   void update_decided(const UpdateHead& head, std::vector<Contributor> from);
   void advance(Slot& slot);
   int64_t needed(const Slot& slot, const Decided& update) const;
-  const Decided* decided(int64_t version) const;
-  void applied(int64_t version);
+  const Decided* decided(int64_t number) const;
+  void applied(Slot& slot);
   void keep(int64_t version);
   void after_change(Slot& slot);
   void answer_pull(Slot& slot, const PullHead& head, const comm::Messenger::Answer& answer);

@@ -1,8 +1,8 @@
 // The half of Server that moves parameters and hands them out.
 //
-// A range applies update v when it holds as many gradients as that update consumes. Under the rules in which an
-// update consumes gradients of its own version, nobody can be early: who pushes for v + 1 has read the range at
-// v. Under the others ranges are independent of each other: a gradient that overtakes another takes its place,
+// A range applies an update when it holds as many gradients as that update consumes. Under the rules in which an
+// update consumes gradients of its own version, nobody can be early: who pushes for the next one has read the
+// range after this one. Under the others ranges are independent of each other: a gradient that overtakes another takes its place,
 // and nobody waits for a slow sender.
 #include <algorithm>
 #include <cstring>
@@ -40,10 +40,10 @@ void Server::send_update(const UpdateHead& head, const std::vector<Contributor>&
   update_decided(head, from);
 }
 
-const Server::Decided* Server::decided(int64_t version) const {
-  if (decided_.empty() || version < decided_.front().head.version || version > decided_.back().head.version)
+const Server::Decided* Server::decided(int64_t number) const {
+  if (decided_.empty() || number < decided_.front().head.number || number > decided_.back().head.number)
     return nullptr;
-  return &decided_[static_cast<size_t>(version - decided_.front().head.version)];
+  return &decided_[static_cast<size_t>(number - decided_.front().head.number)];
 }
 
 void Server::update_decided(const UpdateHead& head, std::vector<Contributor> from) {
@@ -65,24 +65,24 @@ int64_t Server::needed(const Slot& slot, const Decided& update) const {
 
 void Server::take_push(Slot& slot, int from, const PushHead& head, std::span<const std::byte> payload) {
   RangeStore& store = slot.store;
-  int64_t next = store.version() + 1;
+  int64_t next = slot.updates + 1;
   if (head.count != store.range().count)
     throw CommError("worker {} pushed {} of {} elements of range {}; nothing was applied", from, head.count,
                     store.range().count, head.range);
   if (head.update > next + kMostAhead || head.update < 1 || (strict_ && head.update != next))
-    throw CommError("worker {} pushed for version {} of range {}, which is at {}; nothing was applied", from,
-                    head.update, head.range, store.version());
+    throw CommError("worker {} pushed for update {} of range {}, which has {}; nothing was applied", from,
+                    head.update, head.range, slot.updates);
   store.note(from, head.sequence);
   const Decided* update = decided(next);
-  if (update == nullptr && head.update > next) {  // the scheduler's word is still on its way
+  // The scheduler's word is still on its way: only what is meant for this update is surely part of it.
+  if (update == nullptr && head.update != next) {
     slot.held.push_back({from, head, {payload.begin(), payload.end()}});
     return;
   }
   if (update != nullptr && store.counted() == 0 && needed(slot, *update) == 1) {
     double share = static_cast<double>(update->from.size());
-    store.update_with(payload, head.scale, update->head.lr, update->head.weight * share);
-    applied(next);
-    after_change(slot);
+    store.update_with(payload, head.scale, update->head.lr, update->head.weight * share, update->head.version);
+    applied(slot);
   } else {
     store.add(payload, head.scale);
   }
@@ -92,25 +92,28 @@ void Server::take_push(Slot& slot, int from, const PushHead& head, std::span<con
 void Server::advance(Slot& slot) {
   RangeStore& store = slot.store;
   for (;;) {
-    int64_t next = store.version() + 1;
+    int64_t next = slot.updates + 1;
     const Decided* update = decided(next);
     int64_t count = update != nullptr ? needed(slot, *update) : 0;
-    while (!slot.held.empty() && (slot.held.front().head.update <= next || store.counted() < count)) {
-      store.add(slot.held.front().payload, slot.held.front().head.scale);
-      slot.held.pop_front();
+    for (auto push = slot.held.begin(); push != slot.held.end();) {
+      bool fits = update != nullptr ? store.counted() < count : push->head.update == next;
+      if (fits) store.add(push->payload, push->head.scale);
+      push = fits ? slot.held.erase(push) : std::next(push);
     }
     if (update == nullptr || store.counted() < count) return;
     // What lost workers did not send does not make the step smaller.
     double share = static_cast<double>(update->from.size()) / static_cast<double>(std::max<int64_t>(1, count));
-    store.update(update->head.lr, update->head.weight * share);
-    applied(next);
-    after_change(slot);
+    store.update(update->head.lr, update->head.weight * share, update->head.version);
+    applied(slot);
   }
 }
 
-void Server::applied(int64_t version) {
-  --decided_[static_cast<size_t>(version - decided_.front().head.version)].ranges_left;
+// The slot has applied its next update.
+void Server::applied(Slot& slot) {
+  ++slot.updates;
+  --decided_[static_cast<size_t>(slot.updates - decided_.front().head.number)].ranges_left;
   while (!decided_.empty() && decided_.front().ranges_left == 0) decided_.pop_front();
+  after_change(slot);
 }
 
 // Somebody may have waited for this version.

@@ -252,7 +252,9 @@ TEST(PsTraining, AWarmStartHasOneWorker) {
   lesson.run([&](Learner& learner, int worker, LocalGroup&) {
     std::vector<double> parameters(static_cast<size_t>(learner.elements()));
     while (learner.wait()) {
-      if (worker != 0) EXPECT_GE(learner.work().version, 10);
+      if (worker != 0) {
+        EXPECT_GE(learner.work().version, 10);
+      }
       if (learner.pull(parameters.data())) step(learner, parameters, 0.5);
     }
     if (worker == 0) learner.report();

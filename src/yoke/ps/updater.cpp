@@ -5,6 +5,7 @@
 
 #include "yoke/base/error.h"
 #include "yoke/kernels/optimizer_steps.h"
+#include "yoke/kernels/reduce.h"
 
 namespace yoke::ps {
 namespace {
@@ -77,6 +78,12 @@ class Adder final : public Updater {
  public:
   Adder(const UpdaterOptions&, int64_t) {}
   void apply(const UpdateStep& step, const void* gradient, const void* from, void* to) override {
+    if (step.weight == 1) {
+      DataType type = sizeof(T) == sizeof(float) ? DataType::kFloat32 : DataType::kFloat64;
+      void* const outs[] = {to};
+      const void* const sources[] = {from, gradient};
+      return kernels::reduce(outs, sources, static_cast<size_t>(step.count), type, ReduceOp::kSum);
+    }
     if (to != from) std::memcpy(to, from, static_cast<size_t>(step.count) * sizeof(T));
     kernels::add_scaled<T>(static_cast<T*>(to), static_cast<const T*>(gradient), step.weight, step.count);
   }
