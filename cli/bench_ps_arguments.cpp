@@ -24,7 +24,8 @@ void add_options(CLI::App& command, BenchPsArguments& arguments) {
   add("--bytes", arguments.bytes, "size of the parameters; sizes with --throughput")->capture_default_str();
   add("--servers", arguments.servers, "that share them")->capture_default_str();
   add("--backend", arguments.backend, "shm or tcp")->capture_default_str();
-  command.add_flag("--throughput", arguments.throughput, "push and pull as fast as it goes, without a policy");
+  command.add_flag("--throughput", arguments.throughput,
+                   "push and pull as fast as it goes, without a policy");
   add("--in-flight", arguments.in_flight, "requests of a worker at a time, with it [8; 1 above 64K]");
   add("--seconds", arguments.seconds, "for each size, with it")->capture_default_str();
   for (const char* name : {"--max-delay", "--delay"}) command.get_option(name)->capture_default_str();

@@ -30,7 +30,7 @@ constexpr int64_t kMostUpdates = 1'000'000'000;
 constexpr double kReportSeconds = 5;  // between lines of progress
 constexpr int64_t kWarmUp = 1000;     // updates
 constexpr int64_t kVirtualUpdates = 100'000;
-constexpr double kRelaxations = 20;   // the quadratic forgets its start e^-20 times
+constexpr double kRelaxations = 20;  // the quadratic forgets its start e^-20 times
 
 void check_range(const char* option, int64_t value, int64_t most) {
   if (value < 1 || value > most)
@@ -81,7 +81,8 @@ int64_t warm_up_of(const BenchPsArguments& arguments, int64_t updates) {
 }
 
 sim::PsSimulation simulation_of(const BenchPsArguments& arguments) {
-  if (arguments.policy.empty()) throw ConfigError("--policy is required: one of {}.", join(plan::rule_names(), " "));
+  if (arguments.policy.empty())
+    throw ConfigError("--policy is required: one of {}.", join(plan::rule_names(), " "));
   if (arguments.workers == -1) throw ConfigError("--workers is required: how many there are.");
   check_range("--workers", arguments.workers, kMostWorkers);
   check_range("--servers", arguments.servers, kMostWorkers);
@@ -111,8 +112,16 @@ struct Told {
 };
 
 Told told_of(const sim::PsOutcome& outcome) {
-  return {outcome.updates,        outcome.gradients, outcome.cancelled,     outcome.bytes,     outcome.seconds_per_update(),
-          outcome.mean_staleness, outcome.fresh(),   outcome.idle_fraction, outcome.staleness, outcome.loss_floor};
+  return {outcome.updates,
+          outcome.gradients,
+          outcome.cancelled,
+          outcome.bytes,
+          outcome.seconds_per_update(),
+          outcome.mean_staleness,
+          outcome.fresh(),
+          outcome.idle_fraction,
+          outcome.staleness,
+          outcome.loss_floor};
 }
 
 Told told_of(const ps::PolicyBenchResult& result) {
@@ -129,7 +138,8 @@ Told told_of(const ps::PolicyBenchResult& result) {
           result.loss_floor};
 }
 
-nlohmann::json to_json(const BenchPsArguments& arguments, const sim::PsSimulation& simulation, const Told& told) {
+nlohmann::json to_json(const BenchPsArguments& arguments, const sim::PsSimulation& simulation,
+                       const Told& told) {
   nlohmann::json document = {
       {"policy", arguments.policy},
       {"workers", arguments.workers},
@@ -159,10 +169,12 @@ void print_text(const BenchPsArguments& arguments, const sim::PsSimulation& simu
   fmt::print("{} with {} workers, K = {}, on the {} clock\n", arguments.policy, arguments.workers,
              plan::effective_k(simulation.policy), arguments.clock);
   fmt::print("  time per update     {}\n", format_duration(told.seconds_per_update));
-  fmt::print("  staleness           {:.4g} on average, {:.1f} % fresh\n", told.mean_staleness, 100 * told.fresh);
+  fmt::print("  staleness           {:.4g} on average, {:.1f} % fresh\n", told.mean_staleness,
+             100 * told.fresh);
   fmt::print("  workers idle        {:.1f} %\n", 100 * told.idle_fraction);
   fmt::print("  of an update        {:.4g} gradients, {:.4g} minibatches cancelled, {}\n",
-             static_cast<double>(told.gradients) * per_update, static_cast<double>(told.cancelled) * per_update,
+             static_cast<double>(told.gradients) * per_update,
+             static_cast<double>(told.cancelled) * per_update,
              format_bytes(static_cast<double>(told.bytes) * per_update));
   if (told.loss_floor) fmt::print("  loss floor          {:.6g}\n", *told.loss_floor);
 }
@@ -171,8 +183,8 @@ ps::PolicyBench bench_of(const BenchPsArguments& arguments, const sim::PsSimulat
   check_range("--workers", arguments.workers, kMostRealRanks);
   check_range("--servers", arguments.servers, kMostRealRanks);
   if (simulation.bytes > kMostRealBytes)
-    throw ConfigError("--bytes {}: more than can be counted here: at most {} with --clock real.", arguments.bytes,
-                      format_bytes(static_cast<double>(kMostRealBytes)));
+    throw ConfigError("--bytes {}: more than can be counted here: at most {} with --clock real.",
+                      arguments.bytes, format_bytes(static_cast<double>(kMostRealBytes)));
   ps::PolicyBench bench;
   bench.policy = simulation.policy;
   bench.law = simulation.law;
@@ -198,7 +210,8 @@ std::function<void(int64_t)> progress_of(int64_t updates) {
     since_report.lap();
     double share = static_cast<double>(done) / static_cast<double>(updates), elapsed = watch.seconds();
     log::info("{:.0f} % of the updates, {}/s, {} left", 100 * share,
-              format_short(static_cast<double>(done) / elapsed), format_duration(elapsed * (1 - share) / share));
+              format_short(static_cast<double>(done) / elapsed),
+              format_duration(elapsed * (1 - share) / share));
   };
 }
 
@@ -273,7 +286,8 @@ int bench_throughput(const CommandLine& line) {
   if (line.json)
     print_json({{"results", results}});
   else
-    fmt::print("{}", table.to_text(terminal::is_terminal(STDOUT_FILENO) ? terminal::width(STDOUT_FILENO) : 0));
+    fmt::print("{}",
+               table.to_text(terminal::is_terminal(STDOUT_FILENO) ? terminal::width(STDOUT_FILENO) : 0));
   return 0;
 }
 

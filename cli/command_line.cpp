@@ -217,32 +217,38 @@ class Parser {
   }
 
   void add_bench_ps(Subcommand* group) {
-    auto* command =
-        common(group->add_subcommand(
-                   "ps", "speed, staleness and idle time of a parameter server's rule; throughput of servers"),
-               "yoke bench ps --policy k_async --workers 8 --k 4 --delay exp:5ms --updates 2000");
+    auto* command = common(
+        group->add_subcommand(
+            "ps", "speed, staleness and idle time of a parameter server's rule; throughput of servers"),
+        "yoke bench ps --policy k_async --workers 8 --k 4 --delay exp:5ms --updates 2000");
     add_options(*command, out_.bench_ps);
   }
 
   void add_lab() {
     auto* group = app_.add_subcommand("lab", "experiments");
     group->require_subcommand(1);
-    auto* command = common(
-        group->add_subcommand("stragglers", "the same model under each rule of parameter servers: error and runtime"),
-        "yoke lab stragglers configs/mlp_tiny.toml --workers 4 --delay pareto:1ms,3\n"
-        "Every key of the configuration is an option; train.steps are those of `sync`.");
+    auto* command =
+        common(group->add_subcommand(
+                   "stragglers", "the same model under each rule of parameter servers: error and runtime"),
+               "yoke lab stragglers configs/mlp_tiny.toml --workers 4 --delay pareto:1ms,3\n"
+               "Every key of the configuration is an option; train.steps are those of `sync`.");
     LabArguments& lab = out_.lab;
     command->add_option("FILE", lab.file, "configuration (TOML)")->required();
     command->add_option("--policies", lab.policies, "all, or a list: sync,k_async")->capture_default_str();
     command->add_option("--workers", lab.workers, "of each run")->capture_default_str();
-    command->add_option("--servers", lab.servers, "of each run")->check(CLI::Range(1, 256))->capture_default_str();
+    command->add_option("--servers", lab.servers, "of each run")
+        ->check(CLI::Range(1, 256))
+        ->capture_default_str();
     command->add_option("--k", lab.k, "of the k_ rules [half of the workers]");
     command->add_option("--max-delay", lab.max_delay, "of bounded_delay and ssp")->capture_default_str();
-    command->add_option("--delay", lab.delay, "none const:2x exp:5ms shifted_exp:5ms,5ms pareto:1ms,3 trace:FILE")
+    command
+        ->add_option("--delay", lab.delay,
+                     "none const:2x exp:5ms shifted_exp:5ms,5ms pareto:1ms,3 trace:FILE")
         ->capture_default_str();
     command->add_option("--delay-workers", lab.delay_workers, "who has that delay: 3,5; default all");
     command->add_option("--target-loss", lab.target_loss, "who reaches it first? [the loss that all reach]");
-    command->add_flag("--fault-free", lab.fault_free, "run each rule without delays too, and compare update rates");
+    command->add_flag("--fault-free", lab.fault_free,
+                      "run each rule without delays too, and compare update rates");
     command->add_option("-o,--output", lab.output, "folder [runs/lab_stragglers]");
   }
 
@@ -363,8 +369,8 @@ class Parser {
 
 bool reads_configuration(const std::string& command) {
   return command == "train" || command == "eval" || command.rfind("model ", 0) == 0 ||
-         command == "lab stragglers" || command == "bench step" || command == "bench scaling" || command == "verify" ||
-         command == "config show";
+         command == "lab stragglers" || command == "bench step" || command == "bench scaling" ||
+         command == "verify" || command == "config show";
 }
 
 std::string first_line(const std::string& text) {

@@ -38,7 +38,8 @@ struct Lab {
     if (arguments.policies == "all") return plan::rule_names();
     std::vector<std::string> names = split(arguments.policies, ',');
     for (const std::string& name : names) plan::parse_rule(name);
-    if (names.empty()) throw ConfigError("--policies: none. Accepted: all, or some of {}.", join(plan::rule_names()));
+    if (names.empty())
+      throw ConfigError("--policies: none. Accepted: all, or some of {}.", join(plan::rule_names()));
     return names;
   }
 
@@ -58,8 +59,8 @@ struct Lab {
   }
 
   report::ComparedRun train(const std::string& rule, const std::string& law, const fs::path& folder) const {
-    std::vector<std::string> words = {"train", arguments.file, "--resume", "never", "-q", "--nproc",
-                                      fmt::format("{}", arguments.workers)};
+    std::vector<std::string> words = {
+        "train", arguments.file, "--resume", "never", "-q", "--nproc", fmt::format("{}", arguments.workers)};
     auto set = [&](const std::string& key, const std::string& value) {
       words.push_back("--" + key);
       words.push_back(value);
@@ -86,7 +87,8 @@ struct Lab {
     cluster::LaunchOptions job = server_job(own, configuration.values);
     job.stdout_is_taken = true;
     job.rank0_speaks = false;
-    if (int code = cluster::run_job(job); code != 0) throw Error(static_cast<ExitCode>(code), rule + " failed; see above");
+    if (int code = cluster::run_job(job); code != 0)
+      throw Error(static_cast<ExitCode>(code), rule + " failed; see above");
     return read(rule, folder);
   }
 
@@ -107,7 +109,8 @@ struct Lab {
 };
 
 void print_table(const std::vector<report::ComparedRun>& runs, double target, const fs::path& page) {
-  report::Table table({"rule", "K", "to target", "final loss", "updates/s", "staleness", "idle", "rate kept"});
+  report::Table table(
+      {"rule", "K", "to target", "final loss", "updates/s", "staleness", "idle", "rate kept"});
   for (const report::ComparedRun& run : runs)
     table.add({run.name, fmt::format("{}", run.k),
                run.seconds_to_target ? fmt::format("{:.2f} s", *run.seconds_to_target) : "never",
@@ -128,7 +131,8 @@ int run_lab_stragglers(const CommandLine& line) {
   Configuration configuration;
   configuration.load(arguments.file, line.overrides);
   RunConfig& config = configuration.values;
-  Lab lab{line, arguments, config, arguments.output.empty() ? fs::path("runs/lab_stragglers") : fs::path(arguments.output)};
+  Lab lab{line, arguments, config,
+          arguments.output.empty() ? fs::path("runs/lab_stragglers") : fs::path(arguments.output)};
   std::vector<report::ComparedRun> runs;
   for (const std::string& rule : lab.rules()) {
     log::info("lab stragglers: {} with {} workers, {}", rule, arguments.workers, arguments.delay);
@@ -154,9 +158,11 @@ int run_lab_stragglers(const CommandLine& line) {
     rows.push_back(std::move(row));
   }
   fs::path page = lab.out / "report.html";
-  std::string about = fmt::format("{} workers, {} server(s), delay {} on {}", arguments.workers, arguments.servers,
-                                  arguments.delay, arguments.delay_workers.empty() ? "all" : arguments.delay_workers);
-  write_file_atomically(page, report::comparison_html("Stragglers: " + config.model.name, about, target, runs));
+  std::string about =
+      fmt::format("{} workers, {} server(s), delay {} on {}", arguments.workers, arguments.servers,
+                  arguments.delay, arguments.delay_workers.empty() ? "all" : arguments.delay_workers);
+  write_file_atomically(page,
+                        report::comparison_html("Stragglers: " + config.model.name, about, target, runs));
   if (line.json)
     print_json({{"results", rows}, {"target_loss", target}, {"report", page.string()}});
   else

@@ -40,7 +40,8 @@ int train(const CommandLine& line, char** argv) {
   configuration.load(line.train.file, line.overrides);
   if (uses_servers(configuration.values)) {
     if (line.train.nproc > 0) return cluster::run_job(server_job(line, configuration.values));
-    return is_server_rank(configuration.values) ? run_server(configuration.values) : become_torch_program(argv);
+    return is_server_rank(configuration.values) ? run_server(configuration.values)
+                                                : become_torch_program(argv);
   }
   if (line.train.nproc <= 1) return become_torch_program(argv);
   if (configuration.values.parallel.sync != "threads")

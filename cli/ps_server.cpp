@@ -77,7 +77,8 @@ plan::PolicyOptions policy_of(const RunConfig& config, int workers) {
   policy.k = config.ps.k;
   policy.max_delay = plan::parse_max_delay("ps.max_delay", config.ps.max_delay);
   if (plan::traits_of(policy.rule).k == plan::RuleTraits::kGiven && policy.k == 0)
-    throw ConfigError("ps.policy = \"{}\": needs ps.k, the number of gradients of an update.", config.ps.policy);
+    throw ConfigError("ps.policy = \"{}\": needs ps.k, the number of gradients of an update.",
+                      config.ps.policy);
   plan::validate(policy);
   return policy;
 }
@@ -107,7 +108,8 @@ bool is_server_rank(const RunConfig& config) {
   cluster::Identity identity = cluster::identify_from_environment();
   if (identity.world_size <= config.ps.servers)
     throw ConfigError(
-        "parallel.sync = \"ps\" with ps.servers = {} in a world of {}: there is no worker. Start more ranks, e.g. "
+        "parallel.sync = \"ps\" with ps.servers = {} in a world of {}: there is no worker. Start more ranks, "
+        "e.g. "
         "with --nproc WORKERS.",
         config.ps.servers, identity.world_size);
   return identity.rank >= identity.world_size - config.ps.servers;

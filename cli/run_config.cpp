@@ -48,8 +48,9 @@ void check_servers(const RunConfig& config) {
   const TrainSection& train = config.train;
   if (config.parallel.sync != "ps") {
     if (config.slowdown.law != "none")
-      throw ConfigError("slowdown.law = \"{}\": delays are for workers of parameter servers: parallel.sync = \"ps\".",
-                        config.slowdown.law);
+      throw ConfigError(
+          "slowdown.law = \"{}\": delays are for workers of parameter servers: parallel.sync = \"ps\".",
+          config.slowdown.law);
     return;
   }
   plan::parse_delay_law(config.slowdown.law);
@@ -61,8 +62,9 @@ void check_servers(const RunConfig& config) {
   plan::Rule rule = plan::parse_rule(config.ps.policy);
   bool in_step = rule == plan::Rule::kSync || plan::traits_of(rule).cancels;
   if (in_step && (config.ps.n_push > 1 || config.ps.n_fetch > 1))
-    throw ConfigError("ps.n_push = {}, ps.n_fetch = {} with ps.policy = \"{}\": local steps need an asynchronous rule.",
-                      config.ps.n_push, config.ps.n_fetch, config.ps.policy);
+    throw ConfigError(
+        "ps.n_push = {}, ps.n_fetch = {} with ps.policy = \"{}\": local steps need an asynchronous rule.",
+        config.ps.n_push, config.ps.n_fetch, config.ps.policy);
 }
 
 }  // namespace

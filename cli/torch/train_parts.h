@@ -17,8 +17,8 @@ engine::LoopPlan loop_plan(const RunConfig& config, const engine::Worker& worker
                            int64_t replicas);
 
 // The state to go on from, or nothing for a fresh start. `speaks`: says what it passed over.
-std::optional<checkpoint::Loaded> find_resume(const TrainArguments& arguments, const std::filesystem::path& out,
-                                              bool speaks);
+std::optional<checkpoint::Loaded> find_resume(const TrainArguments& arguments,
+                                              const std::filesystem::path& out, bool speaks);
 
 // yoke train with parallel.sync = "ps", as a worker.
 int run_train_with_servers(const CommandLine& line, Configuration& configuration);

@@ -1,4 +1,5 @@
-// yoke train with parameter servers: the same story for a worker. The servers are other ranks (cli/ps_server.cpp).
+// yoke train with parameter servers: the same story for a worker. The servers are other ranks
+// (cli/ps_server.cpp).
 #include <fmt/core.h>
 
 #include <filesystem>
@@ -57,8 +58,8 @@ int run_train_with_servers(const CommandLine& line, Configuration& configuration
   const int workers = world.size() - static_cast<int>(config.ps.servers);
   const bool first = world.rank() == 0;
   if (config.parallel.data > 0 && config.parallel.data != workers)
-    throw ConfigError("parallel.data = {} with {} worker{}: start as many, with --nproc {}.", config.parallel.data,
-                      workers, workers == 1 ? "" : "s", config.parallel.data);
+    throw ConfigError("parallel.data = {} with {} worker{}: start as many, with --nproc {}.",
+                      config.parallel.data, workers, workers == 1 ? "" : "s", config.parallel.data);
   std::unique_ptr<comm::Messenger> messenger = ps::connect(world, config.parallel.backend);
   std::optional<checkpoint::Loaded> resume = find_resume(line.train, out, first);
 
@@ -82,7 +83,8 @@ int run_train_with_servers(const CommandLine& line, Configuration& configuration
     progress = engine::restore_state(*resume, *worker, loader);
     strategy.start_at(progress.step);
     if (!first)  // what was saved are the numbers of the first
-      torch::manual_seed(seed + 0x9E3779B97F4A7C15u * static_cast<uint64_t>(progress.step * 4096 + world.rank()));
+      torch::manual_seed(seed +
+                         0x9E3779B97F4A7C15u * static_cast<uint64_t>(progress.step * 4096 + world.rank()));
     engine.resume_at(progress.step, progress.samples);
     if (first)
       log::info("going on from {} (step {} of {})", resume->path.string(), progress.step, plan.total_steps);
@@ -101,9 +103,9 @@ int run_train_with_servers(const CommandLine& line, Configuration& configuration
     engine.attach_checkpoints([&](int64_t step) { return step % config.checkpoint.every_steps == 0; },
                               [&](const engine::SaveRequest& request) {
                                 int64_t version = strategy.fetch_state();
-                                writer.save(version, engine::collect_state(*worker, loader,
-                                                                           {version, request.samples},
-                                                                           configuration.schema.to_toml()));
+                                writer.save(version,
+                                            engine::collect_state(*worker, loader, {version, request.samples},
+                                                                  configuration.schema.to_toml()));
                               });
   }
 
@@ -126,7 +128,8 @@ int run_train_with_servers(const CommandLine& line, Configuration& configuration
   summary.peak_memory_bytes = {compute::peak_memory_bytes(worker->device)};
   folder->finish(summary);
   if (code != 0) {
-    log::info("stopped at step {} of {}; the same command goes on from there", outcome.steps, plan.total_steps);
+    log::info("stopped at step {} of {}; the same command goes on from there", outcome.steps,
+              plan.total_steps);
     return code;
   }
   print_summary(line, summary, config);

@@ -106,7 +106,7 @@ class Engine {
   int64_t step_before_ = 0;  // this one
   int64_t samples_ = 0;
   int64_t samples_at_start_ = 0;
-  bool over_ = false;  // somebody else says so
+  bool over_ = false;        // somebody else says so
   int64_t own_samples_ = 0;  // of this rank, in this step
   Outcome outcome_;
   int stop_signal_ = 0;  // that all ranks know of

@@ -17,7 +17,7 @@ struct Layout {
   int64_t zero = 0;             // parallel.zero
   bool threads = false;         // parallel.sync = threads: all replicas in one process
   std::string split = "equal";  // parallel.split: shares of the replicas
-  bool served = false;           // parallel.sync = ps: parameter servers, with
+  bool served = false;          // parallel.sync = ps: parameter servers, with
   int64_t servers = 1;
   std::string policy = "sync";
   int64_t k = 0;

@@ -36,7 +36,8 @@ class ServedTrainees {
       served.servers = static_cast<int>(layout.servers);
       served.make_updater = ps::make_optimizer(parallel::updater_options(options.worker.optimizer));
       served.scheduler.policy = policy_;
-      servers_.push_back(std::make_unique<ps::Server>(group_.messenger(workers_ + server), std::move(served)));
+      servers_.push_back(
+          std::make_unique<ps::Server>(group_.messenger(workers_ + server), std::move(served)));
     }
   }
 
@@ -103,7 +104,8 @@ class ServedTrainees {
       int64_t epoch = step / sampler.batches_per_epoch();
       std::vector<int64_t> all = sampler.indices({epoch, step % sampler.batches_per_epoch()});
       size_t part = all.size() / static_cast<size_t>(workers_);
-      std::span<const int64_t> mine = std::span<const int64_t>(all).subspan(part * static_cast<size_t>(rank), part);
+      std::span<const int64_t> mine =
+          std::span<const int64_t>(all).subspan(part * static_cast<size_t>(rank), part);
       losses_[static_cast<size_t>(rank)] = compute(*worker, *dataset, mine, layout_.accumulate);
       together_.arrive_and_wait();
       if (rank == 0) step_reference(*dataset, all);

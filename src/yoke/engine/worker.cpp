@@ -243,9 +243,12 @@ std::unique_ptr<Worker> make_worker(const WorkerOptions& options) {
   worker->scaler = optim::GradScaler({.enabled = worker->precision == Precision::kFp16});
   worker->strategy = make_strategy(*worker, options);
   // Replicas start alike and then draw numbers of their own.
-  int rank = options.ps ? options.ps->messenger->rank() : options.replicas != nullptr ? options.replicas->rank() : 0;
+  int rank = options.ps                    ? options.ps->messenger->rank()
+             : options.replicas != nullptr ? options.replicas->rank()
+                                           : 0;
   if (rank > 0)
-    torch::manual_seed(static_cast<uint64_t>(options.seed) + 0x9E3779B97F4A7C15u * static_cast<uint64_t>(rank));
+    torch::manual_seed(static_cast<uint64_t>(options.seed) +
+                       0x9E3779B97F4A7C15u * static_cast<uint64_t>(rank));
   return worker;
 }
 

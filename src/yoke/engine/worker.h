@@ -40,7 +40,7 @@ struct WorkerOptions {
   bool sync_batchnorm = false;  // statistics of all replicas' batches
   DdpOptions ddp;
   std::optional<parallel::PsSetup> ps;  // parameter servers; `replicas` is null then
-  std::filesystem::path tuning_file;  // measured choices are remembered here; empty: not at all
+  std::filesystem::path tuning_file;    // measured choices are remembered here; empty: not at all
 };
 
 struct Worker {

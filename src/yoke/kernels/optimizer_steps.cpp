@@ -10,8 +10,8 @@ namespace yoke::kernels {
 template <class T>
 void sgd(const SgdStep& step, double weight, const T* gradient, const T* from, T* to, T* velocity,
          int64_t count) {
-  const T scale = static_cast<T>(weight), lr = static_cast<T>(step.lr), decay = static_cast<T>(step.weight_decay),
-          momentum = static_cast<T>(step.momentum);
+  const T scale = static_cast<T>(weight), lr = static_cast<T>(step.lr),
+          decay = static_cast<T>(step.weight_decay), momentum = static_cast<T>(step.momentum);
   if (step.momentum == 0 && step.weight_decay == 0) {
     for (int64_t i = 0; i < count; ++i) to[i] = from[i] - lr * (gradient[i] * scale);
     return;
@@ -35,8 +35,8 @@ void adamw(const AdamwStep& step, double weight, const T* gradient, const T* fro
   const double correction1 = 1 - std::pow(step.beta1, number), correction2 = 1 - std::pow(step.beta2, number);
   const T scale = static_cast<T>(weight), beta2 = static_cast<T>(step.beta2), eps = static_cast<T>(step.eps),
           rest1 = static_cast<T>(1 - step.beta1), rest2 = static_cast<T>(1 - step.beta2),
-          shrink = static_cast<T>(1 - step.lr * step.weight_decay), size = static_cast<T>(step.lr / correction1),
-          root = static_cast<T>(std::sqrt(correction2));
+          shrink = static_cast<T>(1 - step.lr * step.weight_decay),
+          size = static_cast<T>(step.lr / correction1), root = static_cast<T>(std::sqrt(correction2));
   for (int64_t i = 0; i < count; ++i) {
     const T g = gradient[i] * scale;
     mean[i] += rest1 * (g - mean[i]);
@@ -48,8 +48,8 @@ void adamw(const AdamwStep& step, double weight, const T* gradient, const T* fro
 template <class T>
 void adagrad(const AdagradStep& step, double weight, const T* gradient, const T* from, T* to, T* sum,
              int64_t count) {
-  const T scale = static_cast<T>(weight), lr = static_cast<T>(step.lr), decay = static_cast<T>(step.weight_decay),
-          eps = static_cast<T>(step.eps);
+  const T scale = static_cast<T>(weight), lr = static_cast<T>(step.lr),
+          decay = static_cast<T>(step.weight_decay), eps = static_cast<T>(step.eps);
   for (int64_t i = 0; i < count; ++i) {
     const T g = gradient[i] * scale + decay * from[i];
     sum[i] += g * g;
@@ -108,17 +108,18 @@ double squared_distance(const T* a, const T* b, int64_t count) {
   }
   double total = 0;
   for (double sum : sums) total += sum;
-  for (; i < count; ++i) total += (static_cast<double>(a[i]) - static_cast<double>(b[i])) *
-                                  (static_cast<double>(a[i]) - static_cast<double>(b[i]));
+  for (; i < count; ++i)
+    total += (static_cast<double>(a[i]) - static_cast<double>(b[i])) *
+             (static_cast<double>(a[i]) - static_cast<double>(b[i]));
   return total;
 }
 
-#define YOKE_FOR_TYPE(T)                                                                              \
-  template void sgd(const SgdStep&, double, const T*, const T*, T*, T*, int64_t);                     \
-  template void adamw(const AdamwStep&, double, const T*, const T*, T*, T*, T*, int64_t);             \
-  template void adagrad(const AdagradStep&, double, const T*, const T*, T*, T*, int64_t);             \
-  template void add_scaled(T*, const T*, double, int64_t);                                            \
-  template bool all_finite(const T*, int64_t);                                                        \
+#define YOKE_FOR_TYPE(T)                                                                  \
+  template void sgd(const SgdStep&, double, const T*, const T*, T*, T*, int64_t);         \
+  template void adamw(const AdamwStep&, double, const T*, const T*, T*, T*, T*, int64_t); \
+  template void adagrad(const AdagradStep&, double, const T*, const T*, T*, T*, int64_t); \
+  template void add_scaled(T*, const T*, double, int64_t);                                \
+  template bool all_finite(const T*, int64_t);                                            \
   template double squared_distance(const T*, const T*, int64_t);
 YOKE_FOR_TYPE(float)
 YOKE_FOR_TYPE(double)

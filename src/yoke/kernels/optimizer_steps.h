@@ -1,8 +1,8 @@
 // Steps of optimizers on plain memory, for who keeps parameters without LibTorch (parameter servers).
 //
-// `gradient` is a sum of gradients, `weight` what it is multiplied with. `from` holds the parameters, `to` gets
-// the new ones; they may be the same memory, and do not overlap otherwise. State arrays change in place. The
-// formulas, and the order of their roundings, are those of torch.optim. For float and double.
+// `gradient` is a sum of gradients, `weight` what it is multiplied with. `from` holds the parameters, `to`
+// gets the new ones; they may be the same memory, and do not overlap otherwise. State arrays change in place.
+// The formulas, and the order of their roundings, are those of torch.optim. For float and double.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,5 @@
-// What a run of servers and workers comes to: counted where it is decided, printed by bench, train and report.
+// What a run of servers and workers comes to: counted where it is decided, printed by bench, train and
+// report.
 #pragma once
 
 #include <cstdint>

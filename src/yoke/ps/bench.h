@@ -1,5 +1,5 @@
-// Real servers and workers, as threads of this process that talk over shared memory or tcp, with delays in place
-// of computing: what `yoke bench ps` measures.
+// Real servers and workers, as threads of this process that talk over shared memory or tcp, with delays in
+// place of computing: what `yoke bench ps` measures.
 #pragma once
 
 #include <cstdint>
@@ -36,9 +36,9 @@ struct PolicyBench {
 
 struct PolicyBenchResult {
   Accounting counts;
-  int64_t bytes = 0;             // gradients and pulls
-  double push_seconds = 0;       // of a gradient, on average; with asking whether it counts
-  double pull_seconds = 0;       // of a gradient's parameters
+  int64_t bytes = 0;              // gradients and pulls
+  double push_seconds = 0;        // of a gradient, on average; with asking whether it counts
+  double pull_seconds = 0;        // of a gradient's parameters
   double server_cpu_seconds = 0;  // of all servers
   std::optional<double> loss_floor;
 };

@@ -92,7 +92,8 @@ class Run {
     auto index = static_cast<size_t>(worker);
     plan::DelayLaw law = bench_.slow.empty() || bench_.slow[index] ? bench_.law : plan::DelayLaw();
     if (!(bench_.compute + law.mean(bench_.compute) > 0))
-      throw ConfigError("worker {}: its minibatches take no time: give it some to compute, or a delay law.", worker);
+      throw ConfigError("worker {}: its minibatches take no time: give it some to compute, or a delay law.",
+                        worker);
     plan::DelayStream delays(law, bench_.seed, worker);
     Random noise(derive_seed(bench_.seed, kNoiseSeed, index));
     std::vector<double> parameters(static_cast<size_t>(elements_)), gradient(parameters.size(), 0);
@@ -116,7 +117,8 @@ class Run {
     options.servers = bench_.servers;
     options.tensors = {elements_};
     options.type = DataType::kFloat64;
-    options.one_version = bench_.policy.rule == plan::Rule::kSync || plan::traits_of(bench_.policy.rule).cancels;
+    options.one_version =
+        bench_.policy.rule == plan::Rule::kSync || plan::traits_of(bench_.policy.rule).cancels;
     return options;
   }
 

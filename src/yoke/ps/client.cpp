@@ -23,15 +23,15 @@ struct Client::Operation {
   std::mutex mutex;
   std::string error;
   Done done;
-  bool told = false;  // errors go to the caller's callback, not to wait()
+  bool told = false;                           // errors go to the caller's callback, not to wait()
   std::vector<std::vector<std::byte>> memory;  // of requests on keys
 };
 
 Client::Client(comm::Messenger& messenger, ClientOptions options)
     : messenger_(messenger), options_(options), element_(size_of(options.type)) {
   std::vector<int64_t> tensors = {options_.keys * options_.width};
-  sharding_ = Sharding(tensors, {options_.servers, static_cast<int64_t>(element_), options_.range_bytes,
-                                 options_.width});
+  sharding_ = Sharding(
+      tensors, {options_.servers, static_cast<int64_t>(element_), options_.range_bytes, options_.width});
   OpenHead head{tensors[0], options_.range_bytes, options_.width, options_.type};
   FlightPlan plan;
   plan.requests = static_cast<size_t>(options_.servers);
@@ -61,8 +61,8 @@ Client::~Client() {
 std::vector<Client::Part> Client::parts_of(int64_t begin, size_t bytes) const {
   auto count = static_cast<int64_t>(bytes / element_);
   if (count < 1 || bytes % element_ != 0 || begin < 0 || begin > sharding_.elements() - count)
-    throw ConfigError("elements {}..{}: there are {} of {} bytes.", begin, begin + count, sharding_.elements(),
-                      element_);
+    throw ConfigError("elements {}..{}: there are {} of {} bytes.", begin, begin + count,
+                      sharding_.elements(), element_);
   std::vector<Part> parts;
   for (size_t i = sharding_.range_at(begin); count > 0; ++i) {
     int64_t here = std::min(count, sharding_.ranges()[i].end() - begin);
@@ -86,8 +86,9 @@ std::shared_ptr<Client::Operation> Client::begin_operation(size_t requests, Done
 
 void Client::send(const std::shared_ptr<Operation>& operation, int peer, const Message& message,
                   std::span<std::byte> into) {
-  messenger_.ask_then(peer, message, into, Deadline::after(options_.timeout),
-                      [this, operation](const Message&, const std::string& error) { over(operation, error); });
+  messenger_.ask_then(
+      peer, message, into, Deadline::after(options_.timeout),
+      [this, operation](const Message&, const std::string& error) { over(operation, error); });
 }
 
 void Client::over(const std::shared_ptr<Operation>& operation, const std::string& error) {
@@ -133,8 +134,8 @@ Client::Timestamp Client::pull(int64_t begin, std::span<std::byte> into, Done do
   return move(kPull, begin, {}, into, std::move(done));
 }
 
-Client::Timestamp Client::push_pull(int64_t begin, std::span<const std::byte> values, std::span<std::byte> into,
-                                    Done done) {
+Client::Timestamp Client::push_pull(int64_t begin, std::span<const std::byte> values,
+                                    std::span<std::byte> into, Done done) {
   return move(kPushPull, begin, values, into, std::move(done));
 }
 
@@ -149,7 +150,8 @@ std::vector<std::vector<size_t>> Client::keys_by_server(std::span<const int64_t>
   return by_server;
 }
 
-Client::Timestamp Client::push_keys(std::span<const int64_t> keys, std::span<const std::byte> values, Done done) {
+Client::Timestamp Client::push_keys(std::span<const int64_t> keys, std::span<const std::byte> values,
+                                    Done done) {
   size_t each = static_cast<size_t>(options_.width) * element_;
   if (values.size() != keys.size() * each || keys.empty())
     throw ConfigError("push of {} keys with {} bytes: {} are wanted.", keys.size(), values.size(),
@@ -181,14 +183,16 @@ Client::Timestamp Client::pull_keys(std::span<const int64_t> keys, std::span<std
     throw ConfigError("pull of {} keys into {} bytes: {} are wanted.", keys.size(), into.size(),
                       keys.size() * each);
   auto by_server = std::make_shared<std::vector<std::vector<size_t>>>(keys_by_server(keys));
-  auto busy = std::count_if(by_server->begin(), by_server->end(), [](const auto& own) { return !own.empty(); });
+  auto busy =
+      std::count_if(by_server->begin(), by_server->end(), [](const auto& own) { return !own.empty(); });
   const bool told = static_cast<bool>(done);
   // Values come in the order of the servers and are put into that of the keys.
   auto replies = std::make_shared<std::vector<std::vector<std::byte>>>(by_server->size());
   Done scatter = [by_server, replies, into, each, done = std::move(done)](const std::string& error) {
     for (size_t server = 0; error.empty() && server < by_server->size(); ++server) {
       const std::byte* from = (*replies)[server].data();
-      for (size_t i : (*by_server)[server]) std::memcpy(into.data() + i * each, std::exchange(from, from + each), each);
+      for (size_t i : (*by_server)[server])
+        std::memcpy(into.data() + i * each, std::exchange(from, from + each), each);
     }
     if (done) done(error);
   };

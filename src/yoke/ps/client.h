@@ -5,8 +5,8 @@
 //   client.wait(client.pull(0, std::span(values)));
 //
 // Every operation returns at once with a timestamp. Memory that was handed in must stay until it is over.
-// Operations of one client on one server happen in order. What a push does to the values is the servers' choice
-// (ps/updater.h): an optimizer, a sum, or a function of yours. Thread-safe.
+// Operations of one client on one server happen in order. What a push does to the values is the servers'
+// choice (ps/updater.h): an optimizer, a sum, or a function of yours. Thread-safe.
 #pragma once
 
 #include <condition_variable>
@@ -37,8 +37,8 @@ struct ClientOptions {
 class Client {
  public:
   using Timestamp = int64_t;
-  // Called once, on the messenger's thread, when an operation is over; `error` is empty when all is well. Must
-  // not wait.
+  // Called once, on the messenger's thread, when an operation is over; `error` is empty when all is well.
+  // Must not wait.
   using Done = std::function<void(const std::string& error)>;
 
   // Opens the values on all servers; the first client lays them out (as zeros), the others must agree. Throws
@@ -50,7 +50,8 @@ class Client {
   Timestamp push(int64_t begin, std::span<const std::byte> values, Done done = {});
   Timestamp pull(int64_t begin, std::span<std::byte> into, Done done = {});
   // The values after this push, and perhaps after others.
-  Timestamp push_pull(int64_t begin, std::span<const std::byte> values, std::span<std::byte> into, Done done = {});
+  Timestamp push_pull(int64_t begin, std::span<const std::byte> values, std::span<std::byte> into,
+                      Done done = {});
   // `width` values of each key, in the order of the keys.
   Timestamp push_keys(std::span<const int64_t> keys, std::span<const std::byte> values, Done done = {});
   Timestamp pull_keys(std::span<const int64_t> keys, std::span<std::byte> into, Done done = {});

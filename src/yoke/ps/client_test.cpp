@@ -31,9 +31,12 @@ struct Shop {
     std::vector<std::unique_ptr<Server>> shops;
     LocalGroup group(workers + servers, backend);  // goes first: its threads call the servers
     for (int s = 0; s < servers; ++s)
-      shops.push_back(std::make_unique<Server>(
-          group.messenger(workers + s),
-          ServerOptions{.workers = workers, .servers = servers, .make_updater = updater, .scheduler = {}, .report = {}}));
+      shops.push_back(
+          std::make_unique<Server>(group.messenger(workers + s), ServerOptions{.workers = workers,
+                                                                               .servers = servers,
+                                                                               .make_updater = updater,
+                                                                               .scheduler = {},
+                                                                               .report = {}}));
     std::vector<std::thread> threads;
     for (int w = 0; w < workers; ++w) {
       threads.emplace_back([&, w] {
@@ -64,11 +67,13 @@ TEST_P(PsClient, PushesOfOnesAreAllCountedOnce) {
     for (int i = 0; i < kPushes; ++i) client.push(0, std::span(ones));
     client.wait(client.push(0, std::span(ones)));
     client.wait(client.pull(0, std::span(seen)));
-    EXPECT_THAT(seen, Each(::testing::AllOf(::testing::Ge(kPushes + 1.0), ::testing::Le(3.0 * (kPushes + 1)))));
+    EXPECT_THAT(seen,
+                Each(::testing::AllOf(::testing::Ge(kPushes + 1.0), ::testing::Le(3.0 * (kPushes + 1)))));
     std::vector<double> zeros(1000, 0);
     // Until the others are done.
     for (int i = 0; i < 10'000 && *std::min_element(seen.begin(), seen.end()) < 3 * (kPushes + 1); ++i)
-      client.wait(client.push_pull(0, std::as_bytes(std::span(zeros)), std::as_writable_bytes(std::span(seen))));
+      client.wait(
+          client.push_pull(0, std::as_bytes(std::span(zeros)), std::as_writable_bytes(std::span(seen))));
     EXPECT_THAT(seen, Each(3.0 * (kPushes + 1)));
   });
 }
@@ -104,11 +109,12 @@ TEST_P(PsClient, PartsAcrossServersAndKeysFindTheirPlace) {
 
 TEST_P(PsClient, AnyFunctionMayMoveTheValues) {
   Shop shop{.keys = 3};
-  shop.updater = make_custom([](const UpdateStep& step, DataType, const void* gradient, const void* from, void* to) {
-    for (int64_t i = 0; i < step.count; ++i)
-      static_cast<double*>(to)[i] =
-          std::max(static_cast<const double*>(from)[i], static_cast<const double*>(gradient)[i]);
-  });
+  shop.updater =
+      make_custom([](const UpdateStep& step, DataType, const void* gradient, const void* from, void* to) {
+        for (int64_t i = 0; i < step.count; ++i)
+          static_cast<double*>(to)[i] =
+              std::max(static_cast<const double*>(from)[i], static_cast<const double*>(gradient)[i]);
+      });
   shop.run(GetParam(), [&](Client& client, comm::Messenger&, int) {
     std::vector<double> a = {1, 5, 2}, b = {3, 4, 9}, seen(3);
     client.push(0, std::span(a));

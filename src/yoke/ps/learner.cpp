@@ -36,8 +36,8 @@ Message message_of(uint16_t kind, const Head& head, std::span<const std::byte> p
 Learner::Learner(Messenger& messenger, LearnerOptions options)
     : messenger_(messenger),
       options_(std::move(options)),
-      sharding_(options_.tensors, {options_.servers, static_cast<int64_t>(size_of(options_.type)),
-                                   options_.range_bytes, 1}),
+      sharding_(options_.tensors,
+                {options_.servers, static_cast<int64_t>(size_of(options_.type)), options_.range_bytes, 1}),
       element_(size_of(options_.type)) {
   work_.minibatch = kNoWork;
   messenger_.on_peer_lost([inbox = inbox_, workers = options_.workers](int peer, const std::string& why) {
@@ -113,7 +113,8 @@ void Learner::assign(int64_t array, const void* data, int64_t version, int64_t s
   plan.make = [&](size_t index) {
     const Range& range = sharding_.ranges()[index];
     AssignHead head{static_cast<int64_t>(index), array, version, steps};
-    return FlightPlan::Request{rank_of(range), message_of(kAssign, head, {at(data, range), bytes_of(range)}), {}};
+    return FlightPlan::Request{
+        rank_of(range), message_of(kAssign, head, {at(data, range), bytes_of(range)}), {}};
   };
   fly(messenger_, std::move(plan));
 }
@@ -170,7 +171,8 @@ bool Learner::pull(void* parameters) {
   plan.make = [&](size_t index) {
     const Range& range = sharding_.ranges()[index];
     PullHead head{static_cast<int64_t>(index), range.begin, range.count, work_.version};
-    return FlightPlan::Request{rank_of(range), message_of(kPull, head), {at(parameters, range), bytes_of(range)}};
+    return FlightPlan::Request{
+        rank_of(range), message_of(kPull, head), {at(parameters, range), bytes_of(range)}};
   };
   plan.got = [&](size_t, const Message& reply) {
     if (reply.get_head<VersionReply>().version != work_.version) same = false;
@@ -191,7 +193,8 @@ void Learner::pull_at(int64_t version, void* parameters) {
   plan.make = [&](size_t index) {
     const Range& range = sharding_.ranges()[index];
     PullHead head{static_cast<int64_t>(index), range.begin, range.count, version};
-    return FlightPlan::Request{rank_of(range), message_of(kPull, head), {at(parameters, range), bytes_of(range)}};
+    return FlightPlan::Request{
+        rank_of(range), message_of(kPull, head), {at(parameters, range), bytes_of(range)}};
   };
   fly(messenger_, std::move(plan));
 }
@@ -234,7 +237,8 @@ bool Learner::push(const Gradient& gradient) {
   plan.timeout = options_.timeout;
   plan.make = [&](size_t index) {
     const Range& range = sharding_.ranges()[index];
-    PushHead head{static_cast<int64_t>(index), range.begin, range.count, work_.minibatch, grant.update, grant.scale};
+    PushHead head{
+        static_cast<int64_t>(index), range.begin, range.count, work_.minibatch, grant.update, grant.scale};
     return FlightPlan::Request{
         rank_of(range), message_of(kPush, head, {at(gradient.data, range), bytes_of(range)}), {}};
   };
@@ -256,7 +260,8 @@ Learner::State Learner::fetch_state(const std::vector<void*>& arrays) {
     const Range& range = sharding_.ranges()[index % ranges];
     auto array = static_cast<int64_t>(index / ranges);
     FetchHead head{static_cast<int64_t>(index % ranges), array, state.version};
-    return FlightPlan::Request{rank_of(range), message_of(kFetch, head),
+    return FlightPlan::Request{rank_of(range),
+                               message_of(kFetch, head),
                                {at(arrays[static_cast<size_t>(array)], range), bytes_of(range)}};
   };
   plan.got = [&](size_t index, const Message& reply) {

@@ -29,8 +29,8 @@ struct LearnerOptions {
   std::vector<int64_t> tensors;  // elements of each, in the order in which the model needs them
   DataType type = DataType::kFloat32;
   int64_t range_bytes = 256 << 10;
-  double timeout = 300;        // seconds for an answer
-  bool one_version = false;    // all ranges must have the version that was handed out
+  double timeout = 300;           // seconds for an answer
+  bool one_version = false;       // all ranges must have the version that was handed out
   bool measure_distance = false;  // how far parameters have moved since they were pulled
 };
 
@@ -54,8 +54,8 @@ class Learner {
 
   // One worker sets the start: array 0 are the parameters, then the optimizer's state; each the whole vector.
   void assign(int64_t array, const void* data, int64_t version, int64_t steps);
-  // Work is handed out when all have joined, so the one who assigns joins last. `updates`: where the run ends,
-  // told by one of them.
+  // Work is handed out when all have joined, so the one who assigns joins last. `updates`: where the run
+  // ends, told by one of them.
   void join(int64_t updates = 0);
 
   // Waits for newer work than that at hand. False: the run has ended.
@@ -69,8 +69,8 @@ class Learner {
   // False: cancelled before the time was over.
   bool sleep(double seconds);
 
-  // Brings `parameters` (the whole vector) to the version of the work at hand, first ranges first. False: void
-  // meanwhile.
+  // Brings `parameters` (the whole vector) to the version of the work at hand, first ranges first. False:
+  // void meanwhile.
   bool pull(void* parameters);
   // All ranges at this version or later. Requires that it was decided.
   void pull_at(int64_t version, void* parameters);
@@ -80,7 +80,8 @@ class Learner {
   // finite before anything is sent (ConfigError).
   bool push(const Gradient& gradient);
 
-  // A consistent state of all servers: fetches into `arrays` (parameters, then the optimizer's; whole vectors).
+  // A consistent state of all servers: fetches into `arrays` (parameters, then the optimizer's; whole
+  // vectors).
   struct State {
     int64_t version = 0;
     int64_t steps = 0;

@@ -1,7 +1,7 @@
 // What workers, servers and the scheduler tell each other: a closed set.
 //
-// Ranks of the messenger: workers are 0 .. workers-1, servers follow. The scheduler lives in the first server.
-// Heads are plain structs; who sent a message is known from its connection and stands in no head.
+// Ranks of the messenger: workers are 0 .. workers-1, servers follow. The scheduler lives in the first
+// server. Heads are plain structs; who sent a message is known from its connection and stands in no head.
 #pragma once
 
 #include <cstdint>
@@ -11,24 +11,24 @@
 namespace yoke::ps {
 
 enum Kind : uint16_t {
-  kOpen,        // worker -> server: lay out the parameters (payload: elements of each tensor)
-  kAssign,      // worker -> server: one array of a range, at the start
-  kPush,        // worker -> server: a gradient's part that belongs to a range
-  kPull,        // worker -> server: a range, once it has a version
-  kPushPull,    // worker -> server: both at once, outside of updates
-  kPushKeys,    // worker -> server: values of some keys (payload: keys, then values)
-  kPullKeys,    // worker -> server: values of some keys (payload: keys)
-  kJoin,        // worker -> scheduler: wants work
-  kFinished,    // worker -> scheduler: has a gradient; the answer says whether it counts
-  kSnapshot,    // worker -> scheduler: keep the current version; the answer names it. scheduler -> server
-  kFetch,       // worker -> server: one array of a range from the snapshot
-  kDrop,        // worker -> server: the snapshot is not needed any more
-  kReport,      // worker -> scheduler: what was counted, as JSON
-  kAskStop,     // worker -> scheduler: end the run
-  kGoodbye,     // worker -> server: leaves in order
-  kRelease,     // scheduler -> worker: go on
-  kUpdate,      // scheduler -> server: an update was decided (payload: Contributor of each gradient)
-  kStop,        // scheduler -> worker: there is no more work
+  kOpen,      // worker -> server: lay out the parameters (payload: elements of each tensor)
+  kAssign,    // worker -> server: one array of a range, at the start
+  kPush,      // worker -> server: a gradient's part that belongs to a range
+  kPull,      // worker -> server: a range, once it has a version
+  kPushPull,  // worker -> server: both at once, outside of updates
+  kPushKeys,  // worker -> server: values of some keys (payload: keys, then values)
+  kPullKeys,  // worker -> server: values of some keys (payload: keys)
+  kJoin,      // worker -> scheduler: wants work
+  kFinished,  // worker -> scheduler: has a gradient; the answer says whether it counts
+  kSnapshot,  // worker -> scheduler: keep the current version; the answer names it. scheduler -> server
+  kFetch,     // worker -> server: one array of a range from the snapshot
+  kDrop,      // worker -> server: the snapshot is not needed any more
+  kReport,    // worker -> scheduler: what was counted, as JSON
+  kAskStop,   // worker -> scheduler: end the run
+  kGoodbye,   // worker -> server: leaves in order
+  kRelease,   // scheduler -> worker: go on
+  kUpdate,    // scheduler -> server: an update was decided (payload: Contributor of each gradient)
+  kStop,      // scheduler -> worker: there is no more work
   kKinds,
 };
 
@@ -90,10 +90,10 @@ struct FinishedHead {
   double distance2 = -1;  // |w_now - w_then|^2 where it was measured
 };
 struct GrantReply {
-  int64_t verdict = 0;    // plan::Verdict
-  int64_t update = 0;     // the number of the update it goes into
+  int64_t verdict = 0;  // plan::Verdict
+  int64_t update = 0;   // the number of the update it goes into
   int64_t staleness = 0;
-  double scale = 1;       // of the gradient
+  double scale = 1;  // of the gradient
 };
 
 struct ReleaseHead {

@@ -32,10 +32,12 @@ inline void describe(config::Fields& f, PsOptions& o) {
            {"sync", "k_sync", "k_batch_sync", "async", "k_async", "k_batch_async", "bounded_delay", "ssp"},
            "when the servers update (docs/design/policies.md)");
   f.integer("k", o.k, "gradients of an update, for the k_ rules");
-  f.text("max_delay", o.max_delay, "rounds that a worker may be ahead of the slowest, or inf: bounded_delay, ssp");
+  f.text("max_delay", o.max_delay,
+         "rounds that a worker may be ahead of the slowest, or inf: bounded_delay, ssp");
   f.bytes("range_bytes", o.range_bytes, "parameters are cut into ranges of at most this size");
-  f.choice("stale_step", o.stale_step, {"full", "inverse", "distance"},
-           "what a stale gradient counts: all, 1/staleness, or min(stale_c/|w_now - w_then|^2, stale_max)/lr");
+  f.choice(
+      "stale_step", o.stale_step, {"full", "inverse", "distance"},
+      "what a stale gradient counts: all, 1/staleness, or min(stale_c/|w_now - w_then|^2, stale_max)/lr");
   f.number("stale_c", o.stale_c, "C of stale_step = distance");
   f.number("stale_max", o.stale_max, "largest learning rate of stale_step = distance");
   f.boolean("adasync", o.adasync, "K grows from ps.k on as the loss falls");

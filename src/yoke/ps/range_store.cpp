@@ -11,8 +11,7 @@ namespace yoke::ps {
 namespace {
 
 void add_scaled(DataType type, std::byte* into, const std::byte* from, double scale, int64_t count) {
-  if (scale == 1)
-    return kernels::accumulate(into, from, static_cast<size_t>(count), type, ReduceOp::kSum);
+  if (scale == 1) return kernels::accumulate(into, from, static_cast<size_t>(count), type, ReduceOp::kSum);
   if (type == DataType::kFloat32)
     kernels::add_scaled(reinterpret_cast<float*>(into), reinterpret_cast<const float*>(from), scale, count);
   else
@@ -37,8 +36,8 @@ void RangeStore::assign(int64_t array, std::span<const std::byte> data, int64_t 
     throw CommError("range {} has {} arrays, not one of number {}", number_, state.size() + 1, array);
   if (data.size() != values_->size())
     throw CommError("range {} has {} bytes, not {}", number_, values_->size(), data.size());
-  std::byte* target = array == 0 ? static_cast<std::byte*>(writable(true))
-                                 : state[static_cast<size_t>(array) - 1].data();
+  std::byte* target =
+      array == 0 ? static_cast<std::byte*>(writable(true)) : state[static_cast<size_t>(array) - 1].data();
   std::memcpy(target, data.data(), data.size());
   finish_move();
   version_ = version;

@@ -74,7 +74,8 @@ GrantReply Scheduler::finished(int worker, const FinishedHead& head) {
   reply.staleness = decision.staleness;
   if (decision.verdict == plan::Verdict::kStranger || decision.verdict == plan::Verdict::kNotIssued)
     throw CommError(
-        "worker {}: minibatch {} of version {} was never given to it (the current version is {}); nothing was "
+        "worker {}: minibatch {} of version {} was never given to it (the current version is {}); nothing "
+        "was "
         "applied",
         worker, head.minibatch, head.version, policy_->version());
   if (decision.verdict != plan::Verdict::kAccepted) return reply;
@@ -187,8 +188,8 @@ void Scheduler::turn_dial() {
   loss_count_ = 0;
   if (!(loss > 0) || !std::isfinite(loss)) return;
   if (first_loss_ == 0) first_loss_ = loss;
-  int64_t wanted = plan::adasync_whole_k(options_.policy.rule, std::max(1, policy_->alive()), options_.policy.k,
-                                         first_loss_, loss);
+  int64_t wanted = plan::adasync_whole_k(options_.policy.rule, std::max(1, policy_->alive()),
+                                         options_.policy.k, first_loss_, loss);
   if (wanted == policy_->options().k) return;
   if (options_.say) options_.say(fmt::format("K is {} now: the loss is {:.4g}", wanted, loss));
   obey(policy_->set_k(wanted));
@@ -200,8 +201,9 @@ void Scheduler::left(int worker, bool lost, const std::string& why) {
   bool was_here = std::exchange(own.here, false);
   own.time.lost |= lost;
   if (lost && options_.say && !stopped_)
-    options_.say(fmt::format("worker {} is lost ({}); going on with {}", worker, why,
-                             std::max(0, (policy_ ? policy_->alive() : static_cast<int>(desks_.size())) - 1)));
+    options_.say(
+        fmt::format("worker {} is lost ({}); going on with {}", worker, why,
+                    std::max(0, (policy_ ? policy_->alive() : static_cast<int>(desks_.size())) - 1)));
   if (!policy_) {
     lost_early_.insert(worker);
     return;

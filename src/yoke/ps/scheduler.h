@@ -1,8 +1,8 @@
 // Decides for all servers: runs the one policy, hands out work, and counts.
 //
-// A worker that has a gradient asks before it sends any of it, so that no undecided gradient is ever held; the
-// answer names the update it goes into. No I/O of its own: what is to be sent goes through SchedulerWire. One
-// thread.
+// A worker that has a gradient asks before it sends any of it, so that no undecided gradient is ever held;
+// the answer names the update it goes into. No I/O of its own: what is to be sent goes through SchedulerWire.
+// One thread.
 #pragma once
 
 #include <functional>
@@ -38,8 +38,8 @@ struct SchedulerOptions {
   std::string stale_step = "full";  // full inverse distance
   double distance_c = 1;
   double distance_max = 1;
-  bool adasync = false;         // K follows the loss, looked at every
-  double adasync_seconds = 1;   // seconds
+  bool adasync = false;                                // K follows the loss, looked at every
+  double adasync_seconds = 1;                          // seconds
   std::function<void(const UpdateRecord&)> on_update;  // may be empty
   std::function<void(const std::string&)> say;         // news for people; may be empty
 };

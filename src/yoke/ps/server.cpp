@@ -40,15 +40,20 @@ Server::Server(Messenger& messenger, ServerOptions options)
       strict_(consumes_own_version_only(options_.scheduler.policy)),
       lost_(static_cast<size_t>(options_.workers), false),
       gone_(static_cast<size_t>(options_.workers), false) {
-  YOKE_CHECK(options_.workers + options_.servers == messenger.size(), "{} workers and {} servers are not {} ranks",
-             options_.workers, options_.servers, messenger.size());
+  YOKE_CHECK(options_.workers + options_.servers == messenger.size(),
+             "{} workers and {} servers are not {} ranks", options_.workers, options_.servers,
+             messenger.size());
   YOKE_CHECK(!is_worker(messenger.rank()), "rank {} is a worker", messenger.rank());
   options_.scheduler.policy.workers = options_.workers;
   if (own_index() == 0) {
     SchedulerWire wire;
-    wire.release = [this](int worker, const ReleaseHead& head) { tell(worker, reply_with(kRelease, head).message); };
+    wire.release = [this](int worker, const ReleaseHead& head) {
+      tell(worker, reply_with(kRelease, head).message);
+    };
     wire.stop = [this](int worker, const StopHead& head) { tell(worker, reply_with(kStop, head).message); };
-    wire.update = [this](const UpdateHead& head, const std::vector<Contributor>& from) { send_update(head, from); };
+    wire.update = [this](const UpdateHead& head, const std::vector<Contributor>& from) {
+      send_update(head, from);
+    };
     scheduler_ = std::make_unique<Scheduler>(options_.scheduler, std::move(wire));
   }
   messenger_.on_peer_lost([this](int peer, const std::string& why) { peer_lost(peer, why); });
@@ -125,7 +130,8 @@ void Server::to_scheduler(int from, const Message& request, const Messenger::Ans
                     request.kind);
   switch (request.kind) {
     case kJoin:
-      if (int64_t updates = request.get_head<JoinHead>().updates; updates > 0) scheduler_->set_updates(updates);
+      if (int64_t updates = request.get_head<JoinHead>().updates; updates > 0)
+        scheduler_->set_updates(updates);
       answer({});
       return scheduler_->joined(from, slots_.empty() ? 0 : slots_.front()->store.version());
     case kFinished:
@@ -167,12 +173,13 @@ void Server::open(int from, const Message& request, const Messenger::Answer& ans
   }
   bool wide = head.type == DataType::kFloat64;
   if (!sane || sum != head.elements || (!wide && head.type != DataType::kFloat32))
-    throw CommError("worker {} wants {} elements in {} tensors laid out, which cannot be", from, head.elements,
-                    tensors.size());
+    throw CommError("worker {} wants {} elements in {} tensors laid out, which cannot be", from,
+                    head.elements, tensors.size());
   Sharding sharding(tensors, {options_.servers, wide ? 8 : 4, head.range_bytes, head.align});
   if (opened_) {
     bool same = opened_->type == head.type && sharding.ranges() == sharding_.ranges();
-    if (!same) throw CommError("worker {} has another model than the others ({} parameters)", from, head.elements);
+    if (!same)
+      throw CommError("worker {} has another model than the others ({} parameters)", from, head.elements);
   } else {
     sharding_ = std::move(sharding);
     opened_ = head;
@@ -202,8 +209,8 @@ Server::Slot& Server::slot_of(int from, int64_t range) {
 void Server::check_part(int from, const Slot& slot, int64_t begin, int64_t count) const {
   const Range& range = slot.store.range();
   if (count < 1 || begin < range.begin || count > range.count || begin > range.end() - count)
-    throw CommError("worker {} names elements {}..{}, but range {} holds {}..{}; nothing was applied", from, begin,
-                    begin + count, slot.store.number(), range.begin, range.end());
+    throw CommError("worker {} names elements {}..{}, but range {} holds {}..{}; nothing was applied", from,
+                    begin, begin + count, slot.store.number(), range.begin, range.end());
 }
 
 void Server::check_finite(int from, std::span<const std::byte> payload) const {

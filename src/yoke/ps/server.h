@@ -4,8 +4,9 @@
 // messages come; nothing waits there. Memory: parameters, one accumulator, and the optimizer's state, however
 // many workers there are, plus a range on its way from or to each of them.
 //
-// What a worker sends that cannot be (a wrong range, shape or version, a NaN) is refused with a text that names
-// it, and nothing of it is applied. A resend is recognised by worker, minibatch and range, and counts once.
+// What a worker sends that cannot be (a wrong range, shape or version, a NaN) is refused with a text that
+// names it, and nothing of it is applied. A resend is recognised by worker, minibatch and range, and counts
+// once.
 #pragma once
 
 #include <condition_variable>
@@ -41,9 +42,9 @@ class Server {
   void run();
 
   struct Numbers {
-    size_t bytes_held = 0;      // parameters, accumulators and optimizer state
+    size_t bytes_held = 0;  // parameters, accumulators and optimizer state
     size_t parameter_bytes = 0;
-    int64_t duplicates = 0;     // resends that were recognised
+    int64_t duplicates = 0;  // resends that were recognised
     int64_t refused = 0;
     int64_t payload_bytes = 0;  // pushed and pulled
     double cpu_seconds = 0;     // of the thread that serves, until the last worker left

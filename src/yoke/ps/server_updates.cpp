@@ -1,9 +1,9 @@
 // The half of Server that moves parameters and hands them out.
 //
-// A range applies an update when it holds as many gradients as that update consumes. Under the rules in which an
-// update consumes gradients of its own version, nobody can be early: who pushes for the next one has read the
-// range after this one. Under the others ranges are independent of each other: a gradient that overtakes another takes its place,
-// and nobody waits for a slow sender.
+// A range applies an update when it holds as many gradients as that update consumes. Under the rules in which
+// an update consumes gradients of its own version, nobody can be early: who pushes for the next one has read
+// the range after this one. Under the others ranges are independent of each other: a gradient that overtakes
+// another takes its place, and nobody waits for a slow sender.
 #include <algorithm>
 #include <cstring>
 
@@ -81,7 +81,8 @@ void Server::take_push(Slot& slot, int from, const PushHead& head, std::span<con
   }
   if (update != nullptr && store.counted() == 0 && needed(slot, *update) == 1) {
     double share = static_cast<double>(update->from.size());
-    store.update_with(payload, head.scale, update->head.lr, update->head.weight * share, update->head.version);
+    store.update_with(payload, head.scale, update->head.lr, update->head.weight * share,
+                      update->head.version);
     applied(slot);
   } else {
     store.add(payload, head.scale);
@@ -102,7 +103,8 @@ void Server::advance(Slot& slot) {
     }
     if (update == nullptr || store.counted() < count) return;
     // What lost workers did not send does not make the step smaller.
-    double share = static_cast<double>(update->from.size()) / static_cast<double>(std::max<int64_t>(1, count));
+    double share =
+        static_cast<double>(update->from.size()) / static_cast<double>(std::max<int64_t>(1, count));
     store.update(update->head.lr, update->head.weight * share, update->head.version);
     applied(slot);
   }
@@ -202,7 +204,8 @@ void Server::pull_keys(int from, const Message& request, const Messenger::Answer
   auto head = request.get_head<KeysHead>();
   if (!opened_) throw CommError("worker {} names keys before it has opened anything", from);
   size_t value_bytes = static_cast<size_t>(head.width) * size_of(opened_->type);
-  if (head.width != opened_->align || request.payload.size() != static_cast<size_t>(head.keys) * sizeof(int64_t))
+  if (head.width != opened_->align ||
+      request.payload.size() != static_cast<size_t>(head.keys) * sizeof(int64_t))
     throw CommError("worker {} asked for {} keys of {} values with {} bytes", from, head.keys, head.width,
                     request.payload.size());
   auto values = std::make_shared<std::vector<std::byte>>();

@@ -1,9 +1,9 @@
 // Which server keeps which part of the parameters.
 //
-// The parameters are one vector: all tensors behind each other, in the order in which the model needs them. It
-// is cut into ranges of bounded size. Small tensors share a range; large ones span several, and several
-// servers. Every range goes to the server with the fewest bytes so far, so that the first layers lie on all of
-// them and no server has more than one range over another.
+// The parameters are one vector: all tensors behind each other, in the order in which the model needs them.
+// It is cut into ranges of bounded size. Small tensors share a range; large ones span several, and several
+// servers. Every range goes to the server with the fewest bytes so far, so that the first layers lie on all
+// of them and no server has more than one range over another.
 #pragma once
 
 #include <cstdint>

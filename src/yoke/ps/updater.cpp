@@ -116,7 +116,9 @@ MakeUpdater make_optimizer(const UpdaterOptions& options) {
       {"sgd", make_of<Sgd>}, {"adamw", make_of<AdamW>}, {"adagrad", make_of<Adagrad>}};
   for (const auto& [name, make] : kOptimizers) {
     if (options.optimizer == name)
-      return [options, make = make](DataType type, int64_t, int64_t count) { return make(options, type, count); };
+      return [options, make = make](DataType type, int64_t, int64_t count) {
+        return make(options, type, count);
+      };
   }
   throw ConfigError("train.optimizer = \"{}\": a server can do sgd, adamw and adagrad.", options.optimizer);
 }

@@ -52,8 +52,8 @@ MakeUpdater make_optimizer(const UpdaterOptions& options);
 MakeUpdater make_adder();
 
 // A function of the user for fp32 and fp64 without state: called with each step.
-using UpdateFunction =
-    std::function<void(const UpdateStep& step, DataType type, const void* gradient, const void* from, void* to)>;
+using UpdateFunction = std::function<void(const UpdateStep& step, DataType type, const void* gradient,
+                                          const void* from, void* to)>;
 MakeUpdater make_custom(UpdateFunction function);
 
 }  // namespace yoke::ps

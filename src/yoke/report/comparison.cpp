@@ -19,7 +19,8 @@ std::string figure(const std::string& heading, const std::string& svg) {
 }
 
 template <class X>
-std::string losses(const std::string& heading, const std::string& x_label, const std::vector<ComparedRun>& runs, X x) {
+std::string losses(const std::string& heading, const std::string& x_label,
+                   const std::vector<ComparedRun>& runs, X x) {
   LineChart chart{.title = heading, .x_label = x_label, .y_label = "loss"};
   int colour = 0;
   for (const ComparedRun& run : runs) {
@@ -31,10 +32,14 @@ std::string losses(const std::string& heading, const std::string& x_label, const
 }
 
 std::string staleness(const ComparedRun& run) {
-  StackedBars chart{
-      .title = "Staleness", .x_label = "updates behind", .y_label = "gradients", .legend = false, .layers = {"gradients"}};
+  StackedBars chart{.title = "Staleness",
+                    .x_label = "updates behind",
+                    .y_label = "gradients",
+                    .legend = false,
+                    .layers = {"gradients"}};
   for (size_t s = 0; s < std::min(run.staleness.size(), kMostBins); ++s)
-    chart.bars.push_back({static_cast<double>(s) - 0.5, static_cast<double>(s) + 0.5,
+    chart.bars.push_back({static_cast<double>(s) - 0.5,
+                          static_cast<double>(s) + 0.5,
                           {static_cast<double>(run.staleness[s])}});
   return figure(fmt::format("{}: staleness {:.3g} on average", run.name, run.staleness_mean), to_svg(chart));
 }
@@ -49,8 +54,9 @@ std::string table(const std::vector<ComparedRun>& runs) {
     rows += fmt::format(
         R"(<tr><th scope="row">{}</th><td class="num">{}</td><td class="num">{}</td><td class="num">{:.4g}</td>)"
         R"(<td class="num">{:.4g}</td><td class="num">{:.3g}</td><td class="num">{:.1f}%</td><td class="num">{}</td></tr>)",
-        escape(run.name), run.k, optional_text(run.seconds_to_target, " s"), run.final_loss, run.updates_per_s,
-        run.staleness_mean, 100 * run.idle_fraction, optional_text(run.rate_kept, "%", 100));
+        escape(run.name), run.k, optional_text(run.seconds_to_target, " s"), run.final_loss,
+        run.updates_per_s, run.staleness_mean, 100 * run.idle_fraction,
+        optional_text(run.rate_kept, "%", 100));
   return "<section class=\"card\"><table><tr><th>rule</th><th>K</th><th>to target</th><th>final loss</th>"
          "<th>updates/s</th><th>staleness</th><th>idle</th><th>rate kept</th></tr>" +
          rows + "</table></section>\n";
@@ -59,12 +65,13 @@ std::string table(const std::vector<ComparedRun>& runs) {
 std::string winner(double target, const std::vector<ComparedRun>& runs) {
   const ComparedRun* best = nullptr;
   for (const ComparedRun& run : runs) {
-    bool sooner = run.seconds_to_target && (best == nullptr || *run.seconds_to_target < *best->seconds_to_target);
+    bool sooner =
+        run.seconds_to_target && (best == nullptr || *run.seconds_to_target < *best->seconds_to_target);
     if (sooner) best = &run;
   }
   if (best == nullptr) return fmt::format("<p>No rule reached a loss of {:.4g}.</p>\n", target);
-  return fmt::format("<p><b>{}</b> reached a loss of {:.4g} first, after {:.3g} s.</p>\n", escape(best->name), target,
-                     *best->seconds_to_target);
+  return fmt::format("<p><b>{}</b> reached a loss of {:.4g} first, after {:.3g} s.</p>\n", escape(best->name),
+                     target, *best->seconds_to_target);
 }
 
 }  // namespace
@@ -87,7 +94,8 @@ std::string comparison_html(const std::string& title, const std::string& about, 
              "<p class=\"about\">{}</p></header>\n",
              escape(title), kStyle, escape(title), escape(about)) +
          winner(target, runs) + table(runs) + "<h2>Error and runtime</h2>\n<div class=\"grid2\">" +
-         losses("Loss against time", "seconds", runs, [](const metrics::Record& record) { return record.time; }) +
+         losses("Loss against time", "seconds", runs,
+                [](const metrics::Record& record) { return record.time; }) +
          losses("Loss against updates", "updates", runs,
                 [](const metrics::Record& record) { return static_cast<double>(record.step); }) +
          "</div>\n<h2>Staleness</h2>\n<div class=\"grid2\">" + histograms +

@@ -1,4 +1,5 @@
-// Several runs of the same model side by side: loss against time and against updates, staleness, who was first.
+// Several runs of the same model side by side: loss against time and against updates, staleness, who was
+// first.
 #pragma once
 
 #include <cstdint>

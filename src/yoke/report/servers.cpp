@@ -38,11 +38,13 @@ std::string loss_against_time(const RunFolder& run) {
 }
 
 std::string staleness_chart(const nlohmann::json& counts) {
-  StackedBars chart{.title = "Staleness", .x_label = "updates behind", .y_label = "gradients", .legend = false};
+  StackedBars chart{
+      .title = "Staleness", .x_label = "updates behind", .y_label = "gradients", .legend = false};
   chart.layers = {"gradients"};
   const nlohmann::json& histogram = counts.at("staleness").at("histogram");
   for (size_t s = 0; s < std::min(histogram.size(), kMostStalenessBars); ++s)
-    chart.bars.push_back({static_cast<double>(s) - 0.5, static_cast<double>(s) + 0.5, {histogram[s].get<double>()}});
+    chart.bars.push_back(
+        {static_cast<double>(s) - 0.5, static_cast<double>(s) + 0.5, {histogram[s].get<double>()}});
   if (chart.bars.empty()) return "";
   return card(fmt::format("Staleness: {:.3g} on average, {:.0f}% fresh",
                           counts.at("staleness").at("mean").get<double>(),
@@ -64,7 +66,8 @@ std::string workers_table(const nlohmann::json& counts) {
         share("cancelled_seconds"));
   }
   return fmt::format(
-      "<section class=\"card\"><h3>Where the workers' time went</h3><table><tr><th>worker</th><th>gradients</th>"
+      "<section class=\"card\"><h3>Where the workers' time "
+      "went</h3><table><tr><th>worker</th><th>gradients</th>"
       "<th>compute</th><th>pull</th><th>push</th><th>idle</th><th>cancelled</th></tr>{}</table></section>\n",
       rows);
 }
@@ -79,7 +82,8 @@ std::string servers_section(const RunFolder& run) {
                       ? counts->at("updates").get<double>() / counts->at("seconds").get<double>()
                       : 0;
     return fmt::format(
-        "<h2>Parameter servers</h2>\n<p>{}, K = {}, {} server{}: {:.4g} updates/s, workers idle {:.1f}%, {} minibatches "
+        "<h2>Parameter servers</h2>\n<p>{}, K = {}, {} server{}: {:.4g} updates/s, workers idle {:.1f}%, {} "
+        "minibatches "
         "cancelled.</p>\n<div class=\"grid2\">{}{}</div>\n{}",
         escape(counts->at("policy").get<std::string>()), counts->at("k").get<int64_t>(),
         counts->at("servers").get<int64_t>(), counts->at("servers").get<int64_t>() == 1 ? "" : "s", rate,

@@ -201,7 +201,8 @@ void Attempt::on_end(Child& child, int wait_status) {
   end.forgiven = !end.asked && WIFSIGNALED(wait_status) && phase_ == Phase::kRunning &&
                  index < expendable.size() && expendable[index];
   if (end.forgiven)
-    log::warn("rank {} (pid {}) {}; the others go on without it", end.rank, end.pid, describe_status(wait_status));
+    log::warn("rank {} (pid {}) {}; the others go on without it", end.rank, end.pid,
+              describe_status(wait_status));
   ends_.push_back(end);
   if (end.good()) {
     if (coordinator_ != nullptr) coordinator_->left(child.rank);

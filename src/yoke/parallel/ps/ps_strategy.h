@@ -1,7 +1,8 @@
 // A worker of parameter servers: pulls parameters, computes on its own device, pushes gradients.
 //
-// The servers move the parameters; after commit() they are those of the version that this worker goes on with.
-// A minibatch that an update has voided stops between blocks and is computed again on the new parameters.
+// The servers move the parameters; after commit() they are those of the version that this worker goes on
+// with. A minibatch that an update has voided stops between blocks and is computed again on the new
+// parameters.
 #pragma once
 
 #include <memory>
@@ -35,7 +36,9 @@ class PsStrategy final : public Strategy {
   std::optional<Communication> communication() const override { return talk_; }
   CommitResult commit(const CommitOptions& options) override;
   std::optional<Progress> progress() const override;
-  std::optional<std::string> first_non_finite_gradient() override { return device_->first_non_finite_gradient(); }
+  std::optional<std::string> first_non_finite_gradient() override {
+    return device_->first_non_finite_gradient();
+  }
   std::optional<double> loss_scale() const override { return std::nullopt; }
 
   // Brings model and optimizer to a consistent state of all servers, for a checkpoint. Returns its version.
