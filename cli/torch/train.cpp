@@ -150,7 +150,8 @@ int run_train(const CommandLine& line) {
   engine::Outcome outcome =
       engine.run(first ? folder->run_info(worker->model, plan, progress.step) : metrics::RunInfo{});
   writer.wait();
-  std::vector<int64_t> memory = peak_memory_of_ranks(*worker, replicas);
+  std::vector<int64_t> memory = peak_memory_of_ranks(*worker, replicas);  // after it all traces are written
+  if (config.out.trace && first) join_traces(out);
   if (!first) return outcome.stopped_by_signal != 0 ? 128 + outcome.stopped_by_signal : 0;
   metrics::Summary summary =
       folder->summarise(outcome, plan, *worker, resume ? std::optional(progress.step) : std::nullopt);
