@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "cli/bench_ps_arguments.h"
+#include "cli/lab_arguments.h"
 #include "cli/plan_arguments.h"
 #include "cli/topo_arguments.h"
 #include "yoke/config/schema.h"
@@ -66,20 +67,6 @@ struct BenchMessengerArguments {
   std::vector<std::string> backends = {"shm"};
   std::vector<std::string> bytes = {"0", "1K", "64K", "1M"};
   double seconds = 1;
-};
-
-struct LabArguments {
-  std::string file;
-  std::string policies = "all";
-  int64_t workers = 4;
-  int64_t servers = 1;
-  int64_t k = 0;  // 0: half of the workers
-  std::string max_delay = "2";
-  std::string delay = "none";
-  std::string delay_workers;  // empty: all
-  double target_loss = 0;     // 0: what all of them reach
-  bool fault_free = false;    // each rule without delays too
-  std::string output;
 };
 
 struct CheckpointArguments {

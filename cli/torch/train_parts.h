@@ -16,9 +16,9 @@ namespace yoke::cli {
 engine::LoopPlan loop_plan(const RunConfig& config, const engine::Worker& worker, const data::Loader& loader,
                            int64_t replicas);
 
-// The state to go on from, or nothing for a fresh start. `speaks`: says what it passed over.
+// The state to go on from, or nothing for a fresh start.
 std::optional<checkpoint::Loaded> find_resume(const TrainArguments& arguments,
-                                              const std::filesystem::path& out, bool speaks);
+                                              const std::filesystem::path& out, const checkpoint::Team& team);
 
 // yoke train with parallel.sync = "ps", as a worker.
 int run_train_with_servers(const CommandLine& line, Configuration& configuration);

@@ -61,7 +61,7 @@ int run_train_with_servers(const CommandLine& line, Configuration& configuration
     throw ConfigError("parallel.data = {} with {} worker{}: start as many, with --nproc {}.",
                       config.parallel.data, workers, workers == 1 ? "" : "s", config.parallel.data);
   std::unique_ptr<comm::Messenger> messenger = ps::connect(world, config.parallel.backend);
-  std::optional<checkpoint::Loaded> resume = find_resume(line.train, out, first);
+  std::optional<checkpoint::Loaded> resume = find_resume(line.train, out, {});
 
   engine::WorkerOptions options = worker_options(config);
   options.ps = setup_of(config, *messenger, workers);

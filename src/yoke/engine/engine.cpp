@@ -52,7 +52,7 @@ Outcome Engine::run(const metrics::RunInfo& info) {
   if (outcome_.stopped_by_signal != 0 && save_ && !saved) save_({step_, samples_, /*must=*/true});
   if (!losses_.empty()) log_step();
   for (auto& sink : sinks_) sink->finish();
-  strategy_.settle();
+  strategy_.drain();
   outcome_.steps = step_;
   outcome_.samples = samples_;
   outcome_.seconds = since_start_.seconds();
@@ -195,7 +195,7 @@ bool Engine::epoch_ended() const {
 
 void Engine::evaluate_now() {
   Stopwatch watch;
-  strategy_.settle();
+  strategy_.drain();
   if (auto evaluation = evaluate_()) {
     outcome_.evaluation = evaluation;
     last_evaluated_ = step_;

@@ -179,7 +179,7 @@ Verification verify(const VerifyOptions& options, const Layout& layout) {
         reference.worker->strategy->commit({options.worker.optimizer.lr, false});
       }
       trainee.worker->strategy->commit({options.worker.optimizer.lr, false});
-      trainee.worker->strategy->settle();
+      trainee.worker->strategy->drain();
       if (comm.rank() == 0)
         result.worst.parameter =
             std::max(result.worst.parameter, relative_difference(trainee.parameters, reference.parameters));

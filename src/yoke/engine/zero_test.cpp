@@ -2,9 +2,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <mutex>
 
 #include "yoke/base/error.h"
+#include "yoke/checkpoint/pieces.h"
 #include "yoke/checkpoint/tensors.h"
 #include "yoke/comm/run_ranks.h"
 #include "yoke/comm/tensors/tensors.h"
@@ -97,7 +99,7 @@ void train(Worker& worker, int64_t steps, comm::Communicator& comm) {
     worker.strategy->compute(batch.inputs, batch.target, {});
     worker.strategy->commit({0.01, false});
   }
-  worker.strategy->settle();
+  worker.strategy->drain();
   comm.barrier().wait();
 }
 
@@ -121,18 +123,25 @@ TEST(Zero, ACheckpointGoesOnWithAnyNumberOfRanks) {
       all.emplace_back(item.key(), item.value());
     return all;
   };
+  std::vector<optim::NamedTensor> pieces;
+  std::mutex mutex;
   comm::run_ranks(2, [&](comm::Communicator& comm) {
     auto worker = make_worker(options(comm, 1));
     train(*worker, 3, comm);
-    auto whole = parallel::whole_state(*worker->shards, *worker->optimizer);
-    if (comm.rank() == 0) {
-      state = copies(whole);
-      weights = copies(parameters(*worker));
+    parallel::OwnedState owned = parallel::owned_state(*worker->shards, *worker->optimizer);
+    {
+      std::lock_guard lock(mutex);
+      for (const auto& [name, piece, values] : owned.parts)
+        pieces.emplace_back(checkpoint::piece_name(name, piece.begin, piece.end, false), values.clone());
+      if (comm.rank() == 0) {
+        for (const auto& whole : copies(owned.whole)) pieces.push_back(whole);
+        weights = copies(parameters(*worker));
+      }
     }
-    EXPECT_EQ(whole.empty(), comm.rank() != 0);
     train(*worker, 3, comm);
     if (comm.rank() == 0) expected = copies(parameters(*worker));
   });
+  state = checkpoint::join_pieces(pieces, weights, "test");
   for (int64_t zero : {0, 1, 2}) {
     comm::run_ranks(3, [&](comm::Communicator& comm) {
       auto worker = make_worker(options(comm, zero));
@@ -171,6 +180,32 @@ TEST(Zero, MovesTheBytesOfAnAllReduce) {
       EXPECT_NEAR(static_cast<double>(comm.counters().bytes_sent - before),
                   2 * 0.75 * static_cast<double>(bytes), 128)
           << zero;
+    }
+  });
+}
+
+TEST(Zero, ANanOfOneRankStopsAllOfThemWithTheSameName) {
+  comm::run_ranks(3, [&](comm::Communicator& comm) {
+    for (int64_t zero : {0, 1, 2}) {
+      WorkerOptions own = small_mlp("sgd");
+      own.replicas = &comm;
+      own.zero = zero;
+      auto worker = make_worker(own);
+      train(*worker, 2, comm);
+      std::vector<torch::Tensor> before;
+      for (const torch::Tensor& one : worker->model.module->parameters())
+        before.push_back(one.detach().clone());
+      data::Batch batch = synthetic_batches(*worker, 6, 7)[0];
+      if (comm.rank() == 1) batch.inputs[0] = torch::full_like(batch.inputs[0], NAN);
+      worker->strategy->acquire();
+      worker->strategy->compute(batch.inputs, batch.target, {});
+      EXPECT_FALSE(worker->strategy->commit({0.01, /*measure_norm=*/true}).updated) << zero;
+      EXPECT_EQ(worker->strategy->first_non_finite_gradient().value_or("none"),
+                worker->model.module->named_parameters().keys()[0])
+          << zero;
+      worker->strategy->drain();
+      auto after = worker->model.module->parameters();
+      for (size_t i = 0; i < after.size(); ++i) EXPECT_TRUE(torch::equal(after[i], before[i])) << zero;
     }
   });
 }

@@ -68,8 +68,8 @@ class Strategy {
   virtual std::optional<double> noise_scale() const { return std::nullopt; }
   // Combines gradients and moves the parameters.
   virtual CommitResult commit(const CommitOptions& options) = 0;
-  // What commit() left under way is done: parameters may be read by others than compute().
-  virtual void settle() {}
+  // Finishes what runs on from step to step, on all ranks: before parameters are looked at, and at the end.
+  virtual void drain() {}
   // The gradients of the step, whole, in the order of the model's parameters; between agree() and commit().
   // Where they are spread over ranks it is collective, and rank 0 alone gets them. For comparing: slow.
   virtual std::vector<torch::Tensor> gradients() = 0;

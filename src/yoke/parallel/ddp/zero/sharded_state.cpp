@@ -42,14 +42,6 @@ std::vector<Kind> kinds_of(const Shards& shards, optim::Optimizer& optimizer) {
   return kinds;
 }
 
-bool is_narrow(torch::ScalarType type) {
-  return type == torch::kBFloat16 || type == torch::kHalf;
-}
-
-torch::ScalarType state_type(torch::ScalarType parameter) {
-  return is_narrow(parameter) ? torch::kFloat32 : parameter;
-}
-
 torch::Tensor whole_counts(const Shards& shards, const Kind& kind, comm::Communicator& comm) {
   torch::Tensor all = torch::zeros({static_cast<int64_t>(shards.parameters().size())}, kind.counts.options());
   for (size_t i = 0; i < shards.pieces().size(); ++i)
@@ -60,33 +52,22 @@ torch::Tensor whole_counts(const Shards& shards, const Kind& kind, comm::Communi
 
 }  // namespace
 
-std::vector<optim::NamedTensor> whole_state(const Shards& shards, optim::Optimizer& optimizer) {
+OwnedState owned_state(const Shards& shards, optim::Optimizer& optimizer) {
   torch::NoGradGuard no_grad;
-  comm::Communicator& comm = shards.comm();
-  std::vector<optim::NamedTensor> whole;
+  OwnedState state;
   for (const Kind& kind : kinds_of(shards, optimizer)) {
     if (kind.by_parameter) {
-      whole.emplace_back(kind.name, whole_counts(shards, kind, comm));
+      state.whole.emplace_back(kind.name, whole_counts(shards, kind, shards.comm()));
       continue;
     }
-    std::vector<torch::Tensor> parts;
-    for (size_t b = 0; b < shards.layout().plan.size(); ++b)
-      parts.push_back(torch::zeros({shards.part_elements(b)},
-                                   shards.flat(b).options().dtype(state_type(shards.flat(b).scalar_type()))));
     for (size_t i = 0; i < shards.pieces().size(); ++i) {
       const Piece& piece = shards.pieces()[i];
       if (kind.of_pieces[i].defined())
-        parts[piece.bucket].narrow(0, piece.offset, piece.end - piece.begin).copy_(kind.of_pieces[i]);
-    }
-    std::vector<torch::Tensor> tensors = shards.assemble(parts, 0);
-    for (size_t i = 0; i < tensors.size(); ++i) {
-      const auto& [name, parameter] = shards.parameters()[i];
-      if (kind.name == "master" && !is_narrow(parameter.scalar_type())) continue;
-      if (tensors[i].defined()) whole.emplace_back(kind.name + "/" + name, tensors[i]);
+        state.parts.push_back(
+            {kind.name + "/" + shards.parameters()[piece.parameter].first, piece, kind.of_pieces[i]});
     }
   }
-  if (comm.rank() != 0) whole.clear();
-  return whole;
+  return state;
 }
 
 void restore_pieces(const std::vector<optim::NamedTensor>& whole, const Shards& shards,

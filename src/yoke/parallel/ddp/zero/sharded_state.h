@@ -9,8 +9,19 @@
 
 namespace yoke::parallel {
 
-// Collective. On rank 0 the names, shapes and types of the optimizer on one device; elsewhere nothing.
-std::vector<optim::NamedTensor> whole_state(const Shards& shards, optim::Optimizer& optimizer);
+// One rank's part of the state.
+struct OwnedState {
+  struct Part {
+    std::string name;  // that it has on one device: "exp_avg/conv1.weight"
+    Piece piece;
+    torch::Tensor values;
+  };
+  std::vector<Part> parts;
+  std::vector<optim::NamedTensor> whole;  // what has a number for each parameter; the same on all ranks
+};
+
+// Collective. The tensors of `parts` are the optimizer's own.
+OwnedState owned_state(const Shards& shards, optim::Optimizer& optimizer);
 
 // Copies what this rank owns out of whole tensors. Throws CheckpointError that names what is missing or
 // differs; `what` is the source.

@@ -23,7 +23,7 @@ class ZeroStrategy : public DdpStrategy {
   ComputeResult compute(const std::vector<torch::Tensor>& inputs, const torch::Tensor& target,
                         const MicroBatch& micro) override;
   CommitResult commit(const CommitOptions& options) override;
-  void settle() override { shards_.wait_for_all(); }
+  void drain() override { shards_.wait_for_all(); }
   std::vector<torch::Tensor> gradients() override;
   std::optional<std::string> first_non_finite_gradient() override;
 
