@@ -36,6 +36,7 @@ class PsStrategy final : public Strategy {
   std::optional<Communication> communication() const override { return talk_; }
   CommitResult commit(const CommitOptions& options) override;
   std::optional<Progress> progress() const override;
+  std::vector<torch::Tensor> gradients() override { return device_->gradients(); }
   std::optional<std::string> first_non_finite_gradient() override {
     return device_->first_non_finite_gradient();
   }
