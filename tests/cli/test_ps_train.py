@@ -98,7 +98,7 @@ def test_delays_are_for_workers_of_servers(yoke, tmp_path):
 
 def test_the_lab_compares_rules(yoke, tmp_path):
     result = yoke("lab", "stragglers", MLP, "--policies", "sync,k_batch_async", "--workers", 2, "--delay", "const:2x", "--delay-workers", 1,
-                  "--fault-free", "--steps", 40, "--train.threads", 1, "-o", tmp_path, "--json", "-q").json
+                  "--fault-free", "--train.steps", 40, "--train.threads", 1, "-o", tmp_path, "--json", "-q").json
     assert [row["policy"] for row in result["results"]] == ["sync", "k_batch_async"]
     for row in result["results"]:
         assert {"k", "final_loss", "staleness_mean", "seconds_to_target", "rate_kept"} <= row.keys()

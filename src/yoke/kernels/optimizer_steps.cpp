@@ -7,9 +7,12 @@
 
 namespace yoke::kernels {
 
+namespace {
+
+// `a - b * c` becomes one rounding where the processor can do that, as in LibTorch's kernels: bits are equal.
 template <class T>
-void sgd(const SgdStep& step, double weight, const T* gradient, const T* from, T* to, T* velocity,
-         int64_t count) {
+YOKE_INLINE void sgd_of(const SgdStep& step, double weight, const T* gradient, const T* from, T* to,
+                        T* velocity, int64_t count) {
   const T scale = static_cast<T>(weight), lr = static_cast<T>(step.lr),
           decay = static_cast<T>(step.weight_decay), momentum = static_cast<T>(step.momentum);
   if (step.momentum == 0 && step.weight_decay == 0) {
@@ -26,6 +29,36 @@ void sgd(const SgdStep& step, double weight, const T* gradient, const T* from, T
     g = step.nesterov ? g + momentum * velocity[i] : velocity[i];
     to[i] = from[i] - lr * g;
   }
+}
+
+YOKE_INLINE void sgd_floats_body(const SgdStep& step, double weight, const float* gradient, const float* from,
+                                 float* to, float* velocity, int64_t count) {
+  sgd_of<float>(step, weight, gradient, from, to, velocity, count);
+}
+YOKE_INLINE void sgd_doubles_body(const SgdStep& step, double weight, const double* gradient,
+                                  const double* from, double* to, double* velocity, int64_t count) {
+  sgd_of<double>(step, weight, gradient, from, to, velocity, count);
+}
+YOKE_KERNEL(sgd_floats,
+            (const SgdStep& step, double weight, const float* gradient, const float* from, float* to,
+             float* velocity, int64_t count),
+            (step, weight, gradient, from, to, velocity, count))
+YOKE_KERNEL(sgd_doubles,
+            (const SgdStep& step, double weight, const double* gradient, const double* from, double* to,
+             double* velocity, int64_t count),
+            (step, weight, gradient, from, to, velocity, count))
+
+}  // namespace
+
+template <>
+void sgd(const SgdStep& step, double weight, const float* gradient, const float* from, float* to,
+         float* velocity, int64_t count) {
+  sgd_floats(step, weight, gradient, from, to, velocity, count);
+}
+template <>
+void sgd(const SgdStep& step, double weight, const double* gradient, const double* from, double* to,
+         double* velocity, int64_t count) {
+  sgd_doubles(step, weight, gradient, from, to, velocity, count);
 }
 
 template <class T>
@@ -115,7 +148,6 @@ double squared_distance(const T* a, const T* b, int64_t count) {
 }
 
 #define YOKE_FOR_TYPE(T)                                                                  \
-  template void sgd(const SgdStep&, double, const T*, const T*, T*, T*, int64_t);         \
   template void adamw(const AdamwStep&, double, const T*, const T*, T*, T*, T*, int64_t); \
   template void adagrad(const AdagradStep&, double, const T*, const T*, T*, T*, int64_t); \
   template void add_scaled(T*, const T*, double, int64_t);                                \

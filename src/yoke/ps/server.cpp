@@ -39,6 +39,7 @@ Server::Server(Messenger& messenger, ServerOptions options)
       options_(std::move(options)),
       strict_(consumes_own_version_only(options_.scheduler.policy)),
       lost_(static_cast<size_t>(options_.workers), false),
+      last_named_(static_cast<size_t>(options_.workers), -1),
       gone_(static_cast<size_t>(options_.workers), false) {
   YOKE_CHECK(options_.workers + options_.servers == messenger.size(),
              "{} workers and {} servers are not {} ranks", options_.workers, options_.servers,
@@ -190,7 +191,7 @@ void Server::open(int from, const Message& request, const Messenger::Answer& ans
       slot_index_[i] = static_cast<int64_t>(slots_.size());
       auto updater = options_.make_updater(head.type, range.begin, range.count);
       slots_.push_back(std::make_unique<Slot>(
-          Slot{RangeStore(i, range, head.type, std::move(updater), messenger_.size()), 0, {}, {}, {}}));
+          Slot{RangeStore(i, range, head.type, std::move(updater), messenger_.size()), 0, 0, {}, {}, {}}));
     }
   }
   auto arrays = slots_.empty() ? 0 : static_cast<int64_t>(slots_.front()->store.state_arrays());
@@ -296,6 +297,7 @@ void Server::peer_lost(int peer, const std::string& why) {
     if (gone_[static_cast<size_t>(peer)]) return;
   }
   lost_[static_cast<size_t>(peer)] = true;
+  write_off(peer, last_named_[static_cast<size_t>(peer)]);
   for (auto& slot : slots_) advance(*slot);
   goodbye(peer, /*lost=*/true, why);
 }

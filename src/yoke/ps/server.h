@@ -73,7 +73,8 @@ class Server {
   // A range, and who waits for it.
   struct Slot {
     RangeStore store;
-    int64_t updates = 0;  // applied
+    int64_t updates = 0;    // applied
+    int64_t shortfall = 0;  // gradients of lost workers that count and will not come
     std::vector<WaitingPull> pulls;
     std::deque<HeldPush> held;
     std::vector<WaitingFetch> fetches;
@@ -95,9 +96,10 @@ class Server {
   void take_push(Slot& slot, int from, const PushHead& head, std::span<const std::byte> payload);
   void update_decided(const UpdateHead& head, std::vector<Contributor> from);
   void advance(Slot& slot);
-  int64_t needed(const Slot& slot, const Decided& update) const;
+  static int64_t needed(const Slot& slot, const Decided& update);
+  void write_off(int worker, int64_t minibatch);
   const Decided* decided(int64_t number) const;
-  void applied(Slot& slot);
+  void applied(Slot& slot, int64_t missing);
   void keep(int64_t version);
   void after_change(Slot& slot);
   void answer_pull(Slot& slot, const PullHead& head, const comm::Messenger::Answer& answer);
@@ -121,7 +123,8 @@ class Server {
   std::vector<std::unique_ptr<Slot>> slots_;
   std::deque<Decided> decided_;
   int64_t snapshot_wanted_ = -1;
-  std::vector<bool> lost_;  // by worker
+  std::vector<bool> lost_;           // by worker
+  std::vector<int64_t> last_named_;  // by worker: its last minibatch that an update consumes
   Numbers numbers_;
 
   std::mutex mutex_;

@@ -47,20 +47,29 @@ const Server::Decided* Server::decided(int64_t number) const {
 }
 
 void Server::update_decided(const UpdateHead& head, std::vector<Contributor> from) {
+  for (const Contributor& one : from) {
+    auto worker = static_cast<size_t>(one.worker);
+    if (worker >= last_named_.size()) throw CommError("the scheduler names worker {}", one.worker);
+    last_named_[worker] = one.minibatch;
+    if (lost_[worker]) write_off(static_cast<int>(one.worker), one.minibatch);
+  }
   decided_.push_back({head, std::move(from), slots_.size()});
   for (auto& slot : slots_) advance(*slot);
   if (slots_.empty()) decided_.clear();
 }
 
-// Gradients of lost workers that have not come will not come.
-int64_t Server::needed(const Slot& slot, const Decided& update) const {
-  int64_t count = 0;
-  for (const Contributor& one : update.from) {
-    bool missing = lost_[static_cast<size_t>(one.worker)] &&
-                   slot.store.is_new(static_cast<int>(one.worker), one.minibatch);
-    count += missing ? 0 : 1;
+// A lost worker's gradient will not come where it has not: an update takes one less. Which one does not
+// matter, since another gradient may have taken its place already.
+void Server::write_off(int worker, int64_t minibatch) {
+  for (auto& slot : slots_) {
+    if (!slot->store.is_new(worker, minibatch)) continue;
+    slot->store.note(worker, minibatch);
+    ++slot->shortfall;
   }
-  return count;
+}
+
+int64_t Server::needed(const Slot& slot, const Decided& update) {
+  return std::max<int64_t>(0, static_cast<int64_t>(update.from.size()) - slot.shortfall);
 }
 
 void Server::take_push(Slot& slot, int from, const PushHead& head, std::span<const std::byte> payload) {
@@ -83,7 +92,7 @@ void Server::take_push(Slot& slot, int from, const PushHead& head, std::span<con
     double share = static_cast<double>(update->from.size());
     store.update_with(payload, head.scale, update->head.lr, update->head.weight * share,
                       update->head.version);
-    applied(slot);
+    applied(slot, static_cast<int64_t>(update->from.size()) - 1);
   } else {
     store.add(payload, head.scale);
   }
@@ -104,15 +113,17 @@ void Server::advance(Slot& slot) {
     if (update == nullptr || store.counted() < count) return;
     // What lost workers did not send does not make the step smaller.
     double share =
-        static_cast<double>(update->from.size()) / static_cast<double>(std::max<int64_t>(1, count));
+        static_cast<double>(update->from.size()) / static_cast<double>(std::max<int64_t>(1, store.counted()));
+    int64_t missing = static_cast<int64_t>(update->from.size()) - store.counted();
     store.update(update->head.lr, update->head.weight * share, update->head.version);
-    applied(slot);
+    applied(slot, missing);
   }
 }
 
 // The slot has applied its next update.
-void Server::applied(Slot& slot) {
+void Server::applied(Slot& slot, int64_t missing) {
   ++slot.updates;
+  slot.shortfall -= missing;
   --decided_[static_cast<size_t>(slot.updates - decided_.front().head.number)].ranges_left;
   while (!decided_.empty() && decided_.front().ranges_left == 0) decided_.pop_front();
   after_change(slot);

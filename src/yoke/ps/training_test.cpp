@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "yoke/base/error.h"
+#include "yoke/kernels/optimizer_steps.h"
 #include "yoke/ps/connect.h"
 #include "yoke/ps/learner.h"
 #include "yoke/ps/server.h"
@@ -130,7 +131,10 @@ TEST(PsTraining, OneAsynchronousWorkerIsPlainSgdBitForBit) {
     Class lesson{.policy = {rule, 1, 0, 0}, .updates = 100};
     auto values = final_values(lesson, [](int) { return 0.37; });
     double w = 1;
-    for (int i = 0; i < 100; ++i) w = w - 0.1 * (w * 0.37);
+    for (int i = 0; i < 100; ++i) {
+      double gradient = w * 0.37;
+      kernels::sgd<double>({.lr = 0.1}, 1, &gradient, &w, &w, nullptr, 1);
+    }
     EXPECT_THAT(values, Each(w));
   }
 }
@@ -209,7 +213,8 @@ TEST(PsTraining, GoesOnWithoutALostWorker) {
           learner.abandon();
           return group.close(worker);
         }
-        if (learner.pull(parameters.data())) step(learner, parameters, 0.5);
+        // Longer than it takes to notice that somebody has gone.
+        if (learner.pull(parameters.data()) && learner.sleep(0.005)) step(learner, parameters, 0.5);
       }
       if (worker == 0) learner.report();
     });
