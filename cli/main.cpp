@@ -28,6 +28,7 @@ namespace {
 void check_configuration(const CommandLine& line) {
   if (line.command == "train") Configuration().load(line.train.file, line.overrides);
   if (line.command == "verify") Configuration().load(line.verify.file, line.overrides);
+  if (line.command == "profile") Configuration().load(line.profile.file, line.overrides);
   if (line.command == "eval") Configuration().load(line.eval.file, line.overrides);
 }
 

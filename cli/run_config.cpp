@@ -53,6 +53,7 @@ Configuration::Configuration() {
   schema.section("train", values.train.compute);
   schema.section("parallel", values.parallel);
   schema.section("ddp", values.ddp);
+  schema.section("pipeline", values.pipeline);
   schema.section("checkpoint", values.checkpoint);
   schema.section("out", values.out);
 }

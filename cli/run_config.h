@@ -15,6 +15,7 @@
 #include "yoke/optim/options.h"
 #include "yoke/parallel/ddp/options.h"
 #include "yoke/parallel/options.h"
+#include "yoke/parallel/pipeline/options.h"
 
 namespace yoke::cli {
 
@@ -31,6 +32,8 @@ struct RunConfig {
   TrainSection train;
   parallel::ParallelOptions parallel;
   DdpOptions ddp;
+  parallel::PipelineOptions pipeline;
+  std::vector<int> stage_replicas;  // of a plan; not a key
   checkpoint::CheckpointOptions checkpoint;
   metrics::OutOptions out;
 };

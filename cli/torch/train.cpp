@@ -8,6 +8,7 @@
 #include "cli/output.h"
 #include "cli/run_config.h"
 #include "cli/torch/commands.h"
+#include "cli/torch/follow_plan.h"
 #include "cli/torch/train_output.h"
 #include "cli/torch/worker_options.h"
 #include "yoke/base/error.h"
@@ -20,6 +21,8 @@
 #include "yoke/data/loader.h"
 #include "yoke/engine/engine.h"
 #include "yoke/engine/parameter_hash.h"
+#include "yoke/engine/pipeline_timeline.h"
+#include "yoke/engine/pipeline_worker.h"
 #include "yoke/engine/run_state.h"
 #include "yoke/engine/stop_signal.h"
 #include "yoke/engine/worker.h"
@@ -40,7 +43,8 @@ engine::LoopPlan loop_plan(const RunConfig& config, const engine::Worker& worker
       loop.steps > 0 ? loop.steps : static_cast<int64_t>(std::ceil(loop.epochs * steps_per_epoch));
   plan.log_every = config.out.log_every;
   plan.skip_non_finite = loop.non_finite == "skip";
-  plan.wait_for_loss = worker.device.is_cpu();
+  // Stages of a pipeline do not wait for a loss that others compute.
+  plan.wait_for_loss = worker.device.is_cpu() && !worker.stage;
   bool tokens = worker.model.sample.kind == SampleKind::kTokens;
   plan.tokens_per_sample =
       tokens ? (config.data.seq_len > 0 ? config.data.seq_len : worker.model.sample.shape[0]) : 0;
@@ -81,6 +85,7 @@ int run_train(const CommandLine& line) {
   if (config.out.dir.empty()) config.out.dir = fmt::format("runs/{}_{}", config.model.name, config.data.name);
   const std::filesystem::path out = config.out.dir;
   World world = join_world(config);
+  follow_plan(config, world);
   const bool first = world.rank() == 0;  // who speaks and writes
   std::optional<checkpoint::Loaded> resume = find_resume(line.train, out, first);
 
@@ -90,8 +95,10 @@ int run_train(const CommandLine& line) {
   comm::Communicator* replicas = world.size() > 1 ? &world.comm() : nullptr;
   auto seed = static_cast<uint64_t>(config.train.loop.seed);
   auto train_set = data::open(config.data, data::Split::kTrain, worker->model.sample, seed);
-  data::Loader loader(*train_set, config.data, seed, {world.rank(), world.size()});
-  engine::LoopPlan plan = loop_plan(config, *worker, loader, world.size());
+  data::Shard shard{world.rank(), world.size()};
+  if (worker->stage) shard = {worker->stage->place.copy, worker->stage->layout.copies};
+  data::Loader loader(*train_set, config.data, seed, shard);
+  engine::LoopPlan plan = loop_plan(config, *worker, loader, shard.size);
 
   engine::Engine engine(*worker->strategy, loader, plan);
   engine::Progress progress;
@@ -129,11 +136,18 @@ int run_train(const CommandLine& line) {
   engine::Outcome outcome =
       engine.run(first ? folder->run_info(worker->model, plan, progress.step) : metrics::RunInfo{});
   writer.wait();
+  if (worker->pipeline != nullptr) {
+    nlohmann::json timeline = engine::pipeline_timeline(*worker);
+    if (first) write_file_atomically(out / "pipeline.json", timeline.dump() + "\n");
+  }
   std::vector<int64_t> memory = peak_memory_of_ranks(*worker, replicas);
+  std::string hash = engine::parameter_hash(engine::whole_model(*worker));
   if (!first) return outcome.stopped_by_signal != 0 ? 128 + outcome.stopped_by_signal : 0;
   metrics::Summary summary =
       folder->summarise(outcome, plan, *worker, resume ? std::optional(progress.step) : std::nullopt);
   summary.peak_memory_bytes = std::move(memory);
+  summary.parameter_hash = hash;
+  summary.world_size = world.size();
   folder->finish(summary);
   if (outcome.stopped_by_signal != 0) {
     log::info("stopped at step {} of {}; the same command goes on from there", outcome.steps,

@@ -37,12 +37,15 @@ Outcome Engine::run(const metrics::RunInfo& info) {
     saved = checkpoint_due_ && (last || checkpoint_due_(step_));
     if (saved) {
       Stopwatch watch;
+      strategy_.drain();
       save_({step_, samples_, last});
       pause_seconds_ += watch.seconds();
     }
   }
+  strategy_.drain();
   // Somebody may have been told to stop in an evaluation, or before the first step.
   if (stop_signal_ == 0) stop_signal_ = strategy_.agree({torch::zeros({}), requested_stop()}).stop_signal;
+  strategy_.settle();
   // A run that was stopped in its last evaluation does it now.
   if (evaluate_ && step_ == plan_.total_steps && last_evaluated_ != step_ && stop_signal_ == 0)
     evaluate_now();
@@ -112,8 +115,8 @@ Engine::StepLoss Engine::compute_gradients(metrics::TimeSplit& split) {
     Stopwatch waiting;
     data::Batch batch = loader_.next();
     split.data += waiting.seconds();
-    parallel::ComputeResult result =
-        strategy_.compute(batch.inputs, batch.target, {weight, i + 1 == plan_.accumulate});
+    parallel::ComputeResult result = strategy_.compute(
+        batch.inputs, batch.target, {weight, i + 1 == plan_.accumulate, plan_.learning_rate(step_)});
     split.forward += result.forward_seconds;
     split.backward += result.backward_seconds;
     samples_ += batch.samples * plan_.replicas;
@@ -164,6 +167,7 @@ bool Engine::epoch_ended() const {
 
 void Engine::evaluate_now() {
   Stopwatch watch;
+  strategy_.drain();
   if (auto evaluation = evaluate_()) {
     outcome_.evaluation = evaluation;
     last_evaluated_ = step_;
@@ -173,6 +177,7 @@ void Engine::evaluate_now() {
 
 void Engine::log_step() {
   if (losses_.empty()) return;
+  strategy_.settle();
   auto count = static_cast<double>(losses_.size());
   double loss = 0;
   for (const torch::Tensor& one : losses_) loss += one.item<double>() / count;

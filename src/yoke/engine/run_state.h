@@ -16,8 +16,9 @@ struct Progress {
   int64_t samples = 0;
 };
 
-// `configuration` is the effective one as TOML, kept for people and for `ckpt export`. With `replicas` it is
-// collective: random numbers are each rank's own.
+// `configuration` is the effective one as TOML, kept for people and for `ckpt export`. With `replicas` (all
+// ranks of the run) it is collective: random numbers are each rank's own. Stages of a pipeline give their
+// tensors to rank 0, under the names that one device uses.
 checkpoint::State collect_state(Worker& worker, const data::Loader& loader, Progress progress,
                                 const std::string& configuration, comm::Communicator* replicas = nullptr);
 

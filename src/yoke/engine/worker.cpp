@@ -13,6 +13,7 @@
 #include "yoke/compute/device.h"
 #include "yoke/compute/recompute.h"
 #include "yoke/data/dataset.h"
+#include "yoke/engine/pipeline_worker.h"
 #include "yoke/engine/run_state.h"
 #include "yoke/parallel/common/one_device.h"
 #include "yoke/parallel/ddp/ddp_strategy.h"
@@ -94,14 +95,15 @@ std::vector<compute::BlockCost> block_costs(const Worker& worker, const WorkerOp
   return measure_blocks(blocks, inputs);
 }
 
-std::unique_ptr<parallel::Strategy> make_strategy(Worker& worker, const WorkerOptions& options) {
+std::unique_ptr<parallel::Strategy> make_strategy(Worker& worker, const WorkerOptions& options,
+                                                  std::vector<compute::Segment> segments) {
   parallel::OneDeviceOptions strategy;
   strategy.device = worker.device;
   strategy.precision = worker.autocast;
   strategy.clip_norm = options.optimizer.clip_norm;
   strategy.keep_batches = options.optimizer.optimizer == "lbfgs";
   strategy.place = worker.place;
-  strategy.segments = compute::recompute_segments(options.compute.recompute, block_costs(worker, options));
+  strategy.segments = std::move(segments);
   if (options.replicas != nullptr && options.replicas->size() > 1 && options.sync_batchnorm) {
     // On a communicator of their own, so that small messages do not wait behind buckets of gradients.
     worker.norms = options.replicas->split(0, options.replicas->rank(), "norms");
@@ -172,17 +174,25 @@ std::unique_ptr<Worker> make_worker(const WorkerOptions& options) {
   if (narrow) full_weights = copies_of(*worker->model.module);
   if (narrow) narrow_weights(*worker->model.module);
   if (channels_last) spread_channels_last(*worker->model.module);
+  std::vector<compute::Segment> segments =
+      compute::recompute_segments(options.compute.recompute, block_costs(*worker, options));
+  if (options.pipeline.stages > 1) make_stage(*worker, options);
   std::vector<optim::NamedTensor> parameters;
+  if (worker->stage) parameters = worker->stage->versions.newest();
   for (const auto& item : worker->model.module->named_parameters())
-    parameters.emplace_back(item.key(), item.value());
+    if (!worker->stage) parameters.emplace_back(item.key(), item.value());
   worker->optimizer = optim::make(options.optimizer, std::move(parameters));
   fill_masters(*worker->optimizer, full_weights);
   worker->scaler = optim::GradScaler({.enabled = worker->precision == Precision::kFp16});
-  worker->strategy = make_strategy(*worker, options);
-  // Replicas start alike and then draw numbers of their own.
-  if (options.replicas != nullptr && options.replicas->rank() > 0)
+  if (worker->stage)
+    make_pipeline(*worker, options, std::move(segments));
+  else
+    worker->strategy = make_strategy(*worker, options, std::move(segments));
+  // Ranks start alike and then draw numbers of their own.
+  const comm::Communicator* ranks = worker->stage ? options.pipeline.world : options.replicas;
+  if (ranks != nullptr && ranks->rank() > 0)
     torch::manual_seed(static_cast<uint64_t>(options.seed) +
-                       0x9E3779B97F4A7C15u * static_cast<uint64_t>(options.replicas->rank()));
+                       0x9E3779B97F4A7C15u * static_cast<uint64_t>(ranks->rank()));
   return worker;
 }
 

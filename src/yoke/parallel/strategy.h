@@ -23,11 +23,12 @@ struct ComputeResult {
 struct MicroBatch {
   double weight = 1;  // of its gradient
   bool last = true;   // of the step: what replicas have to tell each other is told with it
+  double lr = 0;      // of the step, for strategies that update while they compute
 };
 
 // What concerns all ranks: each tells its own, and hears what holds for all.
 struct StepNews {
-  torch::Tensor loss;   // mean over the samples of the step
+  torch::Tensor loss;   // mean over the samples of the step; to be read after settle()
   int stop_signal = 0;  // 0: go on
 };
 
@@ -62,6 +63,10 @@ class Strategy {
                                 const MicroBatch& micro) = 0;
   // Once a step, between the last compute and commit: all ranks of the step come to the same.
   virtual StepNews agree(const StepNews& here) { return here; }
+  // Returns when every loss that agree() gave can be read.
+  virtual void settle() {}
+  // Finishes what runs on from step to step, on all ranks: before parameters are looked at, and at the end.
+  virtual void drain() {}
   // Of the last step; empty where there is none to talk to.
   virtual std::optional<Communication> communication() const { return std::nullopt; }
   // Gradient noise scale (critical batch size) in samples, where it is measured.
