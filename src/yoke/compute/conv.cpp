@@ -107,10 +107,11 @@ struct ConvFunction : torch::autograd::Function<ConvFunction> {
     ConvShape shape{{v[0], v[1]}, {v[2], v[3]}};
     GradientMask mask = {ctx->needs_input_grad(0), ctx->needs_input_grad(1),
                          ctx->saved_data["bias"].toBool() && ctx->needs_input_grad(2)};
-    auto of_weight = [x, weight, grad_y, shape] {
-      return fastest_backward(grad_y, x, weight, shape, {false, true, false}).weight;
+    auto add = [x, weight, grad_y, shape] {
+      add_to_gradient(weight, fastest_backward(grad_y, x, weight, shape, {false, true, false}).weight);
     };
-    if (mask[1] && defer_gradient(weight, of_weight)) mask[1] = false;
+    // Both gradients together are faster where nothing is put off.
+    if (mask[1] && !takes_at_once() && take_gradient(weight, add)) mask[1] = false;
     ConvGradients g = fastest_backward(grad_y, x, weight, shape, mask);
     return {g.x, g.weight, g.bias, Tensor()};
   }
@@ -136,7 +137,7 @@ Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias, const C
               x.size(2) + 2 * shape.padding[0] >= weight.size(2) &&
               x.size(3) + 2 * shape.padding[1] >= weight.size(3);
   // Other formats need a function of ours only where gradients of weights are put off.
-  if (!fast && !(defers_gradients(weight) && x.dim() == 4))
+  if (!fast && !(takes_gradients(weight) && !takes_at_once() && x.dim() == 4))
     return at::conv2d(x, weight, present(bias), shape.stride, shape.padding);
   return ConvFunction::apply(x, weight, present(bias), shape);
 }

@@ -117,17 +117,17 @@ struct LinearFunction : torch::autograd::Function<LinearFunction> {
     Tensor grad = grads[0].contiguous();
     if (activation != Activation::kNone) grad = before_activation(grad, kept, activation);
     Tensor grad_x, grad_weight, grad_bias;
-    auto of_weight = [x, weight, grad, transposed] {
-      return transposed ? weight_gradient(weight, x.t(), grad) : weight_gradient(weight, grad.t(), x);
-    };
-    if (ctx->needs_input_grad(1) && !defer_gradient(weight, of_weight)) grad_weight = of_weight();
+    Tensor left = transposed ? x.t() : grad.t(), right = transposed ? grad : x;
+    auto add = [weight, left, right] { add_product_to_gradient(weight, left, right); };
+    if (ctx->needs_input_grad(1) && !take_gradient(weight, add))
+      grad_weight = weight_gradient(weight, left, right);
     if (ctx->saved_data["bias"].toBool() && ctx->needs_input_grad(2)) grad_bias = sum_of_rows(grad);
     if (ctx->needs_input_grad(0)) grad_x = at::mm(grad, transposed ? weight.t() : weight);
     return {grad_x, grad_weight, grad_bias, Tensor(), Tensor()};
   }
 };
 
-// Linear layers of any number format, for who puts the gradients of weights off.
+// Linear layers of any number format, for who takes the gradients of weights.
 struct SplitLinear : torch::autograd::Function<SplitLinear> {
   static Tensor forward(AutogradContext* ctx, const Tensor& x, const Tensor& weight, bool transposed) {
     ctx->save_for_backward({x, weight});
@@ -139,12 +139,11 @@ struct SplitLinear : torch::autograd::Function<SplitLinear> {
     variable_list saved = ctx->get_saved_variables();
     const Tensor &x = saved[0], &weight = saved[1], &grad = grads[0];
     bool transposed = ctx->saved_data["transposed"].toBool();
-    auto of_weight = [x, grad, transposed] {
-      Tensor rows = x.reshape({-1, x.size(-1)}), back = grad.reshape({-1, grad.size(-1)});
-      return transposed ? at::mm(rows.t(), back) : at::mm(back.t(), rows);
-    };
+    Tensor rows = x.reshape({-1, x.size(-1)}), back = grad.reshape({-1, grad.size(-1)});
+    Tensor left = transposed ? rows.t() : back.t(), right = transposed ? back : rows;
+    auto add = [weight, left, right] { add_product_to_gradient(weight, left, right); };
     Tensor grad_x, grad_weight;
-    if (ctx->needs_input_grad(1) && !defer_gradient(weight, of_weight)) grad_weight = of_weight();
+    if (ctx->needs_input_grad(1) && !take_gradient(weight, add)) grad_weight = at::mm(left, right);
     if (ctx->needs_input_grad(0)) grad_x = at::matmul(grad, transposed ? weight.t() : weight);
     return {grad_x, grad_weight, Tensor()};
   }
@@ -160,7 +159,7 @@ Tensor dense(const Tensor& x, const Tensor& weight, const Tensor& bias, bool tra
   bool fast = plain_floats(x, weight) && weight.is_contiguous() && x.numel() > 0 &&
               (!bias.defined() || (plain_float(bias) && bias.is_contiguous()));
   bool plain_cuda = x.is_cuda() && x.scalar_type() == weight.scalar_type() && bias.defined();
-  if (!fast && defers_gradients(weight) && x.scalar_type() == weight.scalar_type()) {
+  if (!fast && takes_gradients(weight) && x.scalar_type() == weight.scalar_type()) {
     Tensor y = SplitLinear::apply(x, weight, transposed);
     return activated(bias.defined() ? y + bias : y, activation);
   }

@@ -46,9 +46,9 @@ const StageRunner::Tensors& StageRunner::forward(int chunk, int micro, Tensors i
   if (!batch_counters_.empty() && chunk == 0) at::_foreach_add_(batch_counters_, 1);
   AutocastGuard autocast(options_.device.type(), options_.precision);
   Pass& pass = under_way_[{chunk, micro}];
-  if (layout_.request.kind == plan::ScheduleKind::kZbH1)
-    pass.later = std::make_unique<compute::DeferredGradients>();
-  compute::DeferredGradients::Use use(pass.later.get());
+  bool split = layout_.request.kind == plan::ScheduleKind::kZbH1;
+  pass.weights = std::make_unique<compute::DeferredGradients>(/*at_once=*/!split);
+  compute::DeferredGradients::Use use(pass.weights.get());
   auto at = static_cast<size_t>(chunk);
   pass.outputs = run_blocks(blocks_[at], inputs, segments_[at]);
   pass.inputs = std::move(inputs);
@@ -74,7 +74,7 @@ StageRunner::Pass StageRunner::take(int chunk, int micro) {
 
 StageRunner::Tensors StageRunner::backward(int chunk, int micro, const Tensors& gradients) {
   Pass pass = take(chunk, micro);
-  compute::DeferredGradients::Use use(pass.later.get());
+  compute::DeferredGradients::Use use(pass.weights.get());
   if (pass.loss.defined()) {
     scaler_.scale(pass.loss).backward();
   } else {
@@ -90,7 +90,7 @@ StageRunner::Tensors StageRunner::backward(int chunk, int micro, const Tensors& 
     if (!input.requires_grad()) continue;
     back.push_back(input.grad().defined() ? input.grad() : torch::zeros_like(input));
   }
-  if (pass.later) put_off_[{chunk, micro}] = std::move(pass.later);
+  if (layout_.request.kind == plan::ScheduleKind::kZbH1) put_off_[{chunk, micro}] = std::move(pass.weights);
   return back;
 }
 

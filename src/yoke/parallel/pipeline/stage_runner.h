@@ -54,7 +54,7 @@ class StageRunner {
     Tensors inputs;
     Tensors outputs;
     torch::Tensor loss;
-    std::unique_ptr<compute::DeferredGradients> later;  // null: nothing is put off
+    std::unique_ptr<compute::DeferredGradients> weights;  // takes their gradients
   };
   Pass take(int chunk, int micro);
 
