@@ -44,7 +44,7 @@ dir = "{folder}/run"
 report = false
 tensorboard = false
 """)
-        words = [str(ROOT / "build/yoke"), "train", str(recipe), "--json", "-q"]
+        words = [os.environ.get("YOKE_BIN", str(ROOT / "build/yoke")), "train", str(recipe), "--json", "-q"]
         if world > 1:
             words += ["--nproc", str(world), "--parallel.pipeline", str(world), "--pipeline.schedule", schedule,
                       "--pipeline.microbatches", str(PARTS), "--pipeline.stages", "0-3,4-7"]
