@@ -1,0 +1,50 @@
+// pipeline.json: what the ranks of a pipeline did when, as the run measured it.
+//
+// {schedule, stages, microbatches, replicas?, chunks?, events[{rank, stage, kind, microbatch, start, end}]},
+// seconds from any common moment. A stage from `stages` on is a later chunk of device stage % stages.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "yoke/metrics/timeline.h"
+
+namespace yoke::metrics {
+
+struct PipelineEvent {
+  int rank = 0;
+  int stage = 0;
+  SpanKind kind = SpanKind::kForward;
+  int microbatch = 0;
+  double start = 0;
+  double end = 0;
+  bool operator==(const PipelineEvent&) const = default;
+};
+
+struct PipelineEvents {
+  std::string schedule;
+  int stages = 1;
+  int microbatches = 1;       // of each minibatch
+  int chunks = 1;             // of layers on each device
+  std::vector<int> replicas;  // of each stage; empty: one each
+  std::vector<PipelineEvent> events;
+  bool operator==(const PipelineEvents&) const = default;
+};
+
+std::string to_json(const PipelineEvents& events);
+
+// Throws ConfigError with file, field and what is accepted: no events, counts out of range, times that are
+// not finite or end before they start. Events come back sorted by rank and start.
+PipelineEvents parse_pipeline_events(std::string_view text, const std::string& file_name);
+
+// Only minibatch `number` (from 0). Micro-batches may be counted through or anew in each minibatch; here they
+// are counted through. `last_minibatch` is the newest of which every micro-batch has a backward pass on every
+// stage; -1: there is none.
+PipelineEvents minibatch_of(const PipelineEvents& events, int number);
+int last_minibatch(const PipelineEvents& events);
+
+// A row for each rank, in the order of stages; time 0 is the first pass.
+Timeline timeline_of(const PipelineEvents& events);
+
+}  // namespace yoke::metrics
