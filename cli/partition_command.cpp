@@ -62,9 +62,11 @@ nlohmann::json document(const plan::Partition& partition) {
 }
 
 void print(const plan::Partition& partition, plan::PartitionWeight kind) {
-  fmt::print("{} cross machines for each minibatch, once each way; the heaviest part has {:.3f} times the average{}\n\n",
-             format_bytes(partition.cut_bytes), balance_of(partition),
-             partition.optimal ? "; nothing crosses less" : "");
+  fmt::print(
+      "{} cross machines for each minibatch, once each way; the heaviest part has {:.3f} times the "
+      "average{}\n\n",
+      format_bytes(partition.cut_bytes), balance_of(partition),
+      partition.optimal ? "; nothing crosses less" : "");
   report::Table table({"part", "weight", "nodes", ""});
   std::vector<std::vector<int>> parts = nodes_by_part(partition);
   for (size_t i = 0; i < parts.size(); ++i)

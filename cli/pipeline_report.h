@@ -9,9 +9,10 @@
 
 namespace yoke::cli {
 
-// The measured timeline, and the same schedule simulated with the mean times of each stage: passes, updates,
-// and for transfers the shortest gap between a pass and the one that waits for it. Of schedules that flush,
-// the last complete minibatch. Throws ConfigError where no minibatch is complete or the schedule is not known.
+// The measured timeline, and the same passes of the same schedule simulated with the mean times of each
+// stage; for transfers the shortest gap between a pass and the one that waits for it. Of schedules that
+// flush, the last complete minibatch; of streams everything measured, in a pipeline that has filled. Throws
+// ConfigError where no minibatch is complete or the schedule is not known.
 report::PipelineComparison compare_pipeline(const metrics::PipelineEvents& events);
 
 // Writes the report of a run. Where its folder holds pipeline.json that is drawn beside its simulation, and

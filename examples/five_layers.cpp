@@ -35,12 +35,12 @@ int main(int argc, char** argv) {
   try {
     yoke::plan::Profile network = five_layers();
     yoke::plan::Partition parts = make_partition(yoke::plan::graph_of(network), {.parts = kLearners});
-    yoke::report::GraphPicture picture{.title = "Five locally connected layers on four learners",
-                                       .subtitle = fmt::format("{:.0f} of {} outputs cross (thick lines), 4 KiB each",
-                                                               parts.cut_bytes / 4096, kLayers * kTiles),
-                                       .nodes = {},
-                                       .lines = {},
-                                       .groups = {}};
+    yoke::report::GraphPicture picture{
+        .title = "Five locally connected layers on four learners",
+        .subtitle = fmt::format("{:.0f} outputs of 4 KiB cross (thick lines)", parts.cut_bytes / 4096),
+        .nodes = {},
+        .lines = {},
+        .groups = {}};
     for (size_t i = 0; i < network.layers.size(); ++i)
       picture.nodes.push_back({network.layers[i].name, parts.part_of[i]});
     for (const yoke::plan::Edge& edge : network.edges) picture.lines.push_back({edge.from, edge.to});

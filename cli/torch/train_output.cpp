@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "cli/output.h"
+#include "cli/pipeline_report.h"
 #include "yoke/base/clock.h"
 #include "yoke/base/error.h"
 #include "yoke/base/file.h"
@@ -14,7 +15,6 @@
 #include "yoke/metrics/jsonl.h"
 #include "yoke/metrics/quantiles.h"
 #include "yoke/metrics/tensorboard.h"
-#include "yoke/report/report.h"
 
 namespace yoke::cli {
 
@@ -92,7 +92,7 @@ metrics::Summary RunFolder::summarise(const engine::Outcome& outcome, const engi
 
 void RunFolder::finish(const metrics::Summary& summary) const {
   write_file_atomically(path_ / "summary.json", metrics::to_json(summary).dump(2) + "\n");
-  if (config_.out.report) report::write_report(path_, path_ / "report.html");
+  if (config_.out.report) write_run_report(path_, path_ / "report.html");
 }
 
 void print_summary(const CommandLine& line, const metrics::Summary& summary, const RunConfig& config) {

@@ -59,3 +59,19 @@ def test_what_cannot_be_drawn_is_said_in_the_report(yoke, tmp_path, text, says):
     assert "pipeline" not in result
     html = (folder / "report.html").read_text()
     assert "pipeline.json cannot be drawn" in html and says in html
+
+
+def test_a_stretch_of_a_stream_is_compared_with_the_same_stretch(yoke, tmp_path):
+    """Passes 40 to 43 of `pipedream` on two stages, in the steady state: F and B in turn, the first stage one ahead."""
+    events = []
+    for i, b in enumerate(range(40, 44)):
+        start = 1000 + 3 * i
+        events += [{"rank": 1, "stage": 1, "kind": "F", "microbatch": b, "start": start, "end": start + 1},
+                   {"rank": 1, "stage": 1, "kind": "B", "microbatch": b, "start": start + 1, "end": start + 3},
+                   {"rank": 0, "stage": 0, "kind": "B", "microbatch": b - 1, "start": start, "end": start + 2},
+                   {"rank": 0, "stage": 0, "kind": "F", "microbatch": b + 1, "start": start + 2, "end": start + 3}]
+    data = {"schedule": "pipedream", "stages": 2, "microbatches": 4, "events": events}
+    pipeline = yoke("report", run_folder(tmp_path, data), "--json").json["pipeline"]
+    assert pipeline["measured_seconds"] == pytest.approx(12)
+    assert pipeline["error_percent"] == pytest.approx(0, abs=1e-6)
+    assert pipeline["simulated_bubble_fraction"] == pytest.approx(0, abs=1e-6)

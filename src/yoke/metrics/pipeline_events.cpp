@@ -7,6 +7,7 @@
 #include <limits>
 #include <map>
 #include <optional>
+#include <set>
 #include <tuple>
 
 #include "yoke/base/error.h"
@@ -20,7 +21,8 @@ using nlohmann::json;
 constexpr int64_t kMostRanks = 100'000, kMostMicrobatches = 10'000'000;
 constexpr size_t kMostEvents = 5'000'000;
 
-int count_between(const JsonFields& fields, const char* key, int64_t low, int64_t high, const std::string& where) {
+int count_between(const JsonFields& fields, const char* key, int64_t low, int64_t high,
+                  const std::string& where) {
   int64_t value = fields.count(key);
   if (value < low || value > high)
     throw ConfigError("{}: {} = {}: a whole number from {} to {} is wanted.", where, key, value, low, high);
@@ -31,6 +33,8 @@ SpanKind kind_of(const std::string& name, const std::string& where) {
   for (SpanKind kind : {SpanKind::kForward, SpanKind::kBackward, SpanKind::kWeight, SpanKind::kUpdate,
                         SpanKind::kSend, SpanKind::kReceive})
     if (name == to_string(kind)) return kind;
+  if (name == "send_grad") return SpanKind::kSend;
+  if (name == "recv_grad") return SpanKind::kReceive;
   throw ConfigError("{}: kind `{}` is not known. Accepted: F B W update send recv.", where, name);
 }
 
@@ -38,13 +42,17 @@ PipelineEvent read_event(const json& value, const PipelineEvents& all, const std
   JsonFields fields(value, where);
   PipelineEvent event;
   event.rank = count_between(fields, "rank", 0, kMostRanks, where);
-  event.stage = count_between(fields, "stage", 0, int64_t{all.stages} * all.chunks - 1, where);
+  const int place = count_between(fields, "stage", 0, int64_t{all.stages} * all.chunks - 1, where);
+  event.stage = place % all.stages;
+  event.chunk =
+      fields.has("chunk") ? count_between(fields, "chunk", 0, all.chunks - 1, where) : place / all.stages;
   event.kind = kind_of(fields.text("kind"), where);
   event.microbatch = count_between(fields, "microbatch", 0, kMostMicrobatches, where);
   event.start = fields.number("start");
   event.end = fields.number("end");
   if (!(std::abs(event.start) <= 1e12) || !(event.end >= event.start) || !(event.end <= 1e12))
-    throw ConfigError("{}: from {} to {} s: a time and a later one are wanted.", where, event.start, event.end);
+    throw ConfigError("{}: from {} to {} s: a time and a later one are wanted.", where, event.start,
+                      event.end);
   return event;
 }
 
@@ -54,7 +62,8 @@ void read_replicas(const JsonFields& fields, PipelineEvents& out, const std::str
   for (const json& value : list) {
     std::optional<int64_t> count = as_count(value);
     if (!count || *count < 1 || *count > kMostRanks)
-      throw ConfigError("{}: replicas: whole numbers of at least 1 are wanted, one for each stage.", file_name);
+      throw ConfigError("{}: replicas: whole numbers of at least 1 are wanted, one for each stage.",
+                        file_name);
     out.replicas.push_back(static_cast<int>(*count));
   }
   if (!out.replicas.empty() && out.replicas.size() != static_cast<size_t>(out.stages))
@@ -68,10 +77,27 @@ void count_through(PipelineEvents& events) {
   if (highest >= events.microbatches) return;
   std::map<std::tuple<int, int, SpanKind, int>, int64_t> seen;
   for (PipelineEvent& event : events.events) {
-    int64_t before = seen[{event.rank, event.stage, event.kind, event.microbatch}]++;
+    int64_t before = seen[{event.rank, event.chunk, event.kind, event.microbatch}]++;
     int64_t number = before * events.microbatches + event.microbatch;
     event.microbatch = static_cast<int>(std::min<int64_t>(number, std::numeric_limits<int>::max()));
   }
+}
+
+// Where the ranks of every stage have each micro-batch once, they share them.
+void find_replicas(PipelineEvents& events) {
+  if (!events.replicas.empty()) return;
+  std::map<int, std::set<int>> ranks;            // of each stage
+  std::set<std::tuple<int, int, int>> forwards;  // stage, chunk, micro-batch
+  for (const PipelineEvent& event : events.events) {
+    ranks[event.stage].insert(event.rank);
+    if (event.kind == SpanKind::kForward &&
+        !forwards.insert({event.stage, event.chunk, event.microbatch}).second)
+      return;
+  }
+  for (int stage = 0; stage < events.stages; ++stage)
+    events.replicas.push_back(std::max(1, static_cast<int>(ranks[stage].size())));
+  if (std::all_of(events.replicas.begin(), events.replicas.end(), [](int count) { return count == 1; }))
+    events.replicas.clear();
 }
 
 }  // namespace
@@ -87,6 +113,7 @@ std::string to_json(const PipelineEvents& events) {
                              {"stage", event.stage},
                              {"kind", to_string(event.kind)},
                              {"microbatch", event.microbatch},
+                             {"chunk", event.chunk},
                              {"start", event.start},
                              {"end", event.end}});
   }
@@ -113,14 +140,14 @@ PipelineEvents parse_pipeline_events(std::string_view text, const std::string& f
     return std::tie(a.rank, a.start) < std::tie(b.rank, b.start);
   });
   count_through(out);
+  find_replicas(out);
   return out;
 }
 
 PipelineEvents minibatch_of(const PipelineEvents& events, int number) {
   PipelineEvents out = events;
-  std::erase_if(out.events, [&](const PipelineEvent& event) {
-    return event.microbatch / events.microbatches != number;
-  });
+  std::erase_if(out.events,
+                [&](const PipelineEvent& event) { return event.microbatch / events.microbatches != number; });
   for (PipelineEvent& event : out.events) event.microbatch %= events.microbatches;
   return out;
 }
@@ -137,28 +164,29 @@ int last_minibatch(const PipelineEvents& events) {
 
 Timeline timeline_of(const PipelineEvents& events) {
   Timeline timeline;
-  std::map<std::pair<int, int>, int> rows;  // device stage, rank
+  std::map<std::pair<int, int>, int> rows;  // stage, rank
+  std::map<int, int> ranks;                 // of each stage
   double first = std::numeric_limits<double>::infinity(), last = -first;
   for (const PipelineEvent& event : events.events) {
-    rows.emplace(std::pair(event.stage % events.stages, event.rank), 0);
+    if (rows.emplace(std::pair(event.stage, event.rank), 0).second) ++ranks[event.stage];
+    timeline.splits_backward |= event.kind == SpanKind::kWeight;
+    if (!is_pass(event.kind)) continue;
     first = std::min(first, event.start);
     last = std::max(last, event.end);
-    timeline.splits_backward |= event.kind == SpanKind::kWeight;
   }
-  std::map<int, int> replicas;
-  for (auto& [key, row] : rows) ++replicas[key.first];
-  int next = 0, replica = 0, stage = -1;
+  if (!(first <= last)) first = last = 0;  // no passes
+  int next = 0, number = 0, stage = -1;
   for (auto& [key, row] : rows) {
-    replica = key.first == stage ? replica + 1 : 0;
+    number = key.first == stage ? number + 1 : 0;
     stage = key.first;
     row = next++;
-    timeline.rows.push_back(replicas[stage] > 1 ? fmt::format("stage {}.{}", stage, replica)
-                                                : fmt::format("stage {}", stage));
+    timeline.rows.push_back(ranks[stage] > 1 ? fmt::format("stage {}.{}", stage, number)
+                                             : fmt::format("stage {}", stage));
   }
   for (const PipelineEvent& event : events.events)
-    timeline.spans.push_back({rows.at({event.stage % events.stages, event.rank}), event.kind, event.microbatch,
-                              event.stage / events.stages, event.start - first, event.end - first});
-  timeline.makespan = events.events.empty() ? 0 : last - first;
+    timeline.spans.push_back({rows.at({event.stage, event.rank}), event.kind, event.microbatch, event.chunk,
+                              event.start - first, event.end - first});
+  timeline.makespan = last - first;
   return timeline;
 }
 

@@ -1,7 +1,7 @@
 // pipeline.json: what the ranks of a pipeline did when, as the run measured it.
 //
-// {schedule, stages, microbatches, replicas?, chunks?, events[{rank, stage, kind, microbatch, start, end}]},
-// seconds from any common moment. A stage from `stages` on is a later chunk of device stage % stages.
+// {schedule, stages, microbatches, replicas?, chunks?, events[{rank, stage, kind, microbatch, chunk?, start,
+// end}]}, seconds from any common moment. A stage from `stages` on is a later chunk of device stage % stages.
 #pragma once
 
 #include <string>
@@ -17,6 +17,7 @@ struct PipelineEvent {
   int stage = 0;
   SpanKind kind = SpanKind::kForward;
   int microbatch = 0;
+  int chunk = 0;
   double start = 0;
   double end = 0;
   bool operator==(const PipelineEvent&) const = default;
@@ -25,9 +26,11 @@ struct PipelineEvent {
 struct PipelineEvents {
   std::string schedule;
   int stages = 1;
-  int microbatches = 1;       // of each minibatch
-  int chunks = 1;             // of layers on each device
-  std::vector<int> replicas;  // of each stage; empty: one each
+  int microbatches = 1;  // of each minibatch
+  int chunks = 1;        // of layers on each device
+  // Ranks that share a stage's micro-batches, of each stage; empty: one each. Where the file does not say it,
+  // ranks of one stage with different micro-batches are replicas, and those with the same ones copies.
+  std::vector<int> replicas;
   std::vector<PipelineEvent> events;
   bool operator==(const PipelineEvents&) const = default;
 };
@@ -38,13 +41,13 @@ std::string to_json(const PipelineEvents& events);
 // not finite or end before they start. Events come back sorted by rank and start.
 PipelineEvents parse_pipeline_events(std::string_view text, const std::string& file_name);
 
-// Only minibatch `number` (from 0). Micro-batches may be counted through or anew in each minibatch; here they
-// are counted through. `last_minibatch` is the newest of which every micro-batch has a backward pass on every
-// stage; -1: there is none.
+// Only minibatch `number` (from 0), its micro-batches counted from 0. In a file they may be counted through
+// or anew in each minibatch; read, they are counted through. `last_minibatch` is the newest of which every
+// micro-batch has a backward pass on every stage; -1: there is none.
 PipelineEvents minibatch_of(const PipelineEvents& events, int number);
 int last_minibatch(const PipelineEvents& events);
 
-// A row for each rank, in the order of stages; time 0 is the first pass.
+// A row for each rank, in the order of stages; from the first pass (time 0) to the end of the last.
 Timeline timeline_of(const PipelineEvents& events);
 
 }  // namespace yoke::metrics

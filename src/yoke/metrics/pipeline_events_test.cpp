@@ -12,14 +12,15 @@ using ::testing::HasSubstr;
 
 // Two stages, two micro-batches, `minibatches` of them counted anew in each.
 PipelineEvents two_stages(int minibatches) {
-  PipelineEvents out{.schedule = "gpipe", .stages = 2, .microbatches = 2, .chunks = 1, .replicas = {}, .events = {}};
+  PipelineEvents out{
+      .schedule = "gpipe", .stages = 2, .microbatches = 2, .chunks = 1, .replicas = {}, .events = {}};
   for (int k = 0; k < minibatches; ++k) {
     double t = 100 + 10 * k;
     for (int b = 0; b < 2; ++b) {
-      out.events.push_back({0, 0, SpanKind::kForward, b, t + b, t + b + 1});
-      out.events.push_back({1, 1, SpanKind::kForward, b, t + b + 1, t + b + 2});
-      out.events.push_back({1, 1, SpanKind::kBackward, b, t + b + 3, t + b + 4});
-      out.events.push_back({0, 0, SpanKind::kBackward, b, t + b + 4, t + b + 5});
+      out.events.push_back({0, 0, SpanKind::kForward, b, 0, t + b, t + b + 1});
+      out.events.push_back({1, 1, SpanKind::kForward, b, 0, t + b + 1, t + b + 2});
+      out.events.push_back({1, 1, SpanKind::kBackward, b, 0, t + b + 3, t + b + 4});
+      out.events.push_back({0, 0, SpanKind::kBackward, b, 0, t + b + 4, t + b + 5});
     }
   }
   return out;
@@ -59,13 +60,32 @@ TEST(PipelineEvents, BecomeATimelineThatStartsAtZero) {
 }
 
 TEST(PipelineEvents, ChunksAndReplicasFindTheirRows) {
-  PipelineEvents events{.schedule = "interleaved", .stages = 2, .microbatches = 1, .chunks = 2, .replicas = {}, .events = {}};
-  events.events = {{0, 0, SpanKind::kForward, 0, 0, 1}, {1, 1, SpanKind::kForward, 0, 1, 2},
-                   {0, 2, SpanKind::kForward, 0, 2, 3}, {3, 1, SpanKind::kForward, 0, 1, 2}};
+  PipelineEvents events =
+      parse_pipeline_events(R"({"schedule":"interleaved","stages":2,"microbatches":2,"chunks":2,"events":[
+      {"rank":0,"stage":0,"kind":"F","microbatch":0,"start":5,"end":6},
+      {"rank":1,"stage":1,"kind":"F","microbatch":0,"start":6,"end":7},
+      {"rank":0,"stage":2,"kind":"F","microbatch":0,"start":7,"end":8},
+      {"rank":0,"stage":0,"kind":"send_grad","microbatch":0,"start":4,"end":9},
+      {"rank":1,"stage":1,"chunk":1,"kind":"F","microbatch":0,"start":8,"end":9},
+      {"rank":3,"stage":1,"kind":"F","microbatch":1,"start":6,"end":7}]})",
+                            "p.json");
+  EXPECT_EQ(events.replicas, (std::vector<int>{1, 2})) << "ranks 1 and 3 share the micro-batches";
   Timeline timeline = timeline_of(events);
   EXPECT_EQ(timeline.rows, (std::vector<std::string>{"stage 0", "stage 1.0", "stage 1.1"}));
-  EXPECT_EQ(timeline.spans[2].row, 0);
-  EXPECT_EQ(timeline.spans[2].chunk, 1);
+  EXPECT_DOUBLE_EQ(timeline.makespan, 4) << "transfers before and after the passes do not count";
+  int second_chunks = 0;
+  for (const TimelineSpan& span : timeline.spans) second_chunks += span.chunk;
+  EXPECT_EQ(second_chunks, 2);
+}
+
+TEST(PipelineEvents, RanksWithTheSameMicrobatchesAreCopies) {
+  PipelineEvents events = two_stages(1);
+  for (size_t i = 0; i < 8; ++i) {
+    PipelineEvent copy = events.events[i];
+    copy.rank += 2;
+    events.events.push_back(copy);
+  }
+  EXPECT_TRUE(parse_pipeline_events(to_json(events), "p.json").replicas.empty());
 }
 
 TEST(PipelineEvents, MistakesAreNamed) {

@@ -31,8 +31,8 @@ struct Timeline {
   std::string name;               // "measured", "simulated"; may be empty
   std::vector<std::string> rows;  // one for each worker
   std::vector<TimelineSpan> spans;
-  double makespan = 0;            // from 0 to the end of all
-  bool splits_backward = false;   // B is the gradient of the input alone
+  double makespan = 0;           // from 0 to the end of all
+  bool splits_backward = false;  // B is the gradient of the input alone
   // Share of the workers' time without a pass.
   double idle_fraction() const;
 };

@@ -10,7 +10,8 @@
 namespace yoke::report {
 namespace {
 
-constexpr double kLeast = 760, kSide = 40, kTop = 88, kBottom = 34, kNarrow = 16, kWide = 150, kLineHeight = 20;
+constexpr double kLeast = 760, kSide = 40, kTop = 88, kBottom = 34, kNarrow = 16, kWide = 150,
+                 kLineHeight = 20;
 constexpr int kColours = 8;
 
 constexpr const char* kStyle = R"(<style>
@@ -85,24 +86,26 @@ class Drawing {
   void lines(bool crossing) {
     for (const GraphLine& line : picture_.lines) {
       if ((picture_.nodes[at(line.from)].group != picture_.nodes[at(line.to)].group) != crossing) continue;
-      out_ += fmt::format("<line{} x1=\"{:.1f}\" y1=\"{:.1f}\" x2=\"{:.1f}\" y2=\"{:.1f}\"/>\n",
-                          crossing ? " class=\"cross\"" : "", x(line.from), y(line.from), x(line.to),
-                          y(line.to));
+      out_ +=
+          fmt::format("<line{} x1=\"{:.1f}\" y1=\"{:.1f}\" x2=\"{:.1f}\" y2=\"{:.1f}\"/>\n",
+                      crossing ? " class=\"cross\"" : "", x(line.from), y(line.from), x(line.to), y(line.to));
     }
   }
 
   void node(size_t index) {
     const GraphNode& node = picture_.nodes[index];
     const int number = static_cast<int>(index);
-    out_ += fmt::format("<circle class=\"g{}\" cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"{:.1f}\"><title>{}</title></circle>\n",
-                        colour(node.group), x(number), y(number), radius_, escape(node.name));
+    out_ += fmt::format(
+        "<circle class=\"g{}\" cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"{:.1f}\"><title>{}</title></circle>\n",
+        colour(node.group), x(number), y(number), radius_, escape(node.name));
     if (radius_ >= 9)
       out_ += fmt::format("<text class=\"n\" x=\"{:.1f}\" y=\"{:.1f}\">{}</text>\n", x(number), y(number) + 4,
                           node.group);
   }
 
   void legend(size_t index) {
-    double left = index % 2 == 0 ? 24 : width_ / 2, top = legend_ + static_cast<double>(index / 2) * kLineHeight;
+    double left = index % 2 == 0 ? 24 : width_ / 2,
+           top = legend_ + static_cast<double>(index / 2) * kLineHeight;
     out_ += fmt::format(
         "<rect class=\"g{}\" x=\"{}\" y=\"{:.1f}\" width=\"12\" height=\"12\" rx=\"3\"/><text class=\"soft\" "
         "x=\"{}\" y=\"{:.1f}\">{}</text>\n",

@@ -10,10 +10,11 @@ namespace yoke::report {
 
 std::string pipeline_section(const PipelineComparison& comparison) {
   return fmt::format(
-      "<h2>Pipeline</h2>\n<figure class=\"card\"><h3>{}</h3>"
-      "<p>Measured {}, simulated {} from the mean times of each stage: {:+.1f} %. Idle {:.1f} % and {:.1f} %.</p>{}"
+      "<h2>Pipeline</h2>\n<figure class=\"card\">"
+      "<p>Measured {}, simulated {} from the mean times of each stage: {:+.1f} %. Idle {:.1f} % and {:.1f} "
+      "%.</p>{}"
       "</figure>\n",
-      escape(comparison.title), escape(value_text(comparison.measured.makespan, Unit::kSeconds)),
+      escape(value_text(comparison.measured.makespan, Unit::kSeconds)),
       escape(value_text(comparison.simulated.makespan, Unit::kSeconds)), comparison.error_percent(),
       100 * comparison.measured.idle_fraction(), 100 * comparison.simulated.idle_fraction(),
       timeline_svg(comparison.title, {comparison.measured, comparison.simulated}));

@@ -67,7 +67,8 @@ TEST(PipelineSection, SaysHowFarTheSimulationIsOff) {
 }
 
 TEST(GraphSvg, DrawsNodesLinesAndWhatCrosses) {
-  GraphPicture picture{"five <layers>", "", {{"a", 0}, {"b", 0}, {"c", 1}}, {{0, 1}, {1, 2}, {0, 2}}, {"one", "two"}};
+  GraphPicture picture{
+      "five <layers>", "", {{"a", 0}, {"b", 0}, {"c", 1}}, {{0, 1}, {1, 2}, {0, 2}}, {"one", "two"}};
   std::string svg = graph_svg(picture);
   EXPECT_EQ(occurrences(svg, "<circle"), 3u);
   EXPECT_EQ(occurrences(svg, "<line"), 3u);

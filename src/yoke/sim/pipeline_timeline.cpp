@@ -29,8 +29,8 @@ metrics::Timeline timeline_of(const plan::Schedule& schedule, const PipelineRun&
   }
   for (const PipelineSpan& span : run.spans) {
     bool update = span.op == plan::ScheduleOp::kUpdate;
-    timeline.spans.push_back({span.worker, kind_of(span.op), update ? span.version : span.microbatch, span.chunk,
-                              span.start, span.end});
+    timeline.spans.push_back({span.worker, kind_of(span.op), update ? span.version : span.microbatch,
+                              span.chunk, span.start, span.end});
   }
   timeline.makespan = run.makespan;
   timeline.splits_backward = schedule.request.kind == plan::ScheduleKind::kZbH1;

@@ -92,8 +92,7 @@ std::vector<int> grow(const PartitionProblem& problem, Random& random) {
       filled += weight;
       for (int net : problem.nets_of[at(best)]) {
         const Net& wire = graph.nets[at(net)];
-        for (int other : wire.nodes)
-          pull[at(other)] += wire.bytes / static_cast<double>(wire.nodes.size());
+        for (int other : wire.nodes) pull[at(other)] += wire.bytes / static_cast<double>(wire.nodes.size());
       }
     }
   }

@@ -22,8 +22,9 @@ void check(const PartitionGraph& graph, const PartitionOptions& options) {
   if (options.parts < 1 || options.parts > kMostParts)
     throw ConfigError("--parts {}: a whole number from 1 to {} is wanted.", options.parts, kMostParts);
   if (!(options.balance >= 1) || !std::isfinite(options.balance))
-    throw ConfigError("--balance {}: a number of at least 1 is wanted; 1.1 allows each part 10 % above the average.",
-                      options.balance);
+    throw ConfigError(
+        "--balance {}: a number of at least 1 is wanted; 1.1 allows each part 10 % above the average.",
+        options.balance);
   if (graph.weights.empty()) throw ConfigError("a graph without nodes cannot be partitioned.");
 }
 
@@ -43,9 +44,8 @@ std::vector<int> in_order(const PartitionProblem& problem, double total) {
 std::vector<int> heaviest_first(const PartitionProblem& problem) {
   std::vector<int> order(problem.graph.weights.size()), part_of(order.size());
   std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
-    return problem.graph.weights[at(a)] > problem.graph.weights[at(b)];
-  });
+  std::stable_sort(order.begin(), order.end(),
+                   [&](int a, int b) { return problem.graph.weights[at(a)] > problem.graph.weights[at(b)]; });
   std::vector<double> weights(at(problem.parts));
   for (int node : order) {
     auto lightest = std::min_element(weights.begin(), weights.end());
@@ -146,9 +146,10 @@ Partition make_partition(const PartitionGraph& graph, const PartitionOptions& op
   if (!exact.part_of.empty()) return described(problem, exact.part_of, exact.complete);
   if (balanced) return described(problem, found, state.cut() == 0);
   double heaviest = *std::max_element(state.weights().begin(), state.weights().end());
-  throw ConfigError("--balance {}: no {} parts {} so even. Hint: --balance {:g} can be kept, or take fewer parts.",
-                    options.balance, options.parts, exact.complete ? "are" : "were found",
-                    std::ceil(heaviest / average * 1000) / 1000);
+  throw ConfigError(
+      "--balance {}: no {} parts {} so even. Hint: --balance {:g} can be kept, or take fewer parts.",
+      options.balance, options.parts, exact.complete ? "are" : "were found",
+      std::ceil(heaviest / average * 1000) / 1000);
 }
 
 }  // namespace yoke::plan

@@ -90,7 +90,8 @@ TEST(Partition, EqualsTryingEverythingOnSmallGraphs) {
     EXPECT_TRUE(partition.optimal);
     EXPECT_DOUBLE_EQ(partition.cut_bytes, best) << "case " << i;
     EXPECT_DOUBLE_EQ(crossing(profile, partition.part_of), best);
-    EXPECT_LE(heaviest_part(profile, partition.part_of, parts), balance * total_of(profile) / parts * (1 + 1e-8));
+    EXPECT_LE(heaviest_part(profile, partition.part_of, parts),
+              balance * total_of(profile) / parts * (1 + 1e-8));
   }
   EXPECT_GT(found, 300);
 }
@@ -120,7 +121,8 @@ TEST(Partition, LargeGridsAreCutNearlyStraight) {
 TEST(Partition, IsTheSameForTheSameSeed) {
   Random random(3);
   PartitionGraph graph = graph_of(random_graph(random, 300, 5));
-  Partition a = make_partition(graph, {.parts = 5, .seed = 7}), b = make_partition(graph, {.parts = 5, .seed = 7});
+  Partition a = make_partition(graph, {.parts = 5, .seed = 7}),
+            b = make_partition(graph, {.parts = 5, .seed = 7});
   EXPECT_EQ(a.part_of, b.part_of);
   EXPECT_EQ(a.part_of.front(), 0) << "parts are numbered by their first nodes";
 }

@@ -58,7 +58,8 @@ class Pass {
     Move best;
     for (int to = 0; to < problem_.parts; ++to) {
       if (to == state_.part(node) || !fits(node, to)) continue;
-      bool lighter = best.node >= 0 && gains_[at(to)] == best.gain && state_.weight(to) < state_.weight(best.to);
+      bool lighter =
+          best.node >= 0 && gains_[at(to)] == best.gain && state_.weight(to) < state_.weight(best.to);
       if (best.node < 0 || gains_[at(to)] > best.gain || lighter) best = {node, to, gains_[at(to)]};
     }
     return best;

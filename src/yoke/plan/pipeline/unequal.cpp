@@ -20,17 +20,20 @@ size_t at(int index) {
 
 void check(const PlanOptions& options) {
   if (options.levels.size() != 1)
-    throw ConfigError("devices of different speeds or memories are planned on one level: give --devices and --bandwidth.");
+    throw ConfigError(
+        "devices of different speeds or memories are planned on one level: give --devices and --bandwidth.");
   if (options.devices.size() != at(options.levels[0].count))
     throw ConfigError("{} speeds or memories for {} devices: one for each is wanted.", options.devices.size(),
                       options.levels[0].count);
   if (options.devices.size() > kMostDevices)
-    throw ConfigError("{} devices of different speeds or memories: at most {} are planned.", options.devices.size(),
-                      kMostDevices);
+    throw ConfigError("{} devices of different speeds or memories: at most {} are planned.",
+                      options.devices.size(), kMostDevices);
   for (const PlanDevice& device : options.devices) {
     if (!(device.speed > 0) || !std::isfinite(device.speed))
-      throw ConfigError("a device of speed {}: a number above 0 is wanted; 1 is the profile's.", device.speed);
-    if (!(device.memory > 0)) throw ConfigError("a device of {} bytes of memory: more than 0 are wanted.", device.memory);
+      throw ConfigError("a device of speed {}: a number above 0 is wanted; 1 is the profile's.",
+                        device.speed);
+    if (!(device.memory > 0))
+      throw ConfigError("a device of {} bytes of memory: more than 0 are wanted.", device.memory);
   }
 }
 
@@ -101,7 +104,8 @@ PipelinePlan plan_unequal(const Cuts& cuts, const PlanOptions& options) {
   Assignment best = best_assignment(pricing, choices, 0);
   if (best.stages.empty())
     throw ConfigError(
-        "no plan of {} layers on these {} devices exists: their memories do not hold it, or a straight pipeline has "
+        "no plan of {} layers on these {} devices exists: their memories do not hold it, or a straight "
+        "pipeline has "
         "fewer layers than devices. Hint: --fewer-devices, or a smaller batch.",
         cuts.count(), options.devices.size());
   return priced(cuts, options, best, choices.exact);

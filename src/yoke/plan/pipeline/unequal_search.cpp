@@ -101,7 +101,8 @@ UnequalStage UnequalSearch::first_stage(double limit, int a, int state, const Re
   for (int b = end_; b > a; --b) {
     for (UnequalStage step : into_[at(state)]) {
       const DeviceGroup& group = states_.groups[at(step.group)];
-      if (!test(after[at(step.from)], b) || !allowed(limit, group, versions(step.from, group), a, b)) continue;
+      if (!test(after[at(step.from)], b) || !allowed(limit, group, versions(step.from, group), a, b))
+        continue;
       step.begin = a;
       step.end = b;
       return step;

@@ -32,9 +32,9 @@ class UnequalSearch {
   std::optional<Found> best(int stages = 0);
 
  private:
-  using Bits = std::vector<uint64_t>;             // boundaries
-  using Reach = std::vector<Bits>;                // [state]: where the rest can begin with these devices
-  using Lowest = std::vector<int>;                // [end]: the first boundary a stage up to `end` may begin at
+  using Bits = std::vector<uint64_t>;  // boundaries
+  using Reach = std::vector<Bits>;     // [state]: where the rest can begin with these devices
+  using Lowest = std::vector<int>;     // [end]: the first boundary a stage up to `end` may begin at
 
   std::optional<Found> within(double limit, int stages);
   void fill(double limit, const Reach& after, Reach& reach);
@@ -51,8 +51,8 @@ class UnequalSearch {
   double fastest_ = 0;  // all devices together
   Bits open_;           // cuts that are within the limit
   std::map<std::pair<DeviceGroup, int64_t>, Lowest> lowest_;
-  std::vector<Reach> layers_;                     // [number of stages], or one for any number
-  std::vector<std::vector<UnequalStage>> into_;   // [state]: steps that lead there
+  std::vector<Reach> layers_;                    // [number of stages], or one for any number
+  std::vector<std::vector<UnequalStage>> into_;  // [state]: steps that lead there
 };
 
 }  // namespace yoke::plan

@@ -182,7 +182,8 @@ DeviceChoices device_choices(const PlanOptions& options) {
   choices.exact = EveryPortion::steps(kinds) <= kMostSteps;
   if (choices.exact) {
     auto every = std::make_shared<EveryPortion>(kinds);
-    choices.ways.push_back({every->take_states(), [every](int from, int to) { return every->devices(from, to); }});
+    choices.ways.push_back(
+        {every->take_states(), [every](int from, int to) { return every->devices(from, to); }});
   } else {
     for (const std::vector<int>& order : orders_of(kinds)) {
       auto devices = [order](int from, int to) {

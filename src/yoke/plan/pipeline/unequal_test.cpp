@@ -27,8 +27,9 @@ Problem random_problem(Random& random, bool with_memory) {
   Problem problem;
   size_t layers = 1 + random.below(5), devices = 1 + random.below(4);
   for (size_t i = 0; i < layers; ++i)
-    problem.profile.layers.push_back({"l", static_cast<double>(random.below(4)), static_cast<double>(random.below(8)),
-                                      static_cast<double>(random.below(30)), static_cast<double>(random.below(60))});
+    problem.profile.layers.push_back(
+        {"l", static_cast<double>(random.below(4)), static_cast<double>(random.below(8)),
+         static_cast<double>(random.below(30)), static_cast<double>(random.below(60))});
   const char* names[] = {"ring", "paper2018", "paper2019", "released"};
   PlanOptions& options = problem.options;
   options.model = &cost_model(names[random.below(4)]);
@@ -37,7 +38,8 @@ Problem random_problem(Random& random, bool with_memory) {
   options.fewer_devices = random.below(3) == 0;
   options.levels = {{static_cast<int>(devices), static_cast<double>(1 + random.below(20))}};
   for (size_t i = 0; i < devices; ++i)
-    options.devices.push_back({pick(random, {0.5, 1, 1, 2}), with_memory ? pick(random, {60, 150, 150, 400}) : kInfinity});
+    options.devices.push_back(
+        {pick(random, {0.5, 1, 1, 2}), with_memory ? pick(random, {60, 150, 150, 400}) : kInfinity});
   return problem;
 }
 
@@ -45,7 +47,9 @@ Problem random_problem(Random& random, bool with_memory) {
 class EveryAssignment {
  public:
   explicit EveryAssignment(const Problem& problem)
-      : problem_(problem), cuts_(prefix_cuts(problem.profile)), count_(static_cast<int>(problem.options.devices.size())) {}
+      : problem_(problem),
+        cuts_(prefix_cuts(problem.profile)),
+        count_(static_cast<int>(problem.options.devices.size())) {}
 
   double best() {
     extend(0, 0, {});
@@ -92,10 +96,12 @@ class EveryAssignment {
       double bytes = cuts_.weights_of(stage.begin, stage.end) + cuts_.activations_of(stage.begin, stage.end);
       if (versions * bytes > memory) return kInfinity;
       double sync = model.sync_seconds(r, cuts_.weights_of(stage.begin, stage.end), bandwidth);
-      seconds = std::max(seconds, model.stage_seconds(cuts_.seconds_of(stage.begin, stage.end) / slowest, sync, r));
+      seconds =
+          std::max(seconds, model.stage_seconds(cuts_.seconds_of(stage.begin, stage.end) / slowest, sync, r));
       if (!problem_.options.activation_cost || stage.begin == 0) continue;
       double in = cuts_.crossing_at(stage.begin), out = cuts_.crossing_at(stage.end);
-      seconds = std::max(seconds, model.released_rules ? 2 * std::max(in, out) / (bandwidth * r) : 2 * in / bandwidth);
+      seconds = std::max(seconds,
+                         model.released_rules ? 2 * std::max(in, out) / (bandwidth * r) : 2 * in / bandwidth);
     }
     return seconds;
   }
