@@ -55,6 +55,11 @@ std::vector<int> heaviest_first(const PartitionProblem& problem) {
   return part_of;
 }
 
+// More for graphs in which one costs little, few where the exact search comes to the end anyway.
+int restarts_for(int nodes) {
+  return std::clamp(100'000 / nodes, 12, std::clamp(4 * nodes, 12, 200));
+}
+
 // The best of several starts: less overload first, then fewer bytes.
 std::vector<int> search(const PartitionProblem& problem, const PartitionOptions& options, double total) {
   std::vector<std::vector<int>> starts = {in_order(problem, total), heaviest_first(problem)};
@@ -69,7 +74,8 @@ std::vector<int> search(const PartitionProblem& problem, const PartitionOptions&
     best_value = value;
   };
   for (std::vector<int>& start : starts) consider(std::move(start));
-  for (int i = 0; i < options.restarts; ++i)
+  const int restarts = options.restarts > 0 ? options.restarts : restarts_for(problem.graph.nodes());
+  for (int i = 0; i < restarts; ++i)
     consider(multilevel(problem, derive_seed(options.seed, 0x70617274, static_cast<uint64_t>(i))));
   return best;
 }

@@ -37,7 +37,7 @@ struct PartitionOptions {
   int parts = 2;
   double balance = 1.1;  // no part weighs more than this times the average
   uint64_t seed = 1;     // the same seed, the same answer
-  int restarts = 12;
+  int restarts = 0;      // of the search in larger graphs; 0: 12 to 200, as their size allows
   // Steps of the exact search before it gives up and the best found so far stands.
   int64_t exact_steps = 1'000'000;
 };
