@@ -60,7 +60,7 @@ def test_a_picture_and_a_table(yoke, tmp_path):
 
 def test_the_seed_decides(yoke, tmp_path):
     draw = random.Random(1)
-    count = 400
+    count = 150
     edges = sorted({(draw.randrange(max(0, b - 20), b), b) for b in range(1, count) for _ in range(3)})
     graph = network(tmp_path / "g.json", [draw.randint(1, 9) for _ in range(count)], [draw.randint(1, 99) for _ in range(count)], edges)
     words = ["partition", graph, "--parts", 8, "--json", "--seed", 3]
@@ -100,3 +100,13 @@ def test_files_that_are_none(yoke, tmp_path):
     bad = tmp_path / "bad.json"
     bad.write_text('{"layers": [{"forward": 1, "backward": 1, "activation_bytes": 1, "parameter_bytes": 1}], "edges": [[0, 0]]}')
     assert "edge [0, 0]" in yoke("partition", bad, "--parts", 2, code=2).err
+
+
+def test_graphs_that_share_nothing_or_one_thing_are_divided_too(yoke, tmp_path):
+    count = 20000
+    star = network(tmp_path / "star.json", [1] * count, [5] * count, [[0, i] for i in range(1, count)])
+    answer = yoke("partition", star, "--parts", 4, "--json", timeout=120).json
+    assert answer["cut_bytes"] == 15 and answer["balance"] <= 1.1
+    loose = network(tmp_path / "loose.json", [1] * count, [5] * count, [[0, 1]])
+    answer = yoke("partition", loose, "--parts", 4, "--json", timeout=120).json
+    assert answer["cut_bytes"] == 0 and answer["balance"] <= 1.1

@@ -22,10 +22,14 @@ std::vector<int> shuffled(int count, Random& random) {
   return order;
 }
 
+double heaviest_pair(const PartitionProblem& problem) {
+  return std::max(problem.limit / 4, 1.5 * problem.heaviest);
+}
+
 // Pairs nodes that share the most bytes; gives each node the number of its pair.
 std::vector<int> match(const PartitionProblem& problem, Random& random) {
   const PartitionGraph& graph = problem.graph;
-  const double most = std::max(problem.limit / 4, 1.5 * problem.heaviest);
+  const double most = heaviest_pair(problem);
   std::vector<int> pair_of(graph.weights.size(), -1);
   std::vector<double> shared(graph.weights.size());
   std::vector<int> touched;
@@ -53,6 +57,29 @@ std::vector<int> match(const PartitionProblem& problem, Random& random) {
     ++pairs;
   }
   return pair_of;
+}
+
+// Nodes that found nobody (they share nothing, or only what all share) pair up in order of execution, so that
+// every graph shrinks.
+void pair_singles(const PartitionProblem& problem, std::vector<int>& pair_of) {
+  std::vector<int> sizes(pair_of.size()), number(pair_of.size(), -1);
+  for (int pair : pair_of) ++sizes[at(pair)];
+  int waiting = -1;
+  for (size_t node = 0; node < pair_of.size(); ++node) {
+    if (sizes[at(pair_of[node])] != 1) continue;
+    const double weight = problem.graph.weights[node];
+    if (waiting >= 0 && problem.graph.weights[at(waiting)] + weight <= heaviest_pair(problem)) {
+      pair_of[node] = pair_of[at(waiting)];
+      waiting = -1;
+    } else {
+      waiting = static_cast<int>(node);
+    }
+  }
+  int next = 0;  // numbers without gaps
+  for (int& pair : pair_of) {
+    if (number[at(pair)] < 0) number[at(pair)] = next++;
+    pair = number[at(pair)];
+  }
 }
 
 PartitionGraph contract(const PartitionGraph& graph, const std::vector<int>& pair_of) {
@@ -105,6 +132,8 @@ std::vector<int> multilevel(const PartitionProblem& problem, uint64_t seed) {
   Random random(seed);
   if (problem.graph.nodes() > std::max(kSmall, 8 * problem.parts)) {
     std::vector<int> pair_of = match(problem, random);
+    const int pairs = *std::max_element(pair_of.begin(), pair_of.end()) + 1;
+    if (pairs > problem.graph.nodes() * 3 / 4) pair_singles(problem, pair_of);
     PartitionProblem coarse(contract(problem.graph, pair_of), problem.parts, problem.limit);
     if (coarse.graph.nodes() < problem.graph.nodes() * 9 / 10) {
       std::vector<int> above = multilevel(coarse, random.next()), part_of;

@@ -24,9 +24,15 @@ void set(std::vector<uint64_t>& bits, int index) {
 }
 
 void set_range(std::vector<uint64_t>& bits, int first, int last) {
-  for (; first <= last && first % 64 != 0; ++first) set(bits, first);
-  for (; first + 63 <= last; first += 64) bits[at(first) / 64] = ~uint64_t{0};
-  for (; first <= last; ++first) set(bits, first);
+  const uint64_t head = ~uint64_t{0} << (first % 64), tail = ~uint64_t{0} >> (63 - last % 64);
+  const size_t begin = at(first) / 64, end = at(last) / 64;
+  if (begin == end) {
+    bits[begin] |= head & tail;
+    return;
+  }
+  bits[begin] |= head;
+  for (size_t word = begin + 1; word < end; ++word) bits[word] = ~uint64_t{0};
+  bits[end] |= tail;
 }
 
 }  // namespace
@@ -70,11 +76,15 @@ void UnequalSearch::pass_on(double limit, const Bits& ends, const DeviceGroup& g
                             Bits& begins) {
   const bool monotone = pricing_.cuts.part_of.empty() && !pricing_.stages_pay_cuts();
   const Lowest* first = monotone ? &lowest(limit, group, versions) : nullptr;
-  for (size_t word = 0; word < ends.size(); ++word) {
-    for (uint64_t bits = ends[word]; bits != 0; bits &= bits - 1) {
-      const int b = static_cast<int>(word) * 64 + std::countr_zero(bits);
+  int covered = end_ + 1;  // from the last end to the first the ranges move down: above this all is marked
+  for (size_t word = ends.size(); word-- > 0;) {
+    for (uint64_t bits = ends[word]; bits != 0;) {
+      const int place = 63 - std::countl_zero(bits), b = static_cast<int>(word) * 64 + place;
+      bits &= ~(uint64_t{1} << place);
       if (monotone) {
-        set_range(begins, (*first)[at(b)], b - 1);
+        const int low = (*first)[at(b)], high = std::min(b, covered) - 1;
+        if (low <= high) set_range(begins, low, high);
+        covered = std::min(covered, low);
         continue;
       }
       for (int a = b - 1; a >= 0; --a)
