@@ -332,6 +332,9 @@ class Parser {
     describe(*common(app_.add_subcommand("simulate", "a pipeline schedule on a virtual clock"),
                      "yoke simulate --schedule 1f1b --stages 4 --microbatches 8 --forward 1 --backward 2"),
              out_.simulate);
+    describe(*common(app_.add_subcommand("partition", "which machine computes which nodes of a network"),
+                     "yoke partition network.json --parts 4 --svg network.svg"),
+             out_.partition);
   }
 
   CommandLine& out_;

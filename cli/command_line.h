@@ -125,6 +125,7 @@ struct CommandLine {
   TopoArguments topo;
   PlanArguments plan;
   SimulateArguments simulate;
+  PartitionArguments partition;
 };
 
 // Parses the words after the program's name. Prints help or the version and exits where that was asked.

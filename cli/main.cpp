@@ -11,6 +11,7 @@
 #include "cli/config_command.h"
 #include "cli/env_command.h"
 #include "cli/output.h"
+#include "cli/partition_command.h"
 #include "cli/plan_command.h"
 #include "cli/report_command.h"
 #include "cli/run_command.h"
@@ -71,6 +72,7 @@ constexpr std::pair<const char*, Command> kCommands[] = {
     {"topo predict", predict_topology},
     {"plan", plan_pipeline},
     {"simulate", simulate_schedule},
+    {"partition", partition_graph},
     {"bench collectives", bench_collectives},
     {"bench messenger", bench_messenger},
     {"bench ps", bench_ps},

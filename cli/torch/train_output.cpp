@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "cli/output.h"
+#include "cli/pipeline_report.h"
 #include "yoke/base/clock.h"
 #include "yoke/base/error.h"
 #include "yoke/base/file.h"
@@ -94,7 +95,7 @@ metrics::Summary RunFolder::summarise(const engine::Outcome& outcome, const engi
 
 void RunFolder::finish(const metrics::Summary& summary) const {
   write_file_atomically(path_ / "summary.json", metrics::to_json(summary).dump(2) + "\n");
-  if (config_.out.report) report::write_report(path_, path_ / "report.html");
+  if (config_.out.report) write_run_report(path_, path_ / "report.html");
 }
 
 void join_traces(const std::filesystem::path& out) {
