@@ -10,9 +10,11 @@
 #include "cli/bench_scaling_command.h"
 #include "cli/config_command.h"
 #include "cli/env_command.h"
+#include "cli/lab_command.h"
 #include "cli/output.h"
 #include "cli/partition_command.h"
 #include "cli/plan_command.h"
+#include "cli/ps_server.h"
 #include "cli/report_command.h"
 #include "cli/run_command.h"
 #include "cli/run_config.h"
@@ -37,6 +39,11 @@ int become_torch_program(char** argv);
 int train(const CommandLine& line, char** argv) {
   Configuration configuration;
   configuration.load(line.train.file, line.overrides);
+  if (uses_servers(configuration.values)) {
+    if (line.train.nproc > 0) return cluster::run_job(server_job(line, configuration.values));
+    return is_server_rank(configuration.values) ? run_server(configuration.values)
+                                                : become_torch_program(argv);
+  }
   if (line.train.nproc <= 1) return become_torch_program(argv);
   if (configuration.values.parallel.sync != "threads")
     return cluster::run_job(cluster::own_job(line.train.nproc, line.words));
@@ -76,6 +83,7 @@ constexpr std::pair<const char*, Command> kCommands[] = {
     {"bench collectives", bench_collectives},
     {"bench messenger", bench_messenger},
     {"bench ps", bench_ps},
+    {"lab stragglers", run_lab_stragglers},
 };
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include "cli/run_config.h"
 #include "cli/torch/commands.h"
 #include "cli/torch/train_output.h"
+#include "cli/torch/train_parts.h"
 #include "cli/torch/worker_options.h"
 #include "yoke/base/error.h"
 #include "yoke/base/file.h"
@@ -28,7 +29,6 @@
 #include "yoke/optim/schedule.h"
 
 namespace yoke::cli {
-namespace {
 
 engine::LoopPlan loop_plan(const RunConfig& config, const engine::Worker& worker, const data::Loader& loader,
                            int64_t replicas) {
@@ -54,7 +54,7 @@ engine::LoopPlan loop_plan(const RunConfig& config, const engine::Worker& worker
   return plan;
 }
 
-// The state to go on from, or nothing for a fresh start. The first rank chooses: it alone reads all bytes.
+// The first rank chooses: it alone reads all bytes.
 std::optional<checkpoint::Loaded> find_resume(const TrainArguments& arguments,
                                               const std::filesystem::path& out,
                                               const checkpoint::Team& team) {
@@ -77,6 +77,8 @@ std::optional<checkpoint::Loaded> find_resume(const TrainArguments& arguments,
   return loaded;
 }
 
+namespace {
+
 std::vector<int64_t> peak_memory_of_ranks(const engine::Worker& worker, comm::Communicator* replicas) {
   int64_t own = compute::peak_memory_bytes(worker.device);
   if (replicas == nullptr) return {own};
@@ -92,6 +94,7 @@ int run_train(const CommandLine& line) {
   configuration.load(line.train.file, line.overrides);
   RunConfig& config = configuration.values;
   if (config.out.dir.empty()) config.out.dir = fmt::format("runs/{}_{}", config.model.name, config.data.name);
+  if (config.parallel.sync == "ps") return run_train_with_servers(line, configuration);
   const std::filesystem::path out = config.out.dir;
   World world = join_world(config);
   const bool first = world.rank() == 0;  // who speaks and writes

@@ -17,7 +17,6 @@
 #include "yoke/metrics/quantiles.h"
 #include "yoke/metrics/tensorboard.h"
 #include "yoke/metrics/trace_merge.h"
-#include "yoke/report/report.h"
 
 namespace yoke::cli {
 

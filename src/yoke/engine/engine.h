@@ -87,6 +87,9 @@ class Engine {
   void log_step();
   void evaluate_now();
   bool epoch_ended() const;
+  bool passed(int64_t every) const;
+  bool due_since_last_step() const;
+  void count_step(int64_t samples_before);
 
   parallel::Strategy& strategy_;
   data::Loader& loader_;
@@ -100,7 +103,10 @@ class Engine {
 
   Stopwatch since_start_;
   int64_t step_ = 0;
+  int64_t step_before_ = 0;  // this one
   int64_t samples_ = 0;
+  int64_t samples_at_start_ = 0;
+  bool over_ = false;        // somebody else says so
   int64_t own_samples_ = 0;  // of this rank, in this step
   Outcome outcome_;
   int stop_signal_ = 0;  // that all ranks know of

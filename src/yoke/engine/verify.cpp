@@ -11,6 +11,7 @@
 #include "yoke/data/sampler.h"
 #include "yoke/engine/run_state.h"
 #include "yoke/engine/speed_split.h"
+#include "yoke/plan/policies/rule.h"
 
 namespace yoke::engine {
 namespace {
@@ -20,8 +21,13 @@ using Tensors = std::vector<torch::Tensor>;
 void set_word(Layout& layout, const std::string& word) {
   size_t equals = word.find('=');
   std::string name = word.substr(0, equals);
-  if (word == "sync=threads" || word == "sync=allreduce") {
+  if (word == "sync=threads" || word == "sync=allreduce" || word == "sync=ps") {
     layout.threads = word == "sync=threads";
+    layout.served = word == "sync=ps";
+    return;
+  }
+  if (name == "policy" && equals != std::string::npos) {
+    layout.policy = plan::to_string(plan::parse_rule(word.substr(equals + 1)));
     return;
   }
   if (name == "split" && equals != std::string::npos) {
@@ -35,7 +41,7 @@ void set_word(Layout& layout, const std::string& word) {
   auto refuse = [&] {
     throw ConfigError(
         "layout '{}': '{}' is not understood. A layout is data=N, accumulate=N, zero=0|1|2, split=8:4, "
-        "sync=threads, with commas.",
+        "sync=threads, sync=ps, servers=N, policy=RULE, k=N, with commas.",
         layout.text, word);
   };
   if (!number || (value == 0 && name != "zero") || (value > 2 && name == "zero")) refuse();
@@ -45,6 +51,10 @@ void set_word(Layout& layout, const std::string& word) {
     layout.accumulate = value;
   else if (name == "zero")
     layout.zero = value;
+  else if (name == "servers")
+    layout.servers = value;
+  else if (name == "k")
+    layout.k = value;
   else
     refuse();
 }
@@ -122,6 +132,7 @@ std::vector<Layout> parse_layouts(const std::string& text) {
 }
 
 Verification verify(const VerifyOptions& options, const Layout& layout) {
+  if (layout.served) return verify_with_servers(options, layout);
   int64_t batch = options.worker.batch_size;
   check_batch(batch, layout);
   WorkerOptions alone = options.worker;

@@ -21,6 +21,7 @@
 #include "yoke/parallel/ddp/sync_batchnorm.h"
 #include "yoke/parallel/ddp/zero/zero_strategy.h"
 #include "yoke/parallel/one_device/graphed_device.h"
+#include "yoke/parallel/ps/ps_strategy.h"
 
 namespace yoke::engine {
 namespace {
@@ -153,6 +154,9 @@ std::unique_ptr<parallel::Strategy> make_strategy(Worker& worker, const WorkerOp
     worker.norms = options.replicas->split(0, options.replicas->rank(), "norms");
     convert_sync_batchnorm(*worker.model.module, *worker.norms);
   }
+  if (options.ps)
+    return std::make_unique<parallel::PsStrategy>(worker.model, *worker.optimizer, worker.scaler,
+                                                  std::move(strategy), *options.ps);
   if (worker.shards)
     return std::make_unique<parallel::ZeroStrategy>(worker.model, *worker.optimizer, worker.scaler,
                                                     std::move(strategy), *options.replicas, options.ddp,
@@ -239,9 +243,12 @@ std::unique_ptr<Worker> make_worker(const WorkerOptions& options) {
   worker->scaler = optim::GradScaler({.enabled = worker->precision == Precision::kFp16});
   worker->strategy = make_strategy(*worker, options);
   // Replicas start alike and then draw numbers of their own.
-  if (options.replicas != nullptr && options.replicas->rank() > 0)
+  int rank = options.ps                    ? options.ps->messenger->rank()
+             : options.replicas != nullptr ? options.replicas->rank()
+                                           : 0;
+  if (rank > 0)
     torch::manual_seed(static_cast<uint64_t>(options.seed) +
-                       0x9E3779B97F4A7C15u * static_cast<uint64_t>(options.replicas->rank()));
+                       0x9E3779B97F4A7C15u * static_cast<uint64_t>(rank));
   return worker;
 }
 

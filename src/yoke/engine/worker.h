@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "yoke/comm/communicator.h"
@@ -17,6 +18,7 @@
 #include "yoke/optim/optimizer.h"
 #include "yoke/parallel/ddp/options.h"
 #include "yoke/parallel/ddp/zero/shards.h"
+#include "yoke/parallel/ps/setup.h"
 #include "yoke/parallel/strategy.h"
 
 namespace yoke::engine {
@@ -37,7 +39,8 @@ struct WorkerOptions {
   int64_t zero = 0;             // what replicas spread among them: parallel.zero
   bool sync_batchnorm = false;  // statistics of all replicas' batches
   DdpOptions ddp;
-  std::filesystem::path tuning_file;  // measured choices are remembered here; empty: not at all
+  std::optional<parallel::PsSetup> ps;  // parameter servers; `replicas` is null then
+  std::filesystem::path tuning_file;    // measured choices are remembered here; empty: not at all
 };
 
 struct Worker {

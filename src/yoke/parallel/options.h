@@ -18,8 +18,9 @@ struct ParallelOptions {
 
 inline void describe(config::Fields& f, ParallelOptions& o) {
   f.integer("data", o.data, "replicas of the model, each on its part of the batch; 0 is one a rank");
-  f.choice("sync", o.sync, {"allreduce", "threads"},
-           "how replicas are kept equal: allreduce over ranks, or threads (GPUs) of one process");
+  f.choice("sync", o.sync, {"allreduce", "threads", "ps"},
+           "how replicas are kept equal: allreduce over ranks, threads (GPUs) of one process, or parameter "
+           "servers");
   f.integer("zero", o.zero, "spread over replicas: 1 the optimizer's state, 2 gradients too; 0 nothing", 0,
             2);
   f.text("split", o.split, "the batch over replicas: equal, speed (as measured), or shares as in 8:4");

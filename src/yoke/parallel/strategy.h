@@ -75,6 +75,13 @@ class Strategy {
   virtual std::vector<torch::Tensor> gradients() = 0;
   // Name of the first parameter whose gradient is not finite. For messages: slow.
   virtual std::optional<std::string> first_non_finite_gradient() = 0;
+  // Where somebody else counts: steps and minibatches of all workers together, so far.
+  struct Progress {
+    int64_t step = 0;
+    int64_t minibatches = 0;
+    bool over = false;  // there is no more work
+  };
+  virtual std::optional<Progress> progress() const { return std::nullopt; }
   // The scale of fp16 losses, where there is one.
   virtual std::optional<double> loss_scale() const = 0;
 };
