@@ -30,6 +30,7 @@ namespace {
 // Mistakes in a configuration are reported before LibTorch is loaded, which takes half a second.
 void check_configuration(const CommandLine& line) {
   if (line.command == "verify") Configuration().load(line.verify.file, line.overrides);
+  if (line.command == "profile") Configuration().load(line.profile.file, line.overrides);
   if (line.command == "eval") Configuration().load(line.eval.file, line.overrides);
 }
 

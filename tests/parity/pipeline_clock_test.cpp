@@ -1,0 +1,140 @@
+// The runtime against the simulator: stages that sleep for given times take as long as simulated.
+#include <gtest/gtest.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <algorithm>
+#include <chrono>
+#include <mutex>
+#include <thread>
+
+#include "yoke/base/clock.h"
+#include "yoke/comm/run_ranks.h"
+#include "yoke/compute/deferred_gradients.h"
+#include "yoke/parallel/pipeline/pipeline_strategy.h"
+#include "yoke/sim/pipeline.h"
+
+namespace yoke {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+constexpr double kForward = 0.012, kBackward = 0.024, kWeight = 0.012;  // seconds of a stage
+constexpr double kTolerance = 1.05;
+constexpr int kAttempts = 6;  // the best counts: a busy machine wakes sleepers late
+
+void sleep_for(double seconds) {
+  std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
+}
+
+struct Sleep : torch::autograd::Function<Sleep> {
+  static torch::Tensor forward(AutogradContext* ctx, const torch::Tensor& x, const torch::Tensor& weight,
+                               double share) {
+    ctx->save_for_backward({weight});
+    ctx->saved_data["share"] = share;
+    sleep_for(kForward * share);
+    return x * 1.0;
+  }
+  static variable_list backward(AutogradContext* ctx, variable_list gradients) {
+    double share = ctx->saved_data["share"].toDouble();
+    torch::Tensor weight = ctx->get_saved_variables()[0];
+    sleep_for((kBackward - kWeight) * share);
+    auto add = [weight, share] {
+      sleep_for(kWeight * share);
+      compute::add_to_gradient(weight, torch::zeros_like(weight));
+    };
+    if (!compute::take_gradient(weight, add)) add();
+    return {gradients[0], torch::Tensor(), torch::Tensor()};
+  }
+};
+
+class OneWeight : public torch::nn::Module {
+ public:
+  OneWeight() { weight = register_parameter("weight", torch::ones({1})); }
+  torch::Tensor weight;
+};
+
+models::Model sleeping_model(int blocks, double share) {
+  models::Model model;
+  model.name = "sleeper";
+  model.module = std::make_shared<torch::nn::Module>();
+  for (int i = 0; i < blocks; ++i) {
+    auto part = model.module->register_module(fmt::format("block{}", i), std::make_shared<OneWeight>());
+    auto forward = [part, share](const models::Tensors& inputs) -> models::Tensors {
+      return {Sleep::apply(inputs[0], part->weight, share)};
+    };
+    model.blocks.push_back({fmt::format("block{}", i), forward, {part}});
+  }
+  model.loss = [](const models::Tensors& outputs, const torch::Tensor&) { return outputs[0].mean(); };
+  return model;
+}
+
+// Seconds from the first rank's start to the last one's end.
+double measured(const parallel::PipelineLayout& layout, int steps) {
+  std::mutex mutex;
+  double first = 1e300, last = 0;
+  comm::run_ranks(layout.ranks(), [&](comm::Communicator& comm) {
+    models::Model model = sleeping_model(static_cast<int>(layout.blocks.size()), 1.0 / layout.request.chunks);
+    parallel::PipelineStage stage(model, layout, comm);
+    auto optimizer = optim::make({}, stage.versions.newest());
+    optim::GradScaler scaler({.enabled = false});
+    parallel::PipelineStrategyOptions options;
+    options.runner.segments = {{0, model.blocks.size(), false}};
+    parallel::PipelineStrategy strategy(model, stage, *optimizer, scaler, options);
+    torch::Tensor input = torch::ones({layout.request.microbatches, 4});
+    torch::Tensor target = torch::zeros({layout.request.microbatches});
+    auto run = [&](int times) {
+      for (int i = 0; i < times; ++i) {
+        strategy.acquire();
+        strategy.compute({input}, target, {1, true, 0.1});
+      }
+      strategy.drain();
+    };
+    run(1);  // shapes are agreed on in the first batch
+    comm.barrier().wait();
+    double begin = now_seconds();
+    run(steps);
+    double end = now_seconds();
+    std::lock_guard lock(mutex);
+    first = std::min(first, begin);
+    last = std::max(last, end);
+  });
+  return last - first;
+}
+
+class PipelineClock : public testing::TestWithParam<const char*> {};
+
+TEST_P(PipelineClock, AgreesWithTheSimulation) {
+  parallel::PipelineOptions options;
+  options.schedule = GetParam();
+  options.microbatches = 6;
+  constexpr int kStages = 3, kSteps = 2;
+  bool interleaved = options.schedule == "interleaved";
+  std::vector<double> costs(static_cast<size_t>(interleaved ? 2 * kStages : kStages), 1.0);
+  parallel::PipelineLayout layout = parallel::make_layout(options, kStages, 1, costs, options.microbatches);
+  plan::ScheduleRequest request = layout.request;
+  request.minibatches = kSteps;
+  sim::PipelineCosts times;
+  times.forward = {kForward};
+  times.backward = {kBackward};
+  times.weight_backward = {kWeight};
+  double expected = sim::simulate_pipeline(plan::make_schedule(request), times).makespan;
+  double best = 1e300;
+  for (int i = 0; i < kAttempts && best > kTolerance * expected; ++i)
+    best = std::min(best, measured(layout, kSteps));
+  EXPECT_LE(best, kTolerance * expected);
+  EXPECT_GE(best, 0.95 * expected);
+  std::printf("%s: simulated %.4f s, measured %.4f s\n", GetParam(), expected, best);
+}
+
+INSTANTIATE_TEST_SUITE_P(EverySchedule, PipelineClock,
+                         testing::Values("naive", "gpipe", "1f1b", "pipedream", "2bw", "interleaved",
+                                         "zb-h1"),
+                         [](const auto& test) {
+                           std::string name = test.param;
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return "schedule_" + name;
+                         });
+
+}  // namespace
+}  // namespace yoke
