@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "cli/bench_ps_arguments.h"
+#include "cli/lab_arguments.h"
 #include "cli/plan_arguments.h"
 #include "cli/topo_arguments.h"
 #include "yoke/config/schema.h"
@@ -117,6 +118,7 @@ struct CommandLine {
   BenchMessengerArguments bench_messenger;
   VerifyArguments verify;
   BenchPsArguments bench_ps;
+  LabArguments lab;
   CheckpointArguments checkpoint;
   ReportArguments report;
   RunArguments run;

@@ -5,6 +5,8 @@
 #include "yoke/base/error.h"
 #include "yoke/base/text.h"
 #include "yoke/cluster/launch_env.h"
+#include "yoke/plan/policies/delay_law.h"
+#include "yoke/plan/policies/rule.h"
 
 namespace yoke::cli {
 namespace {
@@ -42,6 +44,29 @@ void check_together(const RunConfig& config) {
   }
 }
 
+void check_servers(const RunConfig& config) {
+  const TrainSection& train = config.train;
+  if (config.parallel.sync != "ps") {
+    if (config.slowdown.law != "none")
+      throw ConfigError(
+          "slowdown.law = \"{}\": delays are for workers of parameter servers: parallel.sync = \"ps\".",
+          config.slowdown.law);
+    return;
+  }
+  plan::parse_delay_law(config.slowdown.law);
+  plan::parse_max_delay("ps.max_delay", config.ps.max_delay);
+  if (train.optimizer.optimizer == "lbfgs")
+    throw ConfigError("train.optimizer = \"lbfgs\": servers can do sgd, adamw and adagrad.");
+  if (train.compute.precision == "fp16")
+    throw ConfigError("train.precision = \"fp16\" with parallel.sync = \"ps\": use fp32 or bf16.");
+  plan::Rule rule = plan::parse_rule(config.ps.policy);
+  bool in_step = rule == plan::Rule::kSync || plan::traits_of(rule).cancels;
+  if (in_step && (config.ps.n_push > 1 || config.ps.n_fetch > 1))
+    throw ConfigError(
+        "ps.n_push = {}, ps.n_fetch = {} with ps.policy = \"{}\": local steps need an asynchronous rule.",
+        config.ps.n_push, config.ps.n_fetch, config.ps.policy);
+}
+
 }  // namespace
 
 Configuration::Configuration() {
@@ -53,6 +78,8 @@ Configuration::Configuration() {
   schema.section("train", values.train.compute);
   schema.section("parallel", values.parallel);
   schema.section("ddp", values.ddp);
+  schema.section("ps", values.ps);
+  schema.section("slowdown", values.slowdown);
   schema.section("checkpoint", values.checkpoint);
   schema.section("out", values.out);
 }
@@ -65,6 +92,7 @@ void Configuration::load(const std::string& file, const std::vector<config::Over
   for (const config::Override& change : cluster::config_overrides()) schema.set(change);
   for (const config::Override& change : overrides) schema.set(change);
   check_together(values);
+  check_servers(values);
 }
 
 }  // namespace yoke::cli

@@ -15,6 +15,7 @@
 #include "yoke/optim/options.h"
 #include "yoke/parallel/ddp/options.h"
 #include "yoke/parallel/options.h"
+#include "yoke/ps/options.h"
 
 namespace yoke::cli {
 
@@ -31,6 +32,8 @@ struct RunConfig {
   TrainSection train;
   parallel::ParallelOptions parallel;
   DdpOptions ddp;
+  ps::PsOptions ps;
+  ps::SlowdownOptions slowdown;
   checkpoint::CheckpointOptions checkpoint;
   metrics::OutOptions out;
 };

@@ -1,6 +1,9 @@
-# LibTorch's headers take most of the time of a source, so sources of one folder of src/yoke are compiled together, a few at a time.
-# By folder, so that a new file makes only its neighbours compile again.
-function(yoke_compile_together target)
+# Headers take most of the time of a source, so sources of one folder of src/yoke are compiled together, `few` at a time.
+# By folder, so that a new file makes only its neighbours compile again. Names of a folder's anonymous namespaces differ therefore.
+function(yoke_compile_together target few)
+  if(YOKE_UNITY EQUAL 1)
+    return()
+  endif()
   get_target_property(sources ${target} SOURCES)
   set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
   foreach(source IN LISTS sources)
@@ -12,7 +15,7 @@ function(yoke_compile_together target)
     if(folder STREQUAL source)
       set(folder others)
     endif()
-    math(EXPR group "0${count_${folder}} / ${YOKE_UNITY}")
+    math(EXPR group "0${count_${folder}} / ${few}")
     math(EXPR count_${folder} "0${count_${folder}} + 1")
     set_source_files_properties(${source} TARGET_DIRECTORY ${target} PROPERTIES UNITY_GROUP "${folder}_${group}")
   endforeach()

@@ -16,6 +16,8 @@ engine::WorkerOptions worker_options(const RunConfig& config) {
   options.seed = config.train.loop.seed;
   options.tuning_file = cluster::cache_folder() / "tuning.json";
   options.ddp = config.ddp;
+  options.zero = config.parallel.zero;
+  if (config.parallel.sync == "threads") options.threads = std::max<int64_t>(1, config.parallel.data);
   options.sync_batchnorm = config.train.loop.sync_batchnorm;
   return options;
 }
@@ -36,7 +38,9 @@ World join_world(const RunConfig& config) {
   bool alone = cluster::identify_from_environment().world_size == 1;
   if (gpu && !alone && connect.backend == "auto") connect.backend = "nccl";
   World world = join({}, connect);
-  if (config.parallel.data > 0 && config.parallel.data != world.size())
+  if (config.parallel.sync == "threads" && world.size() > 1)
+    throw ConfigError("parallel.sync = threads is one process, and here are {} ranks.", world.size());
+  if (config.parallel.sync != "threads" && config.parallel.data > 0 && config.parallel.data != world.size())
     throw ConfigError("parallel.data = {} with {} rank{}: start as many, with --nproc {} or a launcher.",
                       config.parallel.data, world.size(), world.size() == 1 ? "" : "s", config.parallel.data);
   return world;

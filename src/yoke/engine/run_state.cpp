@@ -2,10 +2,13 @@
 
 #include "yoke/base/error.h"
 #include "yoke/base/log.h"
+#include "yoke/checkpoint/pieces.h"
 #include "yoke/checkpoint/random_state.h"
+#include "yoke/checkpoint/team.h"
 #include "yoke/checkpoint/weights.h"
 #include "yoke/comm/tensors/tensors.h"
 #include "yoke/compute/conv_path.h"
+#include "yoke/parallel/ddp/zero/sharded_state.h"
 
 namespace yoke::engine {
 namespace {
@@ -33,6 +36,25 @@ nlohmann::json states_of_ranks(const Worker& worker, comm::Communicator* replica
   return states;
 }
 
+std::vector<optim::NamedTensor> named_parameters(const torch::nn::Module& module) {
+  std::vector<optim::NamedTensor> tensors;
+  for (const auto& item : module.named_parameters()) tensors.emplace_back(item.key(), item.value().detach());
+  return tensors;
+}
+
+// This rank's pieces; what is whole is written by the first one.
+std::vector<optim::NamedTensor> state_in_pieces(const parallel::Shards& shards, optim::Optimizer& optimizer) {
+  parallel::OwnedState owned = parallel::owned_state(shards, optimizer);
+  std::vector<optim::NamedTensor> state;
+  if (shards.comm().rank() == 0) state = owned.whole;
+  for (const auto& [name, piece, values] : owned.parts) {
+    const torch::Tensor& parameter = shards.parameters()[piece.parameter].second;
+    bool channels_last = parameter.dim() == 4 && !parameter.is_contiguous();
+    state.emplace_back(checkpoint::piece_name(name, piece.begin, piece.end, channels_last), values);
+  }
+  return state;
+}
+
 // Numbers that depend on nothing but seed, step and rank.
 void draw_anew(int64_t step, int rank) {
   torch::manual_seed(at::detail::getDefaultCPUGenerator().current_seed() +
@@ -43,8 +65,7 @@ void draw_anew(int64_t step, int rank) {
 }  // namespace
 
 std::vector<optim::NamedTensor> named_tensors(const torch::nn::Module& module) {
-  std::vector<optim::NamedTensor> tensors;
-  for (const auto& item : module.named_parameters()) tensors.emplace_back(item.key(), item.value().detach());
+  std::vector<optim::NamedTensor> tensors = named_parameters(module);
   for (const auto& item : module.named_buffers()) tensors.emplace_back(item.key(), item.value());
   return tensors;
 }
@@ -53,8 +74,14 @@ checkpoint::State collect_state(Worker& worker, const data::Loader& loader, Prog
                                 const std::string& configuration, comm::Communicator* replicas) {
   data::Position position = loader.position();
   checkpoint::State state;
-  state.model = named_tensors(*worker.model.module);
-  state.optimizer = worker.optimizer->state();
+  worker.strategy->drain();
+  int rank = replicas != nullptr ? replicas->rank() : 0, ranks = replicas != nullptr ? replicas->size() : 1;
+  state.model = checkpoint::share_of(named_parameters(*worker.model.module), rank, ranks);
+  // Replicas may have statistics of their own: the first one's are kept.
+  for (const auto& item : worker.model.module->named_buffers())
+    if (rank == 0) state.model.emplace_back(item.key(), item.value());
+  state.optimizer = worker.shards ? state_in_pieces(*worker.shards, *worker.optimizer)
+                                  : checkpoint::share_of(worker.optimizer->state(), rank, ranks);
   state.rest = {
       {"step", progress.step},
       {"samples", progress.samples},
@@ -77,8 +104,11 @@ Progress restore_state(const checkpoint::Loaded& loaded, Worker& worker, data::L
   }
   checkpoint::restore_into(loaded.state.model, named_tensors(*worker.model.module),
                            loaded.path.string() + ", model");
-  checkpoint::restore_into(loaded.state.optimizer, worker.optimizer->state(),
-                           loaded.path.string() + ", optimizer");
+  std::string what = loaded.path.string() + ", optimizer";
+  if (worker.shards)
+    parallel::restore_pieces(loaded.state.optimizer, *worker.shards, *worker.optimizer, what);
+  else
+    checkpoint::restore_into(loaded.state.optimizer, worker.optimizer->state(), what);
   const nlohmann::json& rest = loaded.state.rest;
   try {
     worker.scaler.restore(rest.at("scaler").at("scale"), rest.at("scaler").at("growth_tracker"));

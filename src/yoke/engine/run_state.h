@@ -17,7 +17,8 @@ struct Progress {
 };
 
 // `configuration` is the effective one as TOML, kept for people and for `ckpt export`. With `replicas` it is
-// collective: random numbers are each rank's own.
+// collective: random numbers are each rank's own, and each gets the part of the tensors that it writes
+// (checkpoint::Team).
 checkpoint::State collect_state(Worker& worker, const data::Loader& loader, Progress progress,
                                 const std::string& configuration, comm::Communicator* replicas = nullptr);
 

@@ -10,6 +10,8 @@
 #include "yoke/data/dataset.h"
 #include "yoke/data/sampler.h"
 #include "yoke/engine/run_state.h"
+#include "yoke/engine/speed_split.h"
+#include "yoke/plan/policies/rule.h"
 
 namespace yoke::engine {
 namespace {
@@ -19,14 +21,42 @@ using Tensors = std::vector<torch::Tensor>;
 void set_word(Layout& layout, const std::string& word) {
   size_t equals = word.find('=');
   std::string name = word.substr(0, equals);
+  if (word == "sync=threads" || word == "sync=allreduce" || word == "sync=ps") {
+    layout.threads = word == "sync=threads";
+    layout.served = word == "sync=ps";
+    return;
+  }
+  if (name == "policy" && equals != std::string::npos) {
+    layout.policy = plan::to_string(plan::parse_rule(word.substr(equals + 1)));
+    return;
+  }
+  if (name == "split" && equals != std::string::npos) {
+    layout.split = word.substr(equals + 1);
+    return;
+  }
   int64_t value = 0;
   const char* end = word.data() + word.size();
   bool number = equals != std::string::npos &&
-                std::from_chars(word.data() + equals + 1, end, value).ptr == end && value >= 1;
-  if (!number || (name != "data" && name != "accumulate"))
-    throw ConfigError("layout '{}': '{}' is not understood. A layout is data=N, accumulate=N, with commas.",
-                      layout.text, word);
-  (name == "data" ? layout.data : layout.accumulate) = value;
+                std::from_chars(word.data() + equals + 1, end, value).ptr == end && value >= 0;
+  auto refuse = [&] {
+    throw ConfigError(
+        "layout '{}': '{}' is not understood. A layout is data=N, accumulate=N, zero=0|1|2, split=8:4, "
+        "sync=threads, sync=ps, servers=N, policy=RULE, k=N, with commas.",
+        layout.text, word);
+  };
+  if (!number || (value == 0 && name != "zero") || (value > 2 && name == "zero")) refuse();
+  if (name == "data")
+    layout.data = value;
+  else if (name == "accumulate")
+    layout.accumulate = value;
+  else if (name == "zero")
+    layout.zero = value;
+  else if (name == "servers")
+    layout.servers = value;
+  else if (name == "k")
+    layout.k = value;
+  else
+    refuse();
 }
 
 // Numbers of one kind, compared element by element.
@@ -41,12 +71,6 @@ double relative_difference(const Tensors& ours, const Tensors& reference) {
   return worst / scale;
 }
 
-Tensors gradients_of(const Tensors& parameters) {
-  Tensors gradients;
-  for (const torch::Tensor& one : parameters) gradients.push_back(one.grad());
-  return gradients;
-}
-
 // A worker with the weights it is told to start from.
 struct Trainee {
   explicit Trainee(const WorkerOptions& options)
@@ -59,13 +83,14 @@ struct Trainee {
   }
 
   // The loss and gradients of one step, from the samples at `indices`, cut into micro-batches.
-  double compute(const data::Dataset& dataset, std::span<const int64_t> indices, int64_t micro_batches) {
+  double compute(const data::Dataset& dataset, std::span<const int64_t> indices, int64_t micro_batches,
+                 double share = 1) {
     worker->strategy->acquire();
     size_t each = indices.size() / static_cast<size_t>(micro_batches);
     torch::Tensor sum = torch::zeros({}, torch::kFloat64);
     for (int64_t i = 0; i < micro_batches; ++i) {
       data::Batch batch = dataset.gather(indices.subspan(static_cast<size_t>(i) * each, each));
-      double weight = 1.0 / static_cast<double>(micro_batches);
+      double weight = share / static_cast<double>(micro_batches);
       sum += worker->strategy->compute(batch.inputs, batch.target, {weight, i + 1 == micro_batches}).loss *
              weight;
     }
@@ -77,6 +102,11 @@ struct Trainee {
 };
 
 void check_batch(int64_t batch, const Layout& layout) {
+  parse_split(layout.split, static_cast<int>(layout.data));
+  if (layout.threads && (layout.zero > 0 || layout.split != "equal"))
+    throw ConfigError("layout '{}': sync=threads goes with data and accumulate only.", layout.text);
+  if (layout.split == "speed" || (layout.split != "equal" && layout.accumulate > 1))
+    throw ConfigError("layout '{}': split is equal or shares (8:4), without accumulate.", layout.text);
   if (batch % (layout.data * layout.accumulate) != 0)
     throw ConfigError("layout '{}': a batch of {} cannot be cut into {} equal parts. Set data.batch_size.",
                       layout.text, batch, layout.data * layout.accumulate);
@@ -102,6 +132,7 @@ std::vector<Layout> parse_layouts(const std::string& text) {
 }
 
 Verification verify(const VerifyOptions& options, const Layout& layout) {
+  if (layout.served) return verify_with_servers(options, layout);
   int64_t batch = options.worker.batch_size;
   check_batch(batch, layout);
   WorkerOptions alone = options.worker;
@@ -117,32 +148,38 @@ Verification verify(const VerifyOptions& options, const Layout& layout) {
   data::Sampler sampler(dataset->size(), cut, seed);
 
   Verification result;
-  comm::run_ranks(static_cast<int>(layout.data), [&](comm::Communicator& comm) {
+  comm::run_ranks(layout.threads ? 1 : static_cast<int>(layout.data), [&](comm::Communicator& comm) {
     WorkerOptions own = alone;
     own.replicas = &comm;
+    own.zero = layout.zero;
     own.accumulate = layout.accumulate;
+    own.threads = layout.threads ? layout.data : 1;
     own.batch_size = batch / layout.data / layout.accumulate;
     Trainee trainee(own);
     trainee.start_from(weights);
+    data::DataOptions part = options.data;
+    part.batch_size = batch / comm.size();
+    data::Sampler own_samples(dataset->size(), part, seed, {comm.rank(), comm.size()});
+    if (!layout.threads) own_samples.set_shares(parse_split(layout.split, comm.size()));
     comm.barrier().wait();
     for (int64_t step = 0; step < options.steps; ++step) {
       int64_t epoch = step / sampler.batches_per_epoch();
-      std::vector<int64_t> all = sampler.indices({epoch, step % sampler.batches_per_epoch()});
-      std::span<const int64_t> mine(all);
-      size_t part = all.size() / static_cast<size_t>(comm.size());
-      mine = mine.subspan(part * static_cast<size_t>(comm.rank()), part);
-      double loss = trainee.compute(*dataset, mine, layout.accumulate);
+      data::Position position{epoch, step % sampler.batches_per_epoch()};
+      std::vector<int64_t> all = sampler.indices(position), mine = own_samples.indices(position);
+      double loss = trainee.compute(*dataset, mine, layout.accumulate, own_samples.weight(position));
+      Tensors gradients = trainee.worker->strategy->gradients();
       if (comm.rank() == 0) {
         double expected = reference.compute(*dataset, all, 1);
         result.loss.push_back(loss);
         result.reference_loss.push_back(expected);
         Differences& worst = result.worst;
         worst.loss = std::max(worst.loss, std::abs(loss - expected) / std::max(1.0, std::abs(expected)));
-        worst.gradient = std::max(worst.gradient, relative_difference(gradients_of(trainee.parameters),
-                                                                      gradients_of(reference.parameters)));
+        worst.gradient =
+            std::max(worst.gradient, relative_difference(gradients, reference.worker->strategy->gradients()));
         reference.worker->strategy->commit({options.worker.optimizer.lr, false});
       }
       trainee.worker->strategy->commit({options.worker.optimizer.lr, false});
+      trainee.worker->strategy->drain();
       if (comm.rank() == 0)
         result.worst.parameter =
             std::max(result.worst.parameter, relative_difference(trainee.parameters, reference.parameters));
