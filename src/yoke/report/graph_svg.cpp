@@ -10,11 +10,11 @@
 namespace yoke::report {
 namespace {
 
-constexpr double kLeast = 760, kSide = 40, kTop = 88, kBottom = 34, kNarrow = 16, kWide = 150,
-                 kLineHeight = 20;
-constexpr int kColours = 8;
+constexpr double kLeastWidth = 760, kGraphSide = 40, kGraphTop = 88, kGraphBottom = 34, kNarrowStep = 16,
+                 kWideStep = 150, kLineHeight = 20;
+constexpr int kGroupColours = 8;
 
-constexpr const char* kStyle = R"(<style>
+constexpr const char* kGraphStyle = R"(<style>
   svg { --page: #ffffff; --text: #1f2328; --soft: #5d646d; --line: #d5d4d0; --cross: #1f2328; --on: #ffffff;
         --g0: #2f6bd0; --g1: #d2691e; --g2: #1f8f72; --g3: #8a5cc2; --g4: #b8456f; --g5: #7a828c; --g6: #a58a00; --g7: #0f8fa8; }
   @media (prefers-color-scheme: dark) {
@@ -52,11 +52,11 @@ class Drawing {
     }
     tallest_ = heights_.empty() ? 1 : *std::max_element(heights_.begin(), heights_.end());
     double columns = static_cast<double>(std::max<size_t>(heights_.size(), 2) - 1);
-    step_ = std::clamp((kLeast - 2 * kSide) / columns, kNarrow, kWide);
-    width_ = std::max(kLeast, columns * step_ + 2 * kSide);
+    step_ = std::clamp((kLeastWidth - 2 * kGraphSide) / columns, kNarrowStep, kWideStep);
+    width_ = std::max(kLeastWidth, columns * step_ + 2 * kGraphSide);
     radius_ = std::clamp(step_ * 0.3, 4.0, 13.0);
-    legend_ = kTop + tallest_ * (2 * radius_ + 12) + 10;
-    height_ = legend_ + static_cast<double>((picture.groups.size() + 1) / 2) * kLineHeight + kBottom;
+    legend_ = kGraphTop + tallest_ * (2 * radius_ + 12) + 10;
+    height_ = legend_ + static_cast<double>((picture.groups.size() + 1) / 2) * kLineHeight + kGraphBottom;
   }
 
   std::string draw() {
@@ -64,7 +64,7 @@ class Drawing {
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0:.0f} {1:.0f}\" width=\"{0:.0f}\" "
         "height=\"{1:.0f}\" role=\"img\">\n<title>{2}</title>\n",
         width_, height_, escape(picture_.title));
-    out_ += kStyle;
+    out_ += kGraphStyle;
     out_ += fmt::format("<rect class=\"page\" width=\"{:.0f}\" height=\"{:.0f}\"/>\n", width_, height_);
     out_ += fmt::format("<text class=\"title\" x=\"24\" y=\"34\">{}</text>\n", escape(picture_.title));
     out_ += fmt::format("<text class=\"soft\" x=\"24\" y=\"56\">{}</text>\n", escape(picture_.subtitle));
@@ -76,12 +76,12 @@ class Drawing {
   }
 
  private:
-  double x(int node) const { return kSide + column_[at(node)] * step_; }
+  double x(int node) const { return kGraphSide + column_[at(node)] * step_; }
   double y(int node) const {
     double first = (tallest_ - heights_[at(column_[at(node)])]) / 2.0;
-    return kTop + (first + row_[at(node)] + 0.5) * (2 * radius_ + 12);
+    return kGraphTop + (first + row_[at(node)] + 0.5) * (2 * radius_ + 12);
   }
-  static int colour(int group) { return group % kColours; }
+  static int colour(int group) { return group % kGroupColours; }
 
   void lines(bool crossing) {
     for (const GraphLine& line : picture_.lines) {

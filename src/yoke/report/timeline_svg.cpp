@@ -15,12 +15,13 @@ using metrics::SpanKind;
 using metrics::Timeline;
 using metrics::TimelineSpan;
 
-constexpr double kWidth = 1120, kLeft = 104, kRight = 24, kTop = 84, kRow = 30, kGap = 6, kBottom = 46;
+constexpr double kTimelineWidth = 1120, kTimelineLeft = 104, kTimelineRight = 24, kTimelineTop = 84,
+                 kRow = 30, kRowGap = 6, kTimelineBottom = 46;
 constexpr double kHeading = 34;  // above each of several timelines
 constexpr size_t kMostSpans = 20'000;
 
 // Chunks of one device are told apart by their shade. In a page, other charts must keep their own style.
-constexpr const char* kStyle = R"(<style>
+constexpr const char* kTimelineStyle = R"(<style>
   .timeline { --page: #ffffff; --text: #1f2328; --soft: #5d646d; --grid: #ecebe8; --idle: #f4f3f0;
         --f: #2f6bd0; --b: #d2691e; --w: #1f8f72; --u: #8a5cc2; --t: #7a828c; --on: #ffffff; }
   @media (prefers-color-scheme: dark) {
@@ -65,12 +66,12 @@ class Picture {
  public:
   explicit Picture(const std::vector<Timeline>& timelines) : timelines_(timelines) {
     double longest = 0;
-    height_ = kTop;
+    height_ = kTimelineTop;
     for (const Timeline& timeline : timelines) {
       longest = std::max(longest, timeline.makespan);
-      height_ += heading() + static_cast<double>(timeline.rows.size()) * (kRow + kGap);
+      height_ += heading() + static_cast<double>(timeline.rows.size()) * (kRow + kRowGap);
     }
-    height_ += kBottom;
+    height_ += kTimelineBottom;
     span_ = longest > 0 ? longest : 1;
   }
 
@@ -79,15 +80,15 @@ class Picture {
         "<svg class=\"timeline\" xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0} {1}\" "
         "width=\"{0}\" height=\"{1}\" style=\"max-width:100%;height:auto\" "
         "role=\"img\">\n<title>{2}</title>\n",
-        kWidth, height_, escape(title));
-    out_ += kStyle;
-    out_ += fmt::format("<rect class=\"page\" width=\"{}\" height=\"{}\"/>\n", kWidth, height_);
+        kTimelineWidth, height_, escape(title));
+    out_ += kTimelineStyle;
+    out_ += fmt::format("<rect class=\"page\" width=\"{}\" height=\"{}\"/>\n", kTimelineWidth, height_);
     out_ += fmt::format("<text class=\"title\" x=\"24\" y=\"34\">{}</text>\n", escape(title));
     if (timelines_.size() == 1)
       out_ += fmt::format("<text class=\"soft\" x=\"24\" y=\"56\">{}</text>\n", summary(timelines_[0]));
     legend();
     axis();
-    double top = kTop;
+    double top = kTimelineTop;
     for (const Timeline& timeline : timelines_) {
       if (timelines_.size() > 1)
         out_ += fmt::format("<text class=\"soft\" x=\"24\" y=\"{}\">{}: {}</text>\n", top + 16,
@@ -95,14 +96,16 @@ class Picture {
       top += heading();
       rows(timeline, top);
       for (size_t i = 0; i < std::min(timeline.spans.size(), kMostSpans); ++i) bar(timeline.spans[i], top);
-      top += static_cast<double>(timeline.rows.size()) * (kRow + kGap);
+      top += static_cast<double>(timeline.rows.size()) * (kRow + kRowGap);
     }
     return out_ + "</svg>\n";
   }
 
  private:
   double heading() const { return timelines_.size() > 1 ? kHeading : 0; }
-  double x(double time) const { return kLeft + time / span_ * (kWidth - kLeft - kRight); }
+  double x(double time) const {
+    return kTimelineLeft + time / span_ * (kTimelineWidth - kTimelineLeft - kTimelineRight);
+  }
 
   static std::string summary(const Timeline& timeline) {
     std::string text = fmt::format("{} in all, {:.1f} % idle", format_duration(timeline.makespan),
@@ -122,7 +125,7 @@ class Picture {
   void legend() {
     bool splits = std::any_of(timelines_.begin(), timelines_.end(),
                               [](const Timeline& timeline) { return timeline.splits_backward; });
-    double right = kWidth - kRight;
+    double right = kTimelineWidth - kTimelineRight;
     auto entry = [&](const char* colour, const char* text, double width) {
       right -= width;
       out_ += fmt::format(
@@ -138,23 +141,24 @@ class Picture {
   }
 
   void axis() {
-    double step = tick_step(span_), bottom = height_ - kBottom;
+    double step = tick_step(span_), bottom = height_ - kTimelineBottom;
     for (int i = 0; i * step <= span_ * 1.0001; ++i) {
       double at = x(i * step);
       out_ += fmt::format(
           "<line class=\"grid\" x1=\"{0:.1f}\" x2=\"{0:.1f}\" y1=\"{1}\" y2=\"{2}\"/><text class=\"soft m\" "
           "x=\"{0:.1f}\" y=\"{3}\">{4}</text>\n",
-          at, kTop - 8, bottom, bottom + 18, i == 0 ? "0" : format_duration(i * step));
+          at, kTimelineTop - 8, bottom, bottom + 18, i == 0 ? "0" : format_duration(i * step));
     }
   }
 
   void rows(const Timeline& timeline, double top) {
     for (size_t i = 0; i < timeline.rows.size(); ++i) {
-      double y = top + static_cast<double>(i) * (kRow + kGap);
+      double y = top + static_cast<double>(i) * (kRow + kRowGap);
       out_ += fmt::format(
           "<rect class=\"idle\" x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" rx=\"4\"/><text class=\"r\" "
           "x=\"{}\" y=\"{}\">{}</text>\n",
-          kLeft, y, kWidth - kLeft - kRight, kRow, kLeft - 12, y + kRow / 2 + 4.5, escape(timeline.rows[i]));
+          kTimelineLeft, y, kTimelineWidth - kTimelineLeft - kTimelineRight, kRow, kTimelineLeft - 12,
+          y + kRow / 2 + 4.5, escape(timeline.rows[i]));
     }
   }
 
@@ -162,7 +166,7 @@ class Picture {
   void bar(const TimelineSpan& span, double first_row) {
     const bool pass = metrics::is_pass(span.kind);
     double left = x(span.start), width = std::max(0.4, x(span.end) - left), inset = std::min(0.75, width / 6);
-    double top = first_row + span.row * (kRow + kGap) + (span.kind == SpanKind::kUpdate ? kRow - 5 : 0);
+    double top = first_row + span.row * (kRow + kRowGap) + (span.kind == SpanKind::kUpdate ? kRow - 5 : 0);
     std::string shade = span.chunk > 0 ? fmt::format(" s{}", std::min(span.chunk, 3)) : "";
     out_ += fmt::format(
         "<rect class=\"{}{}\" x=\"{:.2f}\" y=\"{}\" width=\"{:.2f}\" height=\"{}\" rx=\"{}\"><title>{}{} "

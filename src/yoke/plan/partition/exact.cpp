@@ -1,14 +1,11 @@
 #include <algorithm>
 #include <limits>
 
+#include "yoke/plan/at.h"
 #include "yoke/plan/partition/state.h"
 
 namespace yoke::plan {
 namespace {
-
-size_t at(int index) {
-  return static_cast<size_t>(index);
-}
 
 // Places nodes one after the other; what is known of a net are the parts of its nodes placed so far.
 class Search {

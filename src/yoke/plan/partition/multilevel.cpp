@@ -3,6 +3,7 @@
 #include <numeric>
 
 #include "yoke/base/random.h"
+#include "yoke/plan/at.h"
 #include "yoke/plan/partition/state.h"
 
 namespace yoke::plan {
@@ -10,10 +11,6 @@ namespace {
 
 constexpr int kSmall = 48;       // nodes: no coarser than this
 constexpr size_t kWideNet = 64;  // read by so many that it says little about who belongs together
-
-size_t at(int index) {
-  return static_cast<size_t>(index);
-}
 
 std::vector<int> shuffled(int count, Random& random) {
   std::vector<int> order(at(count));

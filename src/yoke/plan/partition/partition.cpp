@@ -6,6 +6,7 @@
 
 #include "yoke/base/error.h"
 #include "yoke/base/random.h"
+#include "yoke/plan/at.h"
 #include "yoke/plan/partition/state.h"
 
 namespace yoke::plan {
@@ -13,10 +14,6 @@ namespace {
 
 constexpr int kMostParts = 1024;
 constexpr int kExactNodes = 128;  // above, a step costs too much for what it proves
-
-size_t at(int index) {
-  return static_cast<size_t>(index);
-}
 
 void check(const PartitionGraph& graph, const PartitionOptions& options) {
   if (options.parts < 1 || options.parts > kMostParts)

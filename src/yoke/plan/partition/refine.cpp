@@ -2,16 +2,13 @@
 #include <queue>
 #include <tuple>
 
+#include "yoke/plan/at.h"
 #include "yoke/plan/partition/state.h"
 
 namespace yoke::plan {
 namespace {
 
 constexpr int kMostPasses = 24;
-
-size_t at(int index) {
-  return static_cast<size_t>(index);
-}
 
 struct Move {
   int node = -1;

@@ -1,16 +1,9 @@
 #include "yoke/plan/partition/state.h"
+#include "yoke/plan/at.h"
 
 #include <algorithm>
 
 namespace yoke::plan {
-namespace {
-
-size_t at(int index) {
-  return static_cast<size_t>(index);
-}
-
-}  // namespace
-
 PartitionProblem::PartitionProblem(PartitionGraph what, int part_count, double most)
     : graph(std::move(what)), nets_of(graph.weights.size()), parts(part_count), limit(most) {
   for (size_t net = 0; net < graph.nets.size(); ++net)

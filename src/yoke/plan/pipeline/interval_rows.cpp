@@ -5,16 +5,13 @@
 #include <numeric>
 
 #include "yoke/base/error.h"
+#include "yoke/plan/at.h"
 
 namespace yoke::plan {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kSlack = 1 + 1e-12;  // the bounds are sums in another order
-
-size_t at(int index) {
-  return static_cast<size_t>(index);
-}
 
 int64_t divide_up(int64_t a, int64_t b) {
   return (a + b - 1) / b;

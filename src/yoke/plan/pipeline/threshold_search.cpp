@@ -10,7 +10,7 @@ namespace yoke::plan {
 namespace {
 
 constexpr double kAnyTime = std::numeric_limits<double>::max();  // what is impossible takes infinity
-constexpr double kSlack = 1 + 1e-12;                             // lower bounds are sums in another order
+constexpr double kBoundSlack = 1 + 1e-12;                        // lower bounds are sums in another order
 
 }  // namespace
 
@@ -83,7 +83,7 @@ ThresholdSearch::Replicas ThresholdSearch::allowed(double limit, int a, int b, d
 // Most stages need so many components that others have marked all they could mark.
 bool ThresholdSearch::adds_nothing(double limit, double inner_seconds, const Runs& after) const {
   if (inner_seconds <= limit || pricing_.model().volume_per_replica_rises) return false;
-  return inner_seconds > limit * kSlack * (tail_ - 1 - after.front().low);
+  return inner_seconds > limit * kBoundSlack * (tail_ - 1 - after.front().low);
 }
 
 // A stage of r components before d others keeps ceil((r + d)/r) versions: with `fit` of them in memory, d may
@@ -114,7 +114,7 @@ void ThresholdSearch::fill(double limit, const Sets& after, Sets& sets) {
     for (int b = a + 1; b <= end; ++b) {
       const Runs& runs = after[static_cast<size_t>(b)];
       if (runs.empty() || !cuts.ordered(a, b)) continue;
-      if (cuts.seconds_of(a, b) / (devices_below_ * components_) > limit * kSlack) break;
+      if (cuts.seconds_of(a, b) / (devices_below_ * components_) > limit * kBoundSlack) break;
       double inner_seconds = inner(a, b);
       if (adds_nothing(limit, inner_seconds, runs)) continue;
       pass_on(a, b, allowed(limit, a, b, inner_seconds, hint), runs);

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "yoke/base/error.h"
+#include "yoke/plan/at.h"
 #include "yoke/plan/pipeline/planner.h"
 #include "yoke/plan/pipeline/unequal_search.h"
 #include "yoke/plan/pipeline/unequal_states.h"
@@ -12,11 +13,7 @@
 namespace yoke::plan {
 namespace {
 
-constexpr size_t kMostDevices = 1024;
-
-size_t at(int index) {
-  return static_cast<size_t>(index);
-}
+constexpr size_t kMostUnequal = 1024;
 
 void check(const PlanOptions& options) {
   if (options.levels.size() != 1)
@@ -25,9 +22,9 @@ void check(const PlanOptions& options) {
   if (options.devices.size() != at(options.levels[0].count))
     throw ConfigError("{} speeds or memories for {} devices: one for each is wanted.", options.devices.size(),
                       options.levels[0].count);
-  if (options.devices.size() > kMostDevices)
+  if (options.devices.size() > kMostUnequal)
     throw ConfigError("{} devices of different speeds or memories: at most {} are planned.",
-                      options.devices.size(), kMostDevices);
+                      options.devices.size(), kMostUnequal);
   for (const PlanDevice& device : options.devices) {
     if (!(device.speed > 0) || !std::isfinite(device.speed))
       throw ConfigError("a device of speed {}: a number above 0 is wanted; 1 is the profile's.",

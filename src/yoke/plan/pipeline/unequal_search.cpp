@@ -5,15 +5,12 @@
 #include <cmath>
 
 #include "yoke/base/error.h"
+#include "yoke/plan/at.h"
 
 namespace yoke::plan {
 namespace {
 
-constexpr double kAnyTime = std::numeric_limits<double>::max();
-
-size_t at(int index) {
-  return static_cast<size_t>(index);
-}
+constexpr double kAnyPrice = std::numeric_limits<double>::max();
 
 bool test(const std::vector<uint64_t>& bits, int index) {
   return ((bits[at(index) / 64] >> (index % 64)) & 1) != 0;
@@ -150,7 +147,7 @@ std::optional<UnequalSearch::Found> UnequalSearch::within(double limit, int stag
 }
 
 std::optional<UnequalSearch::Found> UnequalSearch::best(int stages) {
-  std::optional<Found> found = within(kAnyTime, stages);
+  std::optional<Found> found = within(kAnyPrice, stages);
   if (!found) return found;
   double below = pricing_.cuts.seconds.back() / fastest_ * (1 - 1e-9);
   auto improve = [&](double limit) {

@@ -1,4 +1,5 @@
 #include "yoke/plan/pipeline/unequal_states.h"
+#include "yoke/plan/at.h"
 
 #include <algorithm>
 #include <limits>
@@ -12,22 +13,18 @@ namespace {
 constexpr double kMostSteps = 30'000;  // of the exact search
 constexpr size_t kPermutedKinds = 4;   // orders of the kinds that are all tried
 
-size_t at(int index) {
-  return static_cast<size_t>(index);
-}
-
-struct Kind {
+struct DeviceClass {
   PlanDevice device;
   std::vector<int> members;
 };
 
-std::vector<Kind> kinds_of(const PlanOptions& options) {
+std::vector<DeviceClass> kinds_of(const PlanOptions& options) {
   std::map<std::pair<double, double>, std::vector<int>> members;
   for (size_t i = 0; i < options.devices.size(); ++i) {
     const PlanDevice& device = options.devices[i];
     members[{device.speed, std::min(device.memory, options.memory)}].push_back(static_cast<int>(i));
   }
-  std::vector<Kind> kinds;
+  std::vector<DeviceClass> kinds;
   for (auto& [key, list] : members) kinds.push_back({{key.first, key.second}, list});
   return kinds;
 }
@@ -54,9 +51,9 @@ class StateMaker {
 // Every multiset of kinds, numbered with mixed radix so that larger sets have larger numbers.
 class EveryPortion {
  public:
-  explicit EveryPortion(const std::vector<Kind>& kinds) : kinds_(kinds) {
+  explicit EveryPortion(const std::vector<DeviceClass>& kinds) : kinds_(kinds) {
     int count = 1;
-    for (const Kind& kind : kinds) {
+    for (const DeviceClass& kind : kinds) {
       place_.push_back(count);
       count *= static_cast<int>(kind.members.size()) + 1;
     }
@@ -71,9 +68,9 @@ class EveryPortion {
     }
   }
 
-  static double steps(const std::vector<Kind>& kinds) {
+  static double steps(const std::vector<DeviceClass>& kinds) {
     double count = 1;
-    for (const Kind& kind : kinds) {
+    for (const DeviceClass& kind : kinds) {
       auto members = static_cast<double>(kind.members.size());
       count *= (members + 1) * (members + 2) / 2;
     }
@@ -118,7 +115,7 @@ class EveryPortion {
     return group;
   }
 
-  const std::vector<Kind> kinds_;
+  const std::vector<DeviceClass> kinds_;
   std::vector<int> place_;
   std::vector<int> used_;
   std::vector<int> more_;
@@ -144,7 +141,7 @@ DeviceStates in_order(const std::vector<int>& order, const PlanOptions& options)
   return std::move(maker.states);
 }
 
-std::vector<std::vector<int>> orders_of(const std::vector<Kind>& kinds) {
+std::vector<std::vector<int>> orders_of(const std::vector<DeviceClass>& kinds) {
   std::vector<std::vector<int>> orders;
   auto add = [&](const std::vector<size_t>& sequence) {
     std::vector<int>& order = orders.emplace_back();
@@ -177,7 +174,7 @@ void keep_single_devices(DeviceStates& states) {
 }  // namespace
 
 DeviceChoices device_choices(const PlanOptions& options) {
-  std::vector<Kind> kinds = kinds_of(options);
+  std::vector<DeviceClass> kinds = kinds_of(options);
   DeviceChoices choices;
   choices.exact = EveryPortion::steps(kinds) <= kMostSteps;
   if (choices.exact) {
