@@ -12,21 +12,24 @@ namespace yoke::cli {
 
 struct BenchPsArguments {
   std::string policy;
-  int64_t workers = 0;
-  int64_t k = 0;  // 0: not given
+  int64_t workers = -1;  // not given
+  int64_t k = 0;         // 0: not given
   std::string max_delay = "0";
   std::string delay = "none";
   std::string delay_workers;  // empty: all
   std::string compute;        // empty: 1ms, or nothing where the delay is a time
-  int64_t updates = 100'000;
-  std::string clock = "virtual";
+  int64_t updates = -1;       // not given
+  std::string clock = "real";
   uint64_t seed = 1;
   std::string objective;  // empty: none
   double noise = 1;
   double lr = 0.1;
   std::string bytes = "1MB";
   int64_t servers = 1;
+  std::string backend = "shm";
   bool throughput = false;
+  int64_t in_flight = 0;  // 0: chosen
+  double seconds = 1;
 };
 
 // The options of the command, which fill `arguments`.

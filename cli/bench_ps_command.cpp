@@ -1,6 +1,7 @@
 #include "cli/bench_ps_command.h"
 
 #include <fmt/core.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -9,7 +10,11 @@
 #include "yoke/base/clock.h"
 #include "yoke/base/error.h"
 #include "yoke/base/log.h"
+#include "yoke/base/terminal.h"
+#include "yoke/base/text.h"
 #include "yoke/base/units.h"
+#include "yoke/ps/bench.h"
+#include "yoke/report/table.h"
 #include "yoke/sim/ps_simulation.h"
 
 namespace yoke::cli {
@@ -17,25 +22,15 @@ namespace {
 
 constexpr double kComputeSeconds = 1e-3;  // of a minibatch under laws that are no time by themselves
 constexpr int64_t kMostWorkers = 1 << 16;
+constexpr int64_t kMostRealRanks = 256;  // threads of this process
+constexpr int64_t kMostRealBytes = int64_t{4} << 30;
+constexpr int64_t kRealUpdates = 1000;
+constexpr int64_t kSmallBytes = 64 << 10;
 constexpr int64_t kMostUpdates = 1'000'000'000;
 constexpr double kReportSeconds = 5;  // between lines of progress
 constexpr int64_t kWarmUp = 1000;     // updates
-constexpr double kRelaxations = 20;   // the quadratic forgets its start e^-20 times
-
-void refuse_real_servers(const BenchPsArguments& arguments) {
-  if (arguments.throughput)
-    throw ConfigError(
-        "--throughput: measures real servers, which this version does not have; only the virtual clock is "
-        "available "
-        "so far. `yoke bench messenger` measures the messages below them.");
-  if (arguments.clock == "real")
-    throw ConfigError(
-        "--clock real: only the virtual clock is available so far. Use --clock virtual, which runs the same "
-        "policy "
-        "code.");
-  if (arguments.clock != "virtual")
-    throw ConfigError("--clock {}: not known. Accepted: virtual.", arguments.clock);
-}
+constexpr int64_t kVirtualUpdates = 100'000;
+constexpr double kRelaxations = 20;  // the quadratic forgets its start e^-20 times
 
 void check_range(const char* option, int64_t value, int64_t most) {
   if (value < 1 || value > most)
@@ -79,99 +74,234 @@ std::optional<sim::Quadratic> objective_of(const BenchPsArguments& arguments) {
 }
 
 // Long enough to forget the start, but no longer than what is measured.
-int64_t warm_up_of(const BenchPsArguments& arguments) {
+int64_t warm_up_of(const BenchPsArguments& arguments, int64_t updates) {
   if (arguments.objective.empty()) return kWarmUp;
   double relaxed = std::ceil(kRelaxations * static_cast<double>(arguments.workers) / arguments.lr);
-  return std::max(kWarmUp, static_cast<int64_t>(std::min(relaxed, static_cast<double>(arguments.updates))));
+  return std::max(kWarmUp, static_cast<int64_t>(std::min(relaxed, static_cast<double>(updates))));
 }
 
 sim::PsSimulation simulation_of(const BenchPsArguments& arguments) {
+  if (arguments.policy.empty())
+    throw ConfigError("--policy is required: one of {}.", join(plan::rule_names(), " "));
+  if (arguments.workers == -1) throw ConfigError("--workers is required: how many there are.");
   check_range("--workers", arguments.workers, kMostWorkers);
   check_range("--servers", arguments.servers, kMostWorkers);
-  check_range("--updates", arguments.updates, kMostUpdates);
+  if (arguments.updates != -1) check_range("--updates", arguments.updates, kMostUpdates);
   sim::PsSimulation simulation;
   simulation.policy = policy_of(arguments);
   simulation.law = plan::parse_delay_law(arguments.delay);
   simulation.slow =
       plan::parse_slow_workers("--delay-workers", arguments.delay_workers, simulation.policy.workers);
   simulation.compute = compute_of(arguments, simulation.law);
-  simulation.updates = arguments.updates;
+  simulation.updates = arguments.updates == -1 ? kVirtualUpdates : arguments.updates;
   simulation.seed = arguments.seed;
   simulation.objective = objective_of(arguments);
-  simulation.warm_up = warm_up_of(arguments);
+  simulation.warm_up = warm_up_of(arguments, simulation.updates);
   auto bytes = parse_bytes(arguments.bytes);
   if (!bytes) throw ConfigError("--bytes {}: not a size. Accepted: 64K, 25MB, …", arguments.bytes);
   simulation.bytes = *bytes;
   return simulation;
 }
 
+// What both clocks tell.
+struct Told {
+  int64_t updates = 0, gradients = 0, cancelled = 0, bytes = 0;
+  double seconds_per_update = 0, mean_staleness = 0, fresh = 0, idle_fraction = 0;
+  std::vector<int64_t> staleness;
+  std::optional<double> loss_floor;
+};
+
+Told told_of(const sim::PsOutcome& outcome) {
+  return {outcome.updates,
+          outcome.gradients,
+          outcome.cancelled,
+          outcome.bytes,
+          outcome.seconds_per_update(),
+          outcome.mean_staleness,
+          outcome.fresh(),
+          outcome.idle_fraction,
+          outcome.staleness,
+          outcome.loss_floor};
+}
+
+Told told_of(const ps::PolicyBenchResult& result) {
+  const ps::Accounting& counts = result.counts;
+  return {counts.updates,
+          counts.gradients,
+          counts.cancelled,
+          result.bytes,
+          counts.seconds_per_update(),
+          counts.mean_staleness(),
+          counts.fresh(),
+          counts.idle_fraction(),
+          counts.staleness,
+          result.loss_floor};
+}
+
 nlohmann::json to_json(const BenchPsArguments& arguments, const sim::PsSimulation& simulation,
-                       const sim::PsOutcome& outcome) {
+                       const Told& told) {
   nlohmann::json document = {
       {"policy", arguments.policy},
       {"workers", arguments.workers},
       {"k", plan::effective_k(simulation.policy)},
-      {"updates", outcome.updates},
-      {"seconds_per_update", outcome.seconds_per_update()},
-      {"staleness",
-       {{"mean", outcome.mean_staleness}, {"fresh", outcome.fresh()}, {"histogram", outcome.staleness}}},
-      {"idle_fraction", outcome.idle_fraction},
-      {"cancelled", outcome.cancelled},
-      {"gradients", outcome.gradients},
-      {"bytes", outcome.bytes},
+      {"updates", told.updates},
+      {"seconds_per_update", told.seconds_per_update},
+      {"staleness", {{"mean", told.mean_staleness}, {"fresh", told.fresh}, {"histogram", told.staleness}}},
+      {"idle_fraction", told.idle_fraction},
+      {"cancelled", told.cancelled},
+      {"gradients", told.gradients},
+      {"bytes", told.bytes},
       {"clock", arguments.clock},
       {"delay", to_string(simulation.law)},
       {"servers", arguments.servers},
-      {"bytes_per_server", outcome.bytes / arguments.servers},
+      {"bytes_per_server", told.bytes / arguments.servers},
       {"seed", arguments.seed}};
   int64_t delay = simulation.policy.max_delay;
   if (plan::traits_of(simulation.policy.rule).gated)
     document["max_delay"] =
         delay == plan::PolicyOptions::kUnbounded ? nlohmann::json("inf") : nlohmann::json(delay);
-  if (outcome.loss_floor) document["loss_floor"] = *outcome.loss_floor;
+  if (told.loss_floor) document["loss_floor"] = *told.loss_floor;
   return document;
 }
 
-void print_text(const BenchPsArguments& arguments, const sim::PsSimulation& simulation,
-                const sim::PsOutcome& outcome) {
-  double per_update = 1 / static_cast<double>(outcome.updates);
-  fmt::print("{} with {} workers, K = {}, on the virtual clock\n", arguments.policy, arguments.workers,
-             plan::effective_k(simulation.policy));
-  fmt::print("  time per update     {}\n", format_duration(outcome.seconds_per_update()));
-  fmt::print("  staleness           {:.4g} on average, {:.1f} % fresh\n", outcome.mean_staleness,
-             100 * outcome.fresh());
-  fmt::print("  workers idle        {:.1f} %\n", 100 * outcome.idle_fraction);
+void print_text(const BenchPsArguments& arguments, const sim::PsSimulation& simulation, const Told& told) {
+  double per_update = 1 / static_cast<double>(told.updates);
+  fmt::print("{} with {} workers, K = {}, on the {} clock\n", arguments.policy, arguments.workers,
+             plan::effective_k(simulation.policy), arguments.clock);
+  fmt::print("  time per update     {}\n", format_duration(told.seconds_per_update));
+  fmt::print("  staleness           {:.4g} on average, {:.1f} % fresh\n", told.mean_staleness,
+             100 * told.fresh);
+  fmt::print("  workers idle        {:.1f} %\n", 100 * told.idle_fraction);
   fmt::print("  of an update        {:.4g} gradients, {:.4g} minibatches cancelled, {}\n",
-             static_cast<double>(outcome.gradients) * per_update,
-             static_cast<double>(outcome.cancelled) * per_update,
-             format_bytes(static_cast<double>(outcome.bytes) * per_update));
-  if (outcome.loss_floor) fmt::print("  loss floor          {:.6g}\n", *outcome.loss_floor);
+             static_cast<double>(told.gradients) * per_update,
+             static_cast<double>(told.cancelled) * per_update,
+             format_bytes(static_cast<double>(told.bytes) * per_update));
+  if (told.loss_floor) fmt::print("  loss floor          {:.6g}\n", *told.loss_floor);
+}
+
+ps::PolicyBench bench_of(const BenchPsArguments& arguments, const sim::PsSimulation& simulation) {
+  check_range("--workers", arguments.workers, kMostRealRanks);
+  check_range("--servers", arguments.servers, kMostRealRanks);
+  if (simulation.bytes > kMostRealBytes)
+    throw ConfigError("--bytes {}: more than can be counted here: at most {} with --clock real.",
+                      arguments.bytes, format_bytes(static_cast<double>(kMostRealBytes)));
+  ps::PolicyBench bench;
+  bench.policy = simulation.policy;
+  bench.law = simulation.law;
+  bench.slow = simulation.slow;
+  bench.compute = simulation.compute;
+  bench.updates = arguments.updates == -1 ? kRealUpdates : arguments.updates;
+  bench.warm_up = std::clamp<int64_t>(bench.updates / 10, 10, kWarmUp);
+  if (simulation.objective) {
+    bench.warm_up = std::max(bench.warm_up, std::min(simulation.warm_up, bench.updates));
+    bench.objective = ps::PolicyBench::Quadratic{simulation.objective->noise, simulation.objective->step};
+  }
+  bench.seed = simulation.seed;
+  bench.bytes = simulation.bytes;
+  bench.servers = static_cast<int>(arguments.servers);
+  bench.backend = arguments.backend;
+  return bench;
+}
+
+// Lines of progress, now and then.
+std::function<void(int64_t)> progress_of(int64_t updates) {
+  return [updates, watch = Stopwatch(), since_report = Stopwatch()](int64_t done) mutable {
+    if (done == 0 || since_report.seconds() < kReportSeconds) return;
+    since_report.lap();
+    double share = static_cast<double>(done) / static_cast<double>(updates), elapsed = watch.seconds();
+    log::info("{:.0f} % of the updates, {}/s, {} left", 100 * share,
+              format_short(static_cast<double>(done) / elapsed),
+              format_duration(elapsed * (1 - share) / share));
+  };
+}
+
+int bench_real(const CommandLine& line, const sim::PsSimulation& simulation) {
+  const BenchPsArguments& arguments = line.bench_ps;
+  ps::PolicyBench bench = bench_of(arguments, simulation);
+  bench.progress = progress_of(bench.updates);
+  ps::PolicyBenchResult result = ps::bench_policy(bench);
+  Told told = told_of(result);
+  if (line.json) {
+    nlohmann::json document = to_json(arguments, simulation, told);
+    document["backend"] = arguments.backend;
+    document["push_seconds"] = result.push_seconds;
+    document["pull_seconds"] = result.pull_seconds;
+    document["server_cpu_seconds"] = result.server_cpu_seconds;
+    print_json(document);
+    return 0;
+  }
+  print_text(arguments, simulation, told);
+  fmt::print("  of a gradient       {} push, {} pull\n", format_duration(result.push_seconds),
+             format_duration(result.pull_seconds));
+  return 0;
+}
+
+int bench_virtual(const CommandLine& line, sim::PsSimulation& simulation) {
+  const BenchPsArguments& arguments = line.bench_ps;
+  Stopwatch watch;
+  simulation.progress = progress_of(simulation.updates);
+  sim::PsOutcome outcome = sim::simulate_ps(simulation);
+  log::info("{} updates, {} gradients in {}", format_count(static_cast<double>(outcome.updates)),
+            format_count(static_cast<double>(outcome.gradients)), format_duration(watch.seconds()));
+  if (line.json)
+    print_json(to_json(arguments, simulation, told_of(outcome)));
+  else
+    print_text(arguments, simulation, told_of(outcome));
+  return 0;
+}
+
+int bench_throughput(const CommandLine& line) {
+  const BenchPsArguments& arguments = line.bench_ps;
+  ps::ThroughputBench bench;
+  bench.workers = static_cast<int>(arguments.workers == -1 ? 1 : arguments.workers);
+  bench.servers = static_cast<int>(arguments.servers);
+  bench.backend = arguments.backend;
+  bench.in_flight = static_cast<int>(arguments.in_flight);
+  bench.seconds = arguments.seconds;
+  check_range("--workers", bench.workers, kMostRealRanks);
+  check_range("--servers", arguments.servers, kMostRealRanks);
+  if (arguments.in_flight != 0) check_range("--in-flight", arguments.in_flight, kMostRealRanks);
+  nlohmann::json results = nlohmann::json::array();
+  report::Table table({"backend", "bytes", "push+pull/s", "GB/s", "server ns/KB"});
+  for (const std::string& size : split(arguments.bytes, ',')) {
+    auto bytes = parse_bytes(trim(size));
+    if (!bytes || *bytes < 4 || *bytes > kMostRealBytes)
+      throw ConfigError("--bytes {}: not a size from 4 bytes on. Accepted: 1K, 64K, 16MB, …", size);
+    bench.bytes = static_cast<size_t>(*bytes);
+    // Large values are many requests by themselves.
+    if (arguments.in_flight == 0) bench.in_flight = *bytes <= kSmallBytes ? 8 : 1;
+    ps::ThroughputResult result = ps::bench_throughput(bench);
+    results.push_back({{"bytes", *bytes},
+                       {"backend", bench.backend},
+                       {"workers", bench.workers},
+                       {"servers", bench.servers},
+                       {"in_flight", bench.in_flight},
+                       {"pushpull_per_s", result.pushpull_per_s},
+                       {"bandwidth", result.bandwidth},
+                       {"server_cpu_seconds_per_byte", result.server_cpu_seconds_per_byte}});
+    table.add({bench.backend, fmt::format("{}", *bytes), fmt::format("{:.0f}", result.pushpull_per_s),
+               fmt::format("{:.3f}", result.bandwidth / 1e9),
+               fmt::format("{:.0f}", result.server_cpu_seconds_per_byte * 1e12)});
+  }
+  if (line.json)
+    print_json({{"results", results}});
+  else
+    fmt::print("{}",
+               table.to_text(terminal::is_terminal(STDOUT_FILENO) ? terminal::width(STDOUT_FILENO) : 0));
+  return 0;
 }
 
 }  // namespace
 
 int bench_ps(const CommandLine& line) {
   const BenchPsArguments& arguments = line.bench_ps;
-  refuse_real_servers(arguments);
+  if (arguments.clock != "real" && arguments.clock != "virtual")
+    throw ConfigError("--clock {}: not known. Accepted: real virtual.", arguments.clock);
+  if (arguments.backend != "shm" && arguments.backend != "tcp")
+    throw ConfigError("--backend {}: not known. Accepted: shm tcp.", arguments.backend);
+  if (arguments.throughput) return bench_throughput(line);
   sim::PsSimulation simulation = simulation_of(arguments);
-  Stopwatch watch, since_report;
-  simulation.progress = [&](int64_t done) {
-    if (since_report.seconds() < kReportSeconds) return;
-    since_report.lap();
-    double share = static_cast<double>(done) / static_cast<double>(arguments.updates),
-           elapsed = watch.seconds();
-    log::info("{:.0f} % of the updates, {}/s, {} left", 100 * share,
-              format_short(static_cast<double>(done) / elapsed),
-              format_duration(elapsed * (1 - share) / share));
-  };
-  sim::PsOutcome outcome = sim::simulate_ps(simulation);
-  log::info("{} updates, {} gradients in {}", format_count(static_cast<double>(outcome.updates)),
-            format_count(static_cast<double>(outcome.gradients)), format_duration(watch.seconds()));
-  if (line.json)
-    print_json(to_json(arguments, simulation, outcome));
-  else
-    print_text(arguments, simulation, outcome);
-  return 0;
+  return arguments.clock == "real" ? bench_real(line, simulation) : bench_virtual(line, simulation);
 }
 
 }  // namespace yoke::cli

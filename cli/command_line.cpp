@@ -30,6 +30,7 @@ class Parser {
     add_eval();
     add_model();
     add_bench();
+    add_lab();
     add_checkpoint();
     add_config();
     add_report();
@@ -220,11 +221,22 @@ class Parser {
   }
 
   void add_bench_ps(Subcommand* group) {
+    auto* command = common(
+        group->add_subcommand(
+            "ps", "speed, staleness and idle time of a parameter server's rule; throughput of servers"),
+        "yoke bench ps --policy k_async --workers 8 --k 4 --delay exp:5ms --updates 2000");
+    add_options(*command, out_.bench_ps);
+  }
+
+  void add_lab() {
+    auto* group = app_.add_subcommand("lab", "experiments");
+    group->require_subcommand(1);
     auto* command =
         common(group->add_subcommand(
-                   "ps", "speed, staleness and idle time of a parameter server's rule, on a virtual clock"),
-               "yoke bench ps --policy k_async --workers 8 --k 4 --delay exp:5ms --updates 100000");
-    add_options(*command, out_.bench_ps);
+                   "stragglers", "the same model under each rule of parameter servers: error and runtime"),
+               "yoke lab stragglers configs/mlp_tiny.toml --workers 4 --delay pareto:1ms,3\n"
+               "Every key of the configuration is an option; train.steps are those of `sync`.");
+    add_options(*command, out_.lab);
   }
 
   void add_bench_collectives(Subcommand* group) {
@@ -349,6 +361,9 @@ class Parser {
     describe(*common(app_.add_subcommand("simulate", "a pipeline schedule on a virtual clock"),
                      "yoke simulate --schedule 1f1b --stages 4 --microbatches 8 --forward 1 --backward 2"),
              out_.simulate);
+    describe(*common(app_.add_subcommand("partition", "which machine computes which nodes of a network"),
+                     "yoke partition network.json --parts 4 --svg network.svg"),
+             out_.partition);
   }
 
   CommandLine& out_;
@@ -357,8 +372,8 @@ class Parser {
 
 bool reads_configuration(const std::string& command) {
   return command == "train" || command == "eval" || command.rfind("model ", 0) == 0 ||
-         command == "bench step" || command == "bench scaling" || command == "verify" ||
-         command == "profile" || command == "config show";
+         command == "lab stragglers" || command == "bench step" || command == "bench scaling" ||
+         command == "verify" || command == "profile" || command == "config show";
 }
 
 std::string first_line(const std::string& text) {

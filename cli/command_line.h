@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "cli/bench_ps_arguments.h"
+#include "cli/lab_arguments.h"
 #include "cli/plan_arguments.h"
 #include "cli/topo_arguments.h"
 #include "yoke/config/schema.h"
@@ -124,6 +125,7 @@ struct CommandLine {
   VerifyArguments verify;
   ProfileArguments profile;
   BenchPsArguments bench_ps;
+  LabArguments lab;
   CheckpointArguments checkpoint;
   ReportArguments report;
   RunArguments run;
@@ -132,6 +134,7 @@ struct CommandLine {
   TopoArguments topo;
   PlanArguments plan;
   SimulateArguments simulate;
+  PartitionArguments partition;
 };
 
 // Parses the words after the program's name. Prints help or the version and exits where that was asked.

@@ -10,8 +10,11 @@
 #include "cli/bench_scaling_command.h"
 #include "cli/config_command.h"
 #include "cli/env_command.h"
+#include "cli/lab_command.h"
 #include "cli/output.h"
+#include "cli/partition_command.h"
 #include "cli/plan_command.h"
+#include "cli/ps_server.h"
 #include "cli/report_command.h"
 #include "cli/run_command.h"
 #include "cli/run_config.h"
@@ -26,10 +29,33 @@ namespace {
 
 // Mistakes in a configuration are reported before LibTorch is loaded, which takes half a second.
 void check_configuration(const CommandLine& line) {
-  if (line.command == "train") Configuration().load(line.train.file, line.overrides);
   if (line.command == "verify") Configuration().load(line.verify.file, line.overrides);
   if (line.command == "profile") Configuration().load(line.profile.file, line.overrides);
   if (line.command == "eval") Configuration().load(line.eval.file, line.overrides);
+}
+
+int become_torch_program(char** argv);
+
+// Ranks of their own processes, or one process that makes replicas of its own.
+int train(const CommandLine& line, char** argv) {
+  Configuration configuration;
+  configuration.load(line.train.file, line.overrides);
+  if (uses_servers(configuration.values)) {
+    if (line.train.nproc > 0) return cluster::run_job(server_job(line, configuration.values));
+    return is_server_rank(configuration.values) ? run_server(configuration.values)
+                                                : become_torch_program(argv);
+  }
+  if (line.train.nproc <= 1) return become_torch_program(argv);
+  if (configuration.values.parallel.sync != "threads")
+    return cluster::run_job(cluster::own_job(line.train.nproc, line.words));
+  std::vector<std::string> words = line.words;
+  words.insert(words.begin(), argv[0]);
+  if (configuration.values.parallel.data == 0)
+    words.insert(words.end(), {"--parallel.data", fmt::format("{}", line.train.nproc)});
+  std::vector<char*> pointers;
+  for (std::string& word : words) pointers.push_back(word.data());
+  pointers.push_back(nullptr);
+  return become_torch_program(pointers.data());
 }
 
 int become_torch_program(char** argv) {
@@ -54,9 +80,11 @@ constexpr std::pair<const char*, Command> kCommands[] = {
     {"topo predict", predict_topology},
     {"plan", plan_pipeline},
     {"simulate", simulate_schedule},
+    {"partition", partition_graph},
     {"bench collectives", bench_collectives},
     {"bench messenger", bench_messenger},
     {"bench ps", bench_ps},
+    {"lab stragglers", run_lab_stragglers},
 };
 
 }  // namespace
@@ -70,8 +98,7 @@ int main(int argc, char** argv) {
     }
     check_configuration(line);
     if (line.command == "bench scaling" && line.bench_scaling.result_file.empty()) return bench_scaling(line);
-    if (line.train.nproc > 1)
-      return yoke::cluster::run_job(yoke::cluster::own_job(line.train.nproc, line.words));
+    if (line.command == "train") return train(line, argv);
     return become_torch_program(argv);
   });
 }

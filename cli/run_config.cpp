@@ -5,6 +5,8 @@
 #include "yoke/base/error.h"
 #include "yoke/base/text.h"
 #include "yoke/cluster/launch_env.h"
+#include "yoke/plan/policies/delay_law.h"
+#include "yoke/plan/policies/rule.h"
 
 namespace yoke::cli {
 namespace {
@@ -42,6 +44,47 @@ void check_together(const RunConfig& config) {
   }
 }
 
+// What belongs to replicas that average their gradients, and to nothing else.
+void check_replicas(const RunConfig& config) {
+  const parallel::ParallelOptions& parallel = config.parallel;
+  bool stages = parallel.pipeline > 1 || !parallel.plan.empty();
+  auto refuse = [&](const std::string& key, const std::string& with) {
+    throw ConfigError("{} does not go with {}: it is for replicas that average gradients over ranks.", key,
+                      with);
+  };
+  std::string other = stages                         ? "a pipeline"
+                      : parallel.sync == "allreduce" ? ""
+                                                     : fmt::format("parallel.sync = \"{}\"", parallel.sync);
+  if (other.empty()) return;
+  if (parallel.zero > 0) refuse(fmt::format("parallel.zero = {}", parallel.zero), other);
+  if (parallel.split != "equal") refuse(fmt::format("parallel.split = \"{}\"", parallel.split), other);
+  if (stages && parallel.sync != "allreduce")
+    refuse(fmt::format("parallel.sync = \"{}\"", parallel.sync), other);
+}
+
+void check_servers(const RunConfig& config) {
+  const TrainSection& train = config.train;
+  if (config.parallel.sync != "ps") {
+    if (config.slowdown.law != "none")
+      throw ConfigError(
+          "slowdown.law = \"{}\": delays are for workers of parameter servers: parallel.sync = \"ps\".",
+          config.slowdown.law);
+    return;
+  }
+  plan::parse_delay_law(config.slowdown.law);
+  plan::parse_max_delay("ps.max_delay", config.ps.max_delay);
+  if (train.optimizer.optimizer == "lbfgs")
+    throw ConfigError("train.optimizer = \"lbfgs\": servers can do sgd, adamw and adagrad.");
+  if (train.compute.precision == "fp16")
+    throw ConfigError("train.precision = \"fp16\" with parallel.sync = \"ps\": use fp32 or bf16.");
+  plan::Rule rule = plan::parse_rule(config.ps.policy);
+  bool in_step = rule == plan::Rule::kSync || plan::traits_of(rule).cancels;
+  if (in_step && (config.ps.n_push > 1 || config.ps.n_fetch > 1))
+    throw ConfigError(
+        "ps.n_push = {}, ps.n_fetch = {} with ps.policy = \"{}\": local steps need an asynchronous rule.",
+        config.ps.n_push, config.ps.n_fetch, config.ps.policy);
+}
+
 }  // namespace
 
 Configuration::Configuration() {
@@ -53,6 +96,8 @@ Configuration::Configuration() {
   schema.section("train", values.train.compute);
   schema.section("parallel", values.parallel);
   schema.section("ddp", values.ddp);
+  schema.section("ps", values.ps);
+  schema.section("slowdown", values.slowdown);
   schema.section("pipeline", values.pipeline);
   schema.section("checkpoint", values.checkpoint);
   schema.section("out", values.out);
@@ -66,6 +111,8 @@ void Configuration::load(const std::string& file, const std::vector<config::Over
   for (const config::Override& change : cluster::config_overrides()) schema.set(change);
   for (const config::Override& change : overrides) schema.set(change);
   check_together(values);
+  check_replicas(values);
+  check_servers(values);
 }
 
 }  // namespace yoke::cli

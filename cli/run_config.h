@@ -16,6 +16,7 @@
 #include "yoke/parallel/ddp/options.h"
 #include "yoke/parallel/options.h"
 #include "yoke/parallel/pipeline/options.h"
+#include "yoke/ps/options.h"
 
 namespace yoke::cli {
 
@@ -32,6 +33,8 @@ struct RunConfig {
   TrainSection train;
   parallel::ParallelOptions parallel;
   DdpOptions ddp;
+  ps::PsOptions ps;
+  ps::SlowdownOptions slowdown;
   parallel::PipelineOptions pipeline;
   std::vector<int> stage_replicas;  // of a plan; not a key
   checkpoint::CheckpointOptions checkpoint;

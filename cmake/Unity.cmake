@@ -1,6 +1,10 @@
-# LibTorch's headers take most of the time of a source, so sources of one folder of src/yoke are compiled together, a few at a time.
-# By folder, so that a new file makes only its neighbours compile again.
-function(yoke_compile_together target)
+# Headers take most of the time of a source, so sources of one folder of src/yoke are compiled together, `few` at a time.
+# By folder, so that a new file makes only its neighbours compile again. Names of a folder's anonymous namespaces differ therefore.
+# `depth`: 1 takes folders of src/yoke whole, 2 each of their sub-folders for itself.
+function(yoke_compile_together target few depth)
+  if(YOKE_UNITY EQUAL 1)
+    return()
+  endif()
   get_target_property(sources ${target} SOURCES)
   set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
   foreach(source IN LISTS sources)
@@ -8,11 +12,15 @@ function(yoke_compile_together target)
     if(alone STREQUAL "ON" OR NOT source MATCHES "\\.cpp$")
       continue()
     endif()
-    string(REGEX REPLACE ".*/src/yoke/([a-z_]+)/.*" "\\1" folder ${source})
+    if(depth EQUAL 2 AND source MATCHES "/src/yoke/([a-z_]+)/([a-z_]+)/")
+      set(folder "${CMAKE_MATCH_1}_${CMAKE_MATCH_2}")
+    else()
+      string(REGEX REPLACE ".*/src/yoke/([a-z_]+)/.*" "\\1" folder ${source})
+    endif()
     if(folder STREQUAL source)
       set(folder others)
     endif()
-    math(EXPR group "0${count_${folder}} / ${YOKE_UNITY}")
+    math(EXPR group "0${count_${folder}} / ${few}")
     math(EXPR count_${folder} "0${count_${folder}} + 1")
     set_source_files_properties(${source} TARGET_DIRECTORY ${target} PROPERTIES UNITY_GROUP "${folder}_${group}")
   endforeach()

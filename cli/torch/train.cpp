@@ -10,6 +10,7 @@
 #include "cli/torch/commands.h"
 #include "cli/torch/follow_plan.h"
 #include "cli/torch/train_output.h"
+#include "cli/torch/train_parts.h"
 #include "cli/torch/worker_options.h"
 #include "yoke/base/error.h"
 #include "yoke/base/file.h"
@@ -24,12 +25,13 @@
 #include "yoke/engine/pipeline_timeline.h"
 #include "yoke/engine/pipeline_worker.h"
 #include "yoke/engine/run_state.h"
+#include "yoke/engine/speed_split.h"
 #include "yoke/engine/stop_signal.h"
+#include "yoke/engine/team.h"
 #include "yoke/engine/worker.h"
 #include "yoke/optim/schedule.h"
 
 namespace yoke::cli {
-namespace {
 
 engine::LoopPlan loop_plan(const RunConfig& config, const engine::Worker& worker, const data::Loader& loader,
                            int64_t replicas) {
@@ -56,17 +58,30 @@ engine::LoopPlan loop_plan(const RunConfig& config, const engine::Worker& worker
   return plan;
 }
 
-// The state to go on from, or nothing for a fresh start.
+// The first rank chooses: it alone reads all bytes.
 std::optional<checkpoint::Loaded> find_resume(const TrainArguments& arguments,
-                                              const std::filesystem::path& out, bool speaks) {
+                                              const std::filesystem::path& out,
+                                              const checkpoint::Team& team) {
   if (arguments.resume == "never") return std::nullopt;
-  std::optional<checkpoint::Loaded> loaded =
-      arguments.resume == "auto" ? checkpoint::load_newest(out) : checkpoint::load(arguments.resume);
-  if (!loaded) return std::nullopt;
-  for (const auto& other : loaded->passed_over)
-    if (speaks) log::warn("passed over checkpoint {}: {}", other.path.string(), other.problem);
+  std::optional<checkpoint::Loaded> loaded;
+  auto choose = [&]() -> nlohmann::json {
+    if (team.rank != 0) return nullptr;
+    loaded = arguments.resume == "auto" ? checkpoint::load_newest(out) : checkpoint::load(arguments.resume);
+    if (!loaded) return nullptr;
+    for (const auto& other : loaded->passed_over)
+      log::warn("passed over checkpoint {}: {}", other.path.string(), other.problem);
+    return std::filesystem::absolute(loaded->path).string();
+  };
+  if (team.size == 1) {
+    choose();
+    return loaded;
+  }
+  nlohmann::json chosen = checkpoint::Meeting(team, 0).after("resume", choose)[0];
+  if (team.rank != 0 && chosen.is_string()) loaded = checkpoint::open(chosen.get<std::string>());
   return loaded;
 }
+
+namespace {
 
 std::vector<int64_t> peak_memory_of_ranks(const engine::Worker& worker, comm::Communicator* replicas) {
   int64_t own = compute::peak_memory_bytes(worker.device);
@@ -83,11 +98,13 @@ int run_train(const CommandLine& line) {
   configuration.load(line.train.file, line.overrides);
   RunConfig& config = configuration.values;
   if (config.out.dir.empty()) config.out.dir = fmt::format("runs/{}_{}", config.model.name, config.data.name);
+  if (config.parallel.sync == "ps") return run_train_with_servers(line, configuration);
   const std::filesystem::path out = config.out.dir;
   World world = join_world(config);
   follow_plan(config, world);
   const bool first = world.rank() == 0;  // who speaks and writes
-  std::optional<checkpoint::Loaded> resume = find_resume(line.train, out, first);
+  const checkpoint::Team team = engine::team_of(world.job());
+  std::optional<checkpoint::Loaded> resume = find_resume(line.train, out, team);
 
   engine::WorkerOptions options = worker_options(config, world);
   if (!resume) options.init = line.train.init;
@@ -95,12 +112,20 @@ int run_train(const CommandLine& line) {
   comm::Communicator* replicas = world.size() > 1 ? &world.comm() : nullptr;
   auto seed = static_cast<uint64_t>(config.train.loop.seed);
   auto train_set = data::open(config.data, data::Split::kTrain, worker->model.sample, seed);
+  data::DataOptions cut = config.data;
+  cut.batch_size *= options.threads;
   data::Shard shard{world.rank(), world.size()};
   if (worker->stage) shard = {worker->stage->place.copy, worker->stage->layout.copies};
-  data::Loader loader(*train_set, config.data, seed, shard);
-  engine::LoopPlan plan = loop_plan(config, *worker, loader, shard.size);
+  data::Loader loader(*train_set, cut, seed, shard);
+  engine::LoopPlan plan = loop_plan(config, *worker, loader, shard.size * options.threads);
 
   engine::Engine engine(*worker->strategy, loader, plan);
+  loader.set_shares(engine::parse_split(config.parallel.split, static_cast<int>(shard.size)));
+  std::optional<engine::SpeedSplit> speeds;
+  if (config.parallel.split == "speed" && replicas != nullptr) {
+    speeds.emplace(*replicas, worker->device, [&](const auto& shares) { loader.set_shares(shares); });
+    engine.attach_balance([&](int64_t samples, double seconds) { speeds->add(samples, seconds); });
+  }
   engine::Progress progress;
   if (resume) {
     progress = engine::restore_state(*resume, *worker, loader, replicas);
@@ -119,17 +144,20 @@ int run_train(const CommandLine& line) {
     engine.attach_evaluation(
         [&, stop] { return engine::evaluate(*worker, *test_set, config.data.batch_size, stop, replicas); });
   }
-  checkpoint::Writer writer(out / "checkpoints", config.checkpoint);  // of the first rank
+  // Stages of a pipeline give their tensors to the first rank, replicas write together.
+  const bool together = !worker->stage;
+  checkpoint::Writer writer(out / "checkpoints", config.checkpoint, nullptr,
+                            together ? team : checkpoint::Team{});
   if (config.checkpoint.every_steps > 0) {
     auto state_at = [&](engine::Progress at) {
       return engine::collect_state(*worker, loader, at, configuration.schema.to_toml(), replicas);
     };
     checkpoint::State now = state_at(progress);
-    if (first) writer.reserve(now);
+    if (together || first) writer.reserve(now);
     engine.attach_checkpoints([&](int64_t step) { return step % config.checkpoint.every_steps == 0; },
                               [&, state_at](const engine::SaveRequest& request) {
                                 checkpoint::State state = state_at({request.step, request.samples});
-                                if (first) writer.save(request.step, state);
+                                if (together || first) writer.save(request.step, state);
                               });
   }
 
@@ -140,7 +168,8 @@ int run_train(const CommandLine& line) {
     nlohmann::json timeline = engine::pipeline_timeline(*worker);
     if (first) write_file_atomically(out / "pipeline.json", timeline.dump() + "\n");
   }
-  std::vector<int64_t> memory = peak_memory_of_ranks(*worker, replicas);
+  std::vector<int64_t> memory = peak_memory_of_ranks(*worker, replicas);  // after it all traces are written
+  if (config.out.trace && first) join_traces(out);
   std::string hash = engine::parameter_hash(engine::whole_model(*worker));
   if (!first) return outcome.stopped_by_signal != 0 ? 128 + outcome.stopped_by_signal : 0;
   metrics::Summary summary =

@@ -4,16 +4,18 @@
 #include <unistd.h>
 
 #include "cli/output.h"
+#include "cli/pipeline_report.h"
 #include "yoke/base/clock.h"
 #include "yoke/base/error.h"
 #include "yoke/base/file.h"
+#include "yoke/base/log.h"
 #include "yoke/base/units.h"
 #include "yoke/compute/device.h"
 #include "yoke/metrics/console.h"
 #include "yoke/metrics/jsonl.h"
 #include "yoke/metrics/quantiles.h"
 #include "yoke/metrics/tensorboard.h"
-#include "yoke/report/report.h"
+#include "yoke/metrics/trace_merge.h"
 
 namespace yoke::cli {
 
@@ -89,7 +91,12 @@ metrics::Summary RunFolder::summarise(const engine::Outcome& outcome, const engi
 
 void RunFolder::finish(const metrics::Summary& summary) const {
   write_file_atomically(path_ / "summary.json", metrics::to_json(summary).dump(2) + "\n");
-  if (config_.out.report) report::write_report(path_, path_ / "report.html");
+  if (config_.out.report) write_run_report(path_, path_ / "report.html");
+}
+
+void join_traces(const std::filesystem::path& out) {
+  std::optional<metrics::MergedTrace> merged = metrics::merge_traces(out / "trace");
+  if (merged && merged->straggler()) log::info("trace: {}", merged->straggler_text());
 }
 
 void print_summary(const CommandLine& line, const metrics::Summary& summary, const RunConfig& config) {

@@ -38,6 +38,9 @@ class RunFolder {
 void attach_trace(engine::Engine& engine, const std::filesystem::path& out, World& world);
 
 // The run's results on stdout: JSON, or a few lines for people.
+// Makes one timeline of all ranks' and says who was waited for.
+void join_traces(const std::filesystem::path& out);
+
 void print_summary(const CommandLine& line, const metrics::Summary& summary, const RunConfig& config);
 
 }  // namespace yoke::cli

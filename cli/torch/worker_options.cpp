@@ -19,6 +19,8 @@ engine::WorkerOptions worker_options(const RunConfig& config) {
   options.seed = config.train.loop.seed;
   options.tuning_file = cluster::cache_folder() / "tuning.json";
   options.ddp = config.ddp;
+  options.zero = config.parallel.zero;
+  if (config.parallel.sync == "threads") options.threads = std::max<int64_t>(1, config.parallel.data);
   options.pipeline.options = config.pipeline;
   options.pipeline.stages = static_cast<int>(config.parallel.pipeline);
   options.sync_batchnorm = config.train.loop.sync_batchnorm;
@@ -50,6 +52,11 @@ World join_world(const RunConfig& config) {
   bool alone = cluster::identify_from_environment().world_size == 1;
   if (gpu && !alone && connect.backend == "auto") connect.backend = "nccl";
   World world = join({}, connect);
+  if (config.parallel.sync == "threads") {
+    if (world.size() > 1)
+      throw ConfigError("parallel.sync = threads is one process, and here are {} ranks.", world.size());
+    return world;
+  }
   if (!config.parallel.plan.empty()) return world;  // it says how many stages there are (follow_plan.h)
   int64_t stages = config.parallel.pipeline, data = config.parallel.data;
   if (stages > 1 && (world.size() % stages != 0 || (data > 0 && data * stages != world.size())))

@@ -1,4 +1,4 @@
-"""yoke bench ps on the virtual clock: fields, theory, mistakes."""
+"""yoke bench ps: fields, theory, mistakes; real servers."""
 import json
 
 import pytest
@@ -20,9 +20,9 @@ def harmonic(n):
 def test_help_is_one_screen_and_offers_what_there_is(yoke):
     text = yoke("bench", "ps", "--help").out
     assert "Example: yoke bench ps" in text
-    assert len(text.splitlines()) <= 24
+    assert len(text.splitlines()) <= 32
     assert all(len(line) <= 110 for line in text.splitlines())
-    assert "throughput" not in text and "real" not in text
+    assert "--throughput" in text and "real" in text
 
 
 @pytest.mark.parametrize("rule", RULES)
@@ -105,7 +105,7 @@ def test_traces_are_replayed(yoke, tmp_path):
 
 
 def test_text_for_people(yoke):
-    result = yoke("bench", "ps", "--policy", "sync", "--workers", "4", "--k", "2", "--delay", "exp:5ms", "--updates", "2000")
+    result = yoke("bench", "ps", "--policy", "sync", "--workers", "4", "--k", "2", "--delay", "exp:1ms", "--updates", "50")
     assert "time per update" in result.out and "staleness" in result.out
     assert "--k 2 is not used" in result.err
     assert all(len(line) <= 80 for line in result.out.splitlines())
@@ -130,10 +130,12 @@ MISTAKES = [
     (["--policy", "async", "--bytes", "8000000TB"], ["more than can be counted"]),
     (["--policy", "async", "--objective", "cubic"], ["Accepted: quadratic"]),
     (["--policy", "async", "--objective", "quadratic", "--lr", "2"], ["--lr 2"]),
-    (["--policy", "async", "--objective", "quadratic", "--lr", "1.9"], ["grow without bound"]),
-    (["--policy", "async", "--clock", "real"], ["only the virtual clock is available so far"]),
-    (["--policy", "async", "--clock", "sun"], ["Accepted: virtual"]),
-    (["--policy", "async", "--throughput"], ["only the virtual clock is available so far"]),
+    (["--policy", "async", "--objective", "quadratic", "--lr", "1.9", "--clock", "virtual"], ["grow without bound"]),
+    (["--policy", "async", "--clock", "sun"], ["Accepted: real virtual"]),
+    (["--policy", "async", "--backend", "pigeon"], ["Accepted: shm tcp"]),
+    (["--throughput", "--bytes", "1K,none"], ["--bytes none"]),
+    (["--throughput", "--in-flight", "-1"], ["--in-flight -1"]),
+    (["--policy", "async", "--bytes", "8000000TB", "--clock", "virtual"], ["more than can be counted"]),
     (["--policy", "async", "--train.lr", "1"], ["takes no configuration keys"]),
 ]
 
@@ -159,3 +161,35 @@ def test_one_worker_is_plain_sgd_under_every_rule(yoke):
         document = bench(yoke, rule, workers=1, k=1, max_delay=0, updates=2000, objective="quadratic")
         assert document["staleness"]["mean"] == 0 and document["idle_fraction"] == 0
         assert document["loss_floor"] == bench(yoke, "sync", workers=1, updates=2000, objective="quadratic")["loss_floor"]
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("servers", [1, 2])
+def test_real_servers_tell_the_same_fields(yoke, rule, servers):
+    document = yoke("bench", "ps", "--policy", rule, "--workers", 4, "--k", 2, "--max-delay", 1, "--updates", 60, "--delay", "exp:1ms",
+                    "--bytes", "600K", "--servers", servers, "--json", "-q").json
+    for field in FIELDS:
+        assert field in document
+    k = {"sync": 4, "async": 1, "bounded_delay": 1, "ssp": 1}.get(rule, 2)
+    assert document["clock"] == "real" and document["updates"] == 60 and document["k"] == k
+    assert document["gradients"] == k * 60 == sum(document["staleness"]["histogram"])
+    if rule in ("sync", "k_sync", "k_batch_sync"):
+        assert document["staleness"]["fresh"] == 1
+
+
+def test_real_staleness_needs_no_law(yoke):
+    # Sums of staleness telescope: exact up to the workers at both ends.
+    for rule, k, mean in (("async", 1, 3), ("k_async", 2, 1), ("k_batch_async", 2, 1.5)):
+        document = yoke("bench", "ps", "--policy", rule, "--workers", 4, "--k", k, "--updates", 400, "--delay", "exp:1ms",
+                        "--bytes", "1K", "--json", "-q").json
+        assert document["staleness"]["mean"] == pytest.approx(mean, abs=0.1)
+
+
+@pytest.mark.parametrize("backend", ["shm", "tcp"])
+def test_throughput(yoke, backend):
+    rows = yoke("bench", "ps", "--throughput", "--servers", 1, "--workers", 1, "--bytes", "1K,1MB", "--backend", backend,
+                "--seconds", "0.2", "--json", "-q").json["results"]
+    assert [row["bytes"] for row in rows] == [1024, 1000000]
+    for row in rows:
+        assert row["backend"] == backend and row["pushpull_per_s"] > 10
+        assert row["bandwidth"] == pytest.approx(2 * row["bytes"] * row["pushpull_per_s"])

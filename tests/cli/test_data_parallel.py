@@ -77,8 +77,50 @@ def test_verify_beyond_tolerance_exits_with_6(yoke):
     assert not result["ok"] and not result["layouts"][0]["ok"]
 
 
+def test_verify_covers_every_way_to_be_data_parallel(yoke):
+    layouts = "data=2,zero=1; data=4,zero=2; data=2,zero=2,accumulate=2; data=2,split=3:1; data=2,sync=threads"
+    result = yoke("verify", MLP, "--layouts", layouts, "--steps", 3, "--json", "-q").json
+    for row in result["layouts"]:
+        assert row["ok"] and max(row["max_diff"].values()) < 1e-12, row
+
+
+@pytest.mark.parametrize("option", [["--parallel.zero", 1], ["--parallel.zero", 2], ["--parallel.split", "3:1"],
+                                    ["--parallel.sync", "threads"]])
+def test_every_way_to_be_data_parallel_learns_the_same(yoke, tmp_path, option):
+    common = [MLP, "--nproc", 2, "--steps", 20, "--train.threads", 1, "--out.log_every", 1, "--json", "-q"]
+    yoke("train", *common, "--out.dir", tmp_path / "plain")
+    other = yoke("train", *common, *option, "--out.dir", tmp_path / "other").json
+    assert other["world_size"] == 2
+    assert max(abs(a - b) for a, b in zip(losses(tmp_path / "plain"), losses(tmp_path / "other"))) < 1e-5
+
+
+def test_spread_state_goes_on_bit_for_bit_and_with_any_number_of_ranks(yoke, tmp_path):
+    common = ["train", MLP, "--train.threads", 1, "--train.optimizer", "adamw", "--json", "-q", "--checkpoint.every_steps", 5]
+    whole = yoke(*common, "--nproc", 2, "--parallel.zero", 2, "--steps", 20, "--out.dir", tmp_path / "whole").json
+    cut = [*common, "--out.dir", tmp_path / "cut"]
+    yoke(*cut, "--nproc", 2, "--parallel.zero", 2, "--steps", 10)
+    again = yoke(*cut, "--nproc", 2, "--parallel.zero", 2, "--steps", 20).json
+    assert again["resumed_from"] == 10 and again["parameter_hash"] == whole["parameter_hash"]
+    for steps, words in [(25, ["--nproc", 3, "--parallel.zero", 1]), (30, ["--nproc", 2]), (35, []),
+                         (40, ["--nproc", 2, "--parallel.zero", 1])]:
+        more = yoke(*cut, *words, "--steps", steps).json
+        assert more["resumed_from"] == steps - 5 or more["resumed_from"] == 20, more
+
+
+@pytest.mark.parametrize("words, says", [
+    (["--parallel.zero", 3], "parallel.zero"),
+    (["--parallel.zero", 1, "--train.optimizer", "lbfgs"], "does not go with train.optimizer = lbfgs"),
+    (["--parallel.zero", 1, "--ddp.hook", "fp16"], "does not go with ddp.hook"),
+    (["--parallel.split", "8:4:2"], "3 shares for 2 replicas"),
+    (["--parallel.split", "fast"], "equal, speed, or a share"),
+    (["--parallel.sync", "telepathy"], "threads")])
+def test_what_does_not_go_together_is_explained(yoke, tmp_path, words, says):
+    assert says in yoke("train", MLP, "--nproc", 2, "--out.dir", tmp_path / "run", *words, code=2).err
+
+
 @pytest.mark.parametrize("layouts, says", [("dta=2", "'dta=2' is not understood"), ("data=0", "not understood"),
-                                           ("", "no layout"), ("data=3", "cannot be cut into 3")])
+                                           ("", "no layout"), ("zero=3", "not understood"), ("data=2,split=1", "1 shares for 2"),
+                                           ("data=2,sync=threads,zero=1", "goes with data"), ("data=3", "cannot be cut into 3")])
 def test_bad_layouts_are_explained(yoke, layouts, says):
     assert says in yoke("verify", MLP, "--layouts", layouts, "-q", code=2).err
 

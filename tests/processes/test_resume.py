@@ -1,6 +1,7 @@
 """Stop a run in any way and start the same command again: the result is bit-identical to an undisturbed run."""
 import json
 import os
+import pathlib
 import signal
 import subprocess
 import time
@@ -16,6 +17,8 @@ RECIPES = {
                                         "--steps", "60", "--train.accumulate", "2", "--train.optimizer", "adagrad"],
     "gpt2 with dropout on two ranks": ["configs/gpt2_tiny.toml", "--nproc", "2", "--train.threads", "1", "--steps", "60",
                                        "--model.dropout", "0.1", "--data.batch_size", "8"],
+    "mlp with spread state on two ranks": ["configs/mlp_tiny.toml", "--nproc", "2", "--train.threads", "1", "--steps", "200",
+                                           "--train.optimizer", "adamw", "--parallel.zero", "2"],
     "mlp in fp16 with a loss scale": ["configs/mlp_tiny.toml", "--steps", "120", "--train.precision", "fp16"],
 }
 
@@ -65,6 +68,30 @@ def test_killed_and_started_again_is_bit_identical(name, tmp_path, cache_folder)
     assert steps == list(range(1, whole["steps"] + 1))
     losses = lambda folder: [json.loads(line)["loss"] for line in (folder / "metrics.jsonl").read_text().splitlines()]
     assert losses(run) == losses(tmp_path / "whole")
+
+
+def ranks_of(process):
+    """Process ids of the ranks that a launcher has started."""
+    children = pathlib.Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    return [int(pid) for pid in children if b"train" in pathlib.Path(f"/proc/{pid}/cmdline").read_bytes()]
+
+
+@pytest.mark.parametrize("option", [[], ["--parallel.zero", "2"], ["--ddp.hook", "int8"], ["--parallel.backend", "tcp"]])
+def test_a_rank_killed_while_it_trains_ends_the_job_by_name_and_loses_nothing(option, tmp_path, cache_folder):
+    words = ["configs/gpt2_tiny.toml", "--nproc", "2", "--train.threads", "1", "--steps", "100000", *option]
+    run = tmp_path / "run"
+    process = start(words, run, cache_folder)
+    assert wait_for_steps(run, process, 20)
+    ranks = ranks_of(process)
+    assert len(ranks) == 2
+    os.kill(ranks[1], signal.SIGKILL)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 137, err
+    assert "rank 1" in err and "SIGKILL" in err
+    saved = max(int(p.name.split("-")[1]) for p in (run / "checkpoints").glob("step-*[0-9]"))
+    verdict = subprocess.run([str(YOKE), "ckpt", "verify", str(run), "--json"], capture_output=True, text=True, timeout=60)
+    good = [row["step"] for row in json.loads(verdict.stdout)["checkpoints"] if row["ok"]]
+    assert saved in good and saved >= 14
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -2,14 +2,17 @@
 
 #include "yoke/base/log.h"
 #include "yoke/checkpoint/format/commit.h"
+#include "yoke/checkpoint/pieces.h"
 
 namespace yoke::checkpoint {
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kModelFile = "model.safetensors";
-constexpr const char* kOptimizerFile = "optimizer.safetensors";
+constexpr const char* kModel = "model";
+constexpr const char* kOptimizer = "optimizer";
+// Hugging Face's loaders ask for this entry.
+const std::map<std::string, std::string> kMetadata = {{"format", "pt"}};
 
 std::vector<format::TensorView> views_of(const std::vector<NamedTensor>& tensors) {
   std::vector<format::TensorView> views;
@@ -24,16 +27,6 @@ std::vector<NamedTensor> on_host(const std::vector<NamedTensor>& tensors) {
   return result;
 }
 
-Loaded open(const format::Verdict& verdict) {
-  Loaded loaded;
-  loaded.step = verdict.step;
-  loaded.path = verdict.path;
-  loaded.state.rest = format::read_manifest(verdict.path).state;
-  loaded.state.model = load_tensors(verdict.path / kModelFile).tensors;
-  loaded.state.optimizer = load_tensors(verdict.path / kOptimizerFile).tensors;
-  return loaded;
-}
-
 std::string describe(const std::vector<format::Verdict>& passed_over) {
   std::string text;
   for (const format::Verdict& v : passed_over) {
@@ -44,8 +37,20 @@ std::string describe(const std::vector<format::Verdict>& passed_over) {
 
 }  // namespace
 
-Writer::Writer(fs::path dir, CheckpointOptions options, format::Failpoint failpoint)
-    : dir_(std::move(dir)), options_(options), failpoint_(std::move(failpoint)) {}
+Loaded open(const fs::path& checkpoint) {
+  format::Manifest manifest = format::read_manifest(checkpoint);
+  Loaded loaded;
+  loaded.step = manifest.step;
+  loaded.path = checkpoint;
+  loaded.state.model = load_files(checkpoint, manifest, kModel);
+  loaded.state.optimizer =
+      join_pieces(load_files(checkpoint, manifest, kOptimizer), loaded.state.model, checkpoint.string());
+  loaded.state.rest = std::move(manifest.state);
+  return loaded;
+}
+
+Writer::Writer(fs::path dir, CheckpointOptions options, format::Failpoint failpoint, Team team)
+    : dir_(std::move(dir)), options_(options), failpoint_(std::move(failpoint)), team_(std::move(team)) {}
 
 Writer::~Writer() {
   try {
@@ -109,6 +114,7 @@ void Writer::finish_all() {
 }
 
 void Writer::tidy(int64_t step) {
+  if (team_.rank != 0) return;
   try {
     format::prune(dir_, step, options_.keep, known_good_, failpoint_);
   } catch (const Error& error) {
@@ -118,16 +124,44 @@ void Writer::tidy(int64_t step) {
 
 void Writer::write(int64_t step, const Tensors& model, const Tensors& optimizer, const nlohmann::json& rest) {
   try {
+    if (team_.size > 1) return write_together(step, model, optimizer, rest);
     format::Commit commit(dir_, step, failpoint_);
-    // Hugging Face's loaders ask for this entry.
-    commit.add(kModelFile, views_of(model.list), {{"format", "pt"}}, model.ready);
-    commit.add(kOptimizerFile, views_of(optimizer.list), {{"format", "pt"}}, optimizer.ready);
+    commit.add(file_name(kModel, team_), views_of(model.list), kMetadata, model.ready);
+    commit.add(file_name(kOptimizer, team_), views_of(optimizer.list), kMetadata, optimizer.ready);
     known_good_.insert(commit.commit(rest));
   } catch (const Error& error) {
     explain_and_throw(error.code(), step, error.what());
   } catch (const std::exception& error) {
     explain_and_throw(ExitCode::kInternal, step, error.what());
   }
+}
+
+// Three meetings: the folder is there, all have written, it is committed. Each is reached by all ranks, and
+// none passes one where somebody failed.
+void Writer::write_together(int64_t step, const Tensors& model, const Tensors& optimizer,
+                            const nlohmann::json& rest) {
+  Meeting meeting(team_, step);
+  std::optional<format::Commit> commit;
+  meeting.after("folder", [&]() -> nlohmann::json {
+    if (team_.rank == 0) commit.emplace(dir_, step, failpoint_);
+    return nullptr;
+  });
+  std::vector<nlohmann::json> parts = meeting.after("files", [&]() -> nlohmann::json {
+    format::FileEntry one = format::write_part(dir_, step, file_name(kModel, team_), views_of(model.list),
+                                               kMetadata, failpoint_, model.ready);
+    format::FileEntry two =
+        format::write_part(dir_, step, file_name(kOptimizer, team_), views_of(optimizer.list), kMetadata,
+                           failpoint_, optimizer.ready);
+    return describe_part({one, two}, model.list);
+  });
+  meeting.after("commit", [&]() -> nlohmann::json {
+    if (team_.rank != 0) return nullptr;
+    for (const nlohmann::json& part : parts)
+      for (const format::FileEntry& file : files_of_part(part)) commit->adopt(file);
+    commit->add_text("model.safetensors.index.json", index_of_parts(parts));
+    known_good_.insert(commit->commit(rest));
+    return nullptr;
+  });
 }
 
 void Writer::explain_and_throw(ExitCode code, int64_t step, const std::string& text) const {
@@ -146,7 +180,7 @@ std::optional<Loaded> load_newest(const fs::path& dir) {
   std::optional<Loaded> loaded;
   format::Choice choice = format::newest_good(dir, [&](const format::Verdict& verdict) -> std::string {
     try {
-      loaded = open(verdict);
+      loaded = open(verdict.path);
       return "";
     } catch (const Error& error) {  // whole, but not what this program writes
       return error.what();

@@ -14,6 +14,7 @@
 #include "yoke/checkpoint/format/folder.h"
 #include "yoke/checkpoint/options.h"
 #include "yoke/checkpoint/snapshot.h"
+#include "yoke/checkpoint/team.h"
 #include "yoke/checkpoint/tensors.h"
 
 namespace yoke::checkpoint {
@@ -34,7 +35,11 @@ struct State {
 // Error it was (a full or read-only disk: ConfigError), together with where the last good checkpoint is.
 class Writer {
  public:
-  Writer(std::filesystem::path dir, CheckpointOptions options, format::Failpoint failpoint = nullptr);
+  // With a team every rank saves its own part of the state, at the same time, and the first one commits when
+  // all have written: save() is collective then, with the same steps on all ranks. `rest` is the first one's.
+  // A failure of one is thrown on all of them.
+  Writer(std::filesystem::path dir, CheckpointOptions options, format::Failpoint failpoint = nullptr,
+         Team team = {});
   Writer(const Writer&) = delete;
   Writer& operator=(const Writer&) = delete;
   // Finishes the save that is under way; a failure is logged.
@@ -59,12 +64,15 @@ class Writer {
     format::Readiness ready;
   };
   void write(int64_t step, const Tensors& model, const Tensors& optimizer, const nlohmann::json& rest);
+  void write_together(int64_t step, const Tensors& model, const Tensors& optimizer,
+                      const nlohmann::json& rest);
   void copy(const State& state);
   [[noreturn]] void explain_and_throw(ExitCode code, int64_t step, const std::string& text) const;
 
   std::filesystem::path dir_;
   CheckpointOptions options_;
   format::Failpoint failpoint_;
+  Team team_;
   Snapshot model_, optimizer_;
   std::set<std::filesystem::path> known_good_;  // touched by the writing thread only
   std::future<void> pending_;                   // the save
@@ -85,5 +93,8 @@ std::optional<Loaded> load_newest(const std::filesystem::path& dir);
 
 // The same, where there must be one: throws CheckpointError otherwise.
 Loaded load(const std::filesystem::path& path);
+
+// One checkpoint's folder that somebody has found good: reads no digests. Throws ConfigError.
+Loaded open(const std::filesystem::path& checkpoint);
 
 }  // namespace yoke::checkpoint

@@ -9,6 +9,7 @@
 #include "yoke/base/file.h"
 #include "yoke/checkpoint/format/folder.h"
 #include "yoke/checkpoint/format/sharded_index.h"
+#include "yoke/checkpoint/pieces.h"
 
 namespace yoke::checkpoint {
 namespace {
@@ -164,7 +165,8 @@ std::vector<NamedTensor> load_folder(const fs::path& folder) {
       return load_sharded(folder / "model.safetensors.index.json");
   }
   format::Choice choice = format::newest_good(folder);
-  if (choice.newest) return load_tensors(choice.newest->path / "model.safetensors").tensors;
+  if (choice.newest)
+    return load_files(choice.newest->path, format::read_manifest(choice.newest->path), "model");
   if (choice.passed_over.empty()) {
     throw ConfigError(
         "{}: no model.safetensors, no model.safetensors.index.json and no checkpoint in this folder.",

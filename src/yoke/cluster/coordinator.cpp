@@ -191,7 +191,7 @@ void Coordinator::Impl::beat(double now) {
 void Coordinator::Impl::look_for_stalled(double now) {
   for (size_t i = 0; i < ranks.size(); ++i) {
     RankState& rank = ranks[i];
-    if (rank.left || rank.lost || now - rank.last_seen <= options.suspicion) continue;
+    if (rank.left || rank.lost || expendable(i) || now - rank.last_seen <= options.suspicion) continue;
     rank.lost = true;
     FailureReport report;
     report.rank = static_cast<int>(i);

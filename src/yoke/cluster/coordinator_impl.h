@@ -74,6 +74,7 @@ struct Coordinator::Impl {
   void rank_lost(int rank, const std::string& why);
   FailureReport complete(FailureReport report) const;
   std::vector<int> left_ranks() const;
+  bool expendable(size_t rank) const { return rank < options.expendable.size() && options.expendable[rank]; }
 
   CoordinatorOptions options;
   net::Gate gate;

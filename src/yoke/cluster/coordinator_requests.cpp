@@ -193,6 +193,10 @@ void Coordinator::Impl::rank_lost(int rank, const std::string& why) {
                                control::list_ranks(roll.missing()), options.world_size, report.next));
     return;
   }
+  if (expendable(static_cast<size_t>(rank))) {
+    state.left = true;
+    return;
+  }
   state.lost = true;
   blame.add(Blame::Sign::kLost, report, -1, now_seconds());
 }

@@ -24,16 +24,16 @@ constexpr double kLookAtFailure = 0.02;  // seconds
 constexpr double kFarewell = 0.3;
 constexpr uint64_t kFirstRequest = 2;  // 1 was the join
 
-struct Request {
-  bool done = false;
-  std::string error;
-  std::string value;
-  nlohmann::json head;
-};
-
 }  // namespace
 
 struct Session::Impl {
+  struct Request {
+    bool done = false;
+    std::string error;
+    std::string value;
+    nlohmann::json head;
+  };
+
   Impl(const net::Address& where, const net::JobTicket& ticket, const Member& self, int world_size,
        std::shared_ptr<Failure> news, Deadline deadline)
       : failure(std::move(news)),

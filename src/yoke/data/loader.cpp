@@ -36,7 +36,13 @@ struct Loader::Impl {
     return {number / sampler.batches_per_epoch(), number % sampler.batches_per_epoch()};
   }
 
-  Batch make(int64_t number) const { return dataset.gather(sampler.indices(position_of(number))); }
+  Batch make(int64_t number) const {
+    Position position = position_of(number);
+    Batch batch = dataset.gather(sampler.indices(position));
+    batch.global_samples = sampler.global_samples(position);
+    batch.weight = sampler.weight(position);
+    return batch;
+  }
 
   Result try_make(int64_t number) const {
     try {
@@ -76,7 +82,7 @@ struct Loader::Impl {
   }
 
   const Dataset& dataset;
-  const Sampler sampler;
+  Sampler sampler;
   const int64_t prefetch;
 
   mutable std::mutex mutex;
@@ -108,6 +114,16 @@ Batch Loader::next() {
 Position Loader::position() const {
   std::lock_guard lock(impl_->mutex);
   return impl_->position_of(impl_->taken);
+}
+
+void Loader::set_shares(const std::vector<double>& shares) {
+  Position here = position();
+  {
+    // What a worker makes in between is of the old shares: seek() drops it.
+    std::lock_guard lock(impl_->mutex);
+    impl_->sampler.set_shares(shares);
+  }
+  seek(here);
 }
 
 void Loader::seek(Position position) {

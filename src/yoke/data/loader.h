@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "yoke/data/batch.h"
 #include "yoke/data/dataset.h"
@@ -32,6 +33,8 @@ class Loader {
   // Goes on from there; what was prepared ahead is dropped. Throws ConfigError where an epoch has no such
   // batch.
   void seek(Position position);
+  // From the next batch on, as Sampler::set_shares. All ranks of a job at the same position.
+  void set_shares(const std::vector<double>& shares);
 
  private:
   struct Impl;

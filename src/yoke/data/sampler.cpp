@@ -1,6 +1,7 @@
 #include "yoke/data/sampler.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "yoke/base/error.h"
 #include "yoke/base/random.h"
@@ -13,6 +14,18 @@ constexpr uint64_t kOrderPurpose = 0x6f72646572;  // "order"
 // Where part `part` of `parts` of `count` samples begins: count * part / parts without overflow.
 int64_t part_begin(int64_t count, int64_t part, int64_t parts) {
   return count / parts * part + count % parts * part / parts;
+}
+
+// The same in proportion to `shares`. Everybody gets one sample, as long as there are enough.
+int64_t part_begin(int64_t count, int64_t part, const std::vector<double>& shares) {
+  double before = 0, all = 0;
+  for (size_t i = 0; i < shares.size(); ++i) {
+    all += shares[i];
+    if (static_cast<int64_t>(i) < part) before += shares[i];
+  }
+  auto parts = static_cast<int64_t>(shares.size());
+  auto begin = static_cast<int64_t>(std::llround(static_cast<double>(count) * before / all));
+  return std::clamp(begin, std::min(part, count), std::max<int64_t>(0, count - (parts - part)));
 }
 
 }  // namespace
@@ -44,13 +57,37 @@ Sampler::Sampler(int64_t samples, const DataOptions& options, uint64_t seed, Sha
   }
 }
 
+void Sampler::set_shares(std::vector<double> shares) {
+  YOKE_CHECK(shares.empty() || static_cast<int64_t>(shares.size()) == shard_.size, "{} shares for {} shards",
+             shares.size(), shard_.size);
+  std::lock_guard lock(mutex_);
+  shares_ = std::move(shares);
+}
+
+int64_t Sampler::global_samples(Position position) const {
+  return std::min(global_batch_, samples_ - position.batch * global_batch_);
+}
+
+double Sampler::weight(Position position) const {
+  Part own = part(position);
+  return static_cast<double>((own.last - own.first) * shard_.size) /
+         static_cast<double>(global_samples(position));
+}
+
+Sampler::Part Sampler::part(Position position) const {
+  const int64_t begin = position.batch * global_batch_, count = global_samples(position);
+  std::lock_guard lock(mutex_);
+  if (shares_.empty())
+    return {begin + part_begin(count, shard_.rank, shard_.size),
+            begin + part_begin(count, shard_.rank + 1, shard_.size)};
+  return {begin + part_begin(count, shard_.rank, shares_),
+          begin + part_begin(count, shard_.rank + 1, shares_)};
+}
+
 std::vector<int64_t> Sampler::indices(Position position) const {
   YOKE_CHECK(position.epoch >= 0 && position.batch >= 0 && position.batch < batches_,
              "epoch {}, batch {} of {}", position.epoch, position.batch, batches_);
-  const int64_t begin = position.batch * global_batch_;
-  const int64_t count = std::min(global_batch_, samples_ - begin);
-  const int64_t first = begin + part_begin(count, shard_.rank, shard_.size);
-  const int64_t last = begin + part_begin(count, shard_.rank + 1, shard_.size);
+  const auto [first, last] = part(position);
   std::vector<int64_t> result(static_cast<size_t>(last - first));
   if (!shuffle_) {
     for (int64_t i = first; i < last; ++i) result[static_cast<size_t>(i - first)] = i;

@@ -116,5 +116,29 @@ TEST(Sampler, RefusesALastBatchWithoutASampleForEveryReplica) {
   EXPECT_EQ(error_of(36, options(4, true, false), {0, 4}), "no error");
 }
 
+TEST(Sampler, UnequalPartsAreTheWholeBatch) {
+  for (std::vector<double> shares : {std::vector<double>{8, 4}, {1, 1000}, {1000, 1}, {0.3, 0.7}}) {
+    int64_t total = 0;
+    double weights = 0;
+    std::vector<int64_t> all;
+    for (int64_t rank = 0; rank < 2; ++rank) {
+      Sampler sampler(60, options(6, false), 1, {rank, 2});
+      sampler.set_shares(shares);
+      std::vector<int64_t> part = sampler.indices({0, 1});
+      EXPECT_GE(part.size(), 1u);
+      EXPECT_DOUBLE_EQ(sampler.weight({0, 1}), static_cast<double>(part.size()) / 6);
+      weights += sampler.weight({0, 1});
+      total += static_cast<int64_t>(part.size());
+      all.insert(all.end(), part.begin(), part.end());
+    }
+    EXPECT_DOUBLE_EQ(weights, 2);
+    EXPECT_EQ(total, 12);
+    for (int64_t i = 0; i < 12; ++i) EXPECT_EQ(all[static_cast<size_t>(i)], 12 + i);
+  }
+  Sampler sampler(60, options(6, false), 1, {0, 2});
+  sampler.set_shares({8, 4});
+  EXPECT_EQ(sampler.indices({0, 0}).size(), 8u);
+}
+
 }  // namespace
 }  // namespace yoke::data

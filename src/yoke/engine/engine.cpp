@@ -19,7 +19,9 @@ void Engine::attach_checkpoints(std::function<bool(int64_t)> due,
 
 void Engine::resume_at(int64_t step, int64_t samples) {
   step_ = step;
+  step_before_ = step;
   samples_ = samples;
+  samples_at_start_ = samples;
   samples_at_record_ = samples;
 }
 
@@ -29,12 +31,12 @@ Outcome Engine::run(const metrics::RunInfo& info) {
   since_start_ = Stopwatch();
   since_record_ = Stopwatch();
   bool saved = false;
-  while (step_ < plan_.total_steps && stop_signal_ == 0) {
+  while (step_ < plan_.total_steps && stop_signal_ == 0 && !over_) {
     train_step();
-    bool last = step_ == plan_.total_steps;
+    bool last = step_ >= plan_.total_steps;
     if (evaluate_ && (last || epoch_ended())) evaluate_now();
-    if (step_ % plan_.log_every == 0 || last || last_evaluated_ == step_) log_step();
-    saved = checkpoint_due_ && (last || checkpoint_due_(step_));
+    if (passed(plan_.log_every) || last || last_evaluated_ == step_) log_step();
+    saved = checkpoint_due_ && (last || due_since_last_step());
     if (saved) {
       Stopwatch watch;
       strategy_.drain();
@@ -47,7 +49,7 @@ Outcome Engine::run(const metrics::RunInfo& info) {
   if (stop_signal_ == 0) stop_signal_ = strategy_.agree({torch::zeros({}), requested_stop()}).stop_signal;
   strategy_.settle();
   // A run that was stopped in its last evaluation does it now.
-  if (evaluate_ && step_ == plan_.total_steps && last_evaluated_ != step_ && stop_signal_ == 0)
+  if (evaluate_ && step_ >= plan_.total_steps && last_evaluated_ != step_ && stop_signal_ == 0)
     evaluate_now();
   outcome_.stopped_by_signal = stop_signal_;
   if (outcome_.stopped_by_signal != 0 && save_ && !saved) save_({step_, samples_, /*must=*/true});
@@ -63,6 +65,7 @@ void Engine::train_step() {
   Stopwatch watch;
   metrics::TimeSplit split;
   double begin = now_seconds();
+  int64_t samples_before = samples_;
   strategy_.acquire();
   StepLoss loss = compute_gradients(split);
   std::optional<parallel::Communication> talk = strategy_.communication();
@@ -71,9 +74,10 @@ void Engine::train_step() {
     split.backward = std::max(0.0, split.backward - talk->exposed);
     comm_seconds_ = comm_seconds_.value_or(0) + talk->seconds;
   }
+  if (balance_) balance_(std::exchange(own_samples_, 0), split.forward + split.backward);
   bool updated = commit(loss, split);
   if (!updated) ++outcome_.skipped;
-  ++step_;
+  count_step(samples_before);
   double seconds = watch.seconds();
   losses_.push_back(loss.sum);
   split.other = std::max(
@@ -110,16 +114,17 @@ void Engine::train_step() {
 
 Engine::StepLoss Engine::compute_gradients(metrics::TimeSplit& split) {
   StepLoss loss;
-  double weight = 1.0 / static_cast<double>(plan_.accumulate);
   for (int64_t i = 0; i < plan_.accumulate; ++i) {
     Stopwatch waiting;
     data::Batch batch = loader_.next();
     split.data += waiting.seconds();
+    double weight = batch.weight / static_cast<double>(plan_.accumulate);
     parallel::ComputeResult result = strategy_.compute(
         batch.inputs, batch.target, {weight, i + 1 == plan_.accumulate, plan_.learning_rate(step_)});
     split.forward += result.forward_seconds;
     split.backward += result.backward_seconds;
-    samples_ += batch.samples * plan_.replicas;
+    samples_ += batch.global_samples;
+    own_samples_ += batch.samples;
     torch::Tensor part = result.loss * weight;
     loss.sum = loss.sum.defined() ? loss.sum + part : part;
   }
@@ -159,9 +164,34 @@ bool Engine::handle_non_finite(const char* what) {
   return false;
 }
 
+// Steps are counted here, or by who hands out the work; then one of ours may be several, or none.
+void Engine::count_step(int64_t samples_before) {
+  step_before_ = step_;
+  std::optional<parallel::Strategy::Progress> all = strategy_.progress();
+  if (!all) {
+    ++step_;
+    return;
+  }
+  int64_t each = (samples_ - samples_before) / std::max<int64_t>(1, plan_.replicas);
+  samples_ = samples_at_start_ + all->minibatches * each;
+  step_ = all->step;
+  over_ = all->over;
+}
+
+bool Engine::passed(int64_t every) const {
+  return step_ / every > step_before_ / every;
+}
+
+bool Engine::due_since_last_step() const {
+  for (int64_t step = step_before_ + 1; step <= step_; ++step) {
+    if (checkpoint_due_(step)) return true;
+  }
+  return false;
+}
+
 bool Engine::epoch_ended() const {
   auto batches = static_cast<double>(step_ * plan_.accumulate);
-  auto before = static_cast<double>((step_ - 1) * plan_.accumulate);
+  auto before = static_cast<double>(step_before_ * plan_.accumulate);
   return std::floor(batches / plan_.batches_per_epoch) > std::floor(before / plan_.batches_per_epoch);
 }
 
@@ -190,7 +220,7 @@ void Engine::log_step() {
   record.epoch = static_cast<double>(step_ * plan_.accumulate) / plan_.batches_per_epoch;
   record.time = since_start_.seconds();
   record.loss = loss;
-  record.lr = plan_.learning_rate(step_ - 1);
+  record.lr = plan_.learning_rate(std::max<int64_t>(0, step_ - 1));
   record.samples = samples_;
   record.samples_per_s = static_cast<double>(samples_ - samples_at_record_) / seconds;
   if (plan_.tokens_per_sample > 0)

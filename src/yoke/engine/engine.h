@@ -55,6 +55,10 @@ class Engine {
 
   void attach(std::unique_ptr<metrics::Sink> sink) { sinks_.push_back(std::move(sink)); }
   void attach_trace(metrics::Trace* trace) { trace_ = trace; }
+  // Called in every step with this rank's samples and how long it computed on them.
+  void attach_balance(std::function<void(int64_t samples, double seconds)> balance) {
+    balance_ = std::move(balance);
+  }
   // Called after each epoch and at the end.
   // `evaluate` gives nothing when it was interrupted.
   void attach_evaluation(std::function<std::optional<Evaluation>()> evaluate) {
@@ -83,6 +87,9 @@ class Engine {
   void log_step();
   void evaluate_now();
   bool epoch_ended() const;
+  bool passed(int64_t every) const;
+  bool due_since_last_step() const;
+  void count_step(int64_t samples_before);
 
   parallel::Strategy& strategy_;
   data::Loader& loader_;
@@ -90,12 +97,17 @@ class Engine {
   std::vector<std::unique_ptr<metrics::Sink>> sinks_;
   metrics::Trace* trace_ = nullptr;
   std::function<std::optional<Evaluation>()> evaluate_;
+  std::function<void(int64_t, double)> balance_;
   std::function<bool(int64_t)> checkpoint_due_;
   std::function<void(const SaveRequest&)> save_;
 
   Stopwatch since_start_;
   int64_t step_ = 0;
+  int64_t step_before_ = 0;  // this one
   int64_t samples_ = 0;
+  int64_t samples_at_start_ = 0;
+  bool over_ = false;        // somebody else says so
+  int64_t own_samples_ = 0;  // of this rank, in this step
   Outcome outcome_;
   int stop_signal_ = 0;  // that all ranks know of
   int64_t last_evaluated_ = -1;

@@ -2,11 +2,14 @@
 
 #include "yoke/base/error.h"
 #include "yoke/base/log.h"
+#include "yoke/checkpoint/pieces.h"
 #include "yoke/checkpoint/random_state.h"
+#include "yoke/checkpoint/team.h"
 #include "yoke/checkpoint/weights.h"
 #include "yoke/compute/conv_path.h"
 #include "yoke/engine/gather_json.h"
 #include "yoke/engine/pipeline_worker.h"
+#include "yoke/parallel/ddp/zero/sharded_state.h"
 #include "yoke/parallel/pipeline/gather.h"
 
 namespace yoke::engine {
@@ -17,6 +20,36 @@ nlohmann::json states_of_ranks(const Worker& worker, comm::Communicator* replica
   nlohmann::json here = {{"random", checkpoint::random_state(worker.device)},
                          {"tuning", compute::ConvChoices::global().to_json()}};
   return gather_json(here, replicas, worker.device);
+}
+
+std::vector<optim::NamedTensor> named_parameters(const torch::nn::Module& module) {
+  std::vector<optim::NamedTensor> tensors;
+  for (const auto& item : module.named_parameters()) tensors.emplace_back(item.key(), item.value().detach());
+  return tensors;
+}
+
+// This rank's pieces; what is whole is written by the first one.
+std::vector<optim::NamedTensor> state_in_pieces(const parallel::Shards& shards, optim::Optimizer& optimizer) {
+  parallel::OwnedState owned = parallel::owned_state(shards, optimizer);
+  std::vector<optim::NamedTensor> state;
+  if (shards.comm().rank() == 0) state = owned.whole;
+  for (const auto& [name, piece, values] : owned.parts) {
+    const torch::Tensor& parameter = shards.parameters()[piece.parameter].second;
+    bool channels_last = parameter.dim() == 4 && !parameter.is_contiguous();
+    state.emplace_back(checkpoint::piece_name(name, piece.begin, piece.end, channels_last), values);
+  }
+  return state;
+}
+
+// What this one of the replicas writes.
+void part_of_rank(Worker& worker, comm::Communicator* replicas, checkpoint::State& state) {
+  int rank = replicas != nullptr ? replicas->rank() : 0, ranks = replicas != nullptr ? replicas->size() : 1;
+  state.model = checkpoint::share_of(named_parameters(*worker.model.module), rank, ranks);
+  // Replicas may have statistics of their own: the first one's are kept.
+  for (const auto& item : worker.model.module->named_buffers())
+    if (rank == 0) state.model.emplace_back(item.key(), item.value());
+  state.optimizer = worker.shards ? state_in_pieces(*worker.shards, *worker.optimizer)
+                                  : checkpoint::share_of(worker.optimizer->state(), rank, ranks);
 }
 
 // Numbers that depend on nothing but seed, step and rank.
@@ -71,8 +104,7 @@ std::vector<optim::NamedTensor> places_for_weights(const Worker& worker) {
 }  // namespace
 
 std::vector<optim::NamedTensor> named_tensors(const torch::nn::Module& module) {
-  std::vector<optim::NamedTensor> tensors;
-  for (const auto& item : module.named_parameters()) tensors.emplace_back(item.key(), item.value().detach());
+  std::vector<optim::NamedTensor> tensors = named_parameters(module);
   for (const auto& item : module.named_buffers()) tensors.emplace_back(item.key(), item.value());
   return tensors;
 }
@@ -81,9 +113,13 @@ checkpoint::State collect_state(Worker& worker, const data::Loader& loader, Prog
                                 const std::string& configuration, comm::Communicator* replicas) {
   data::Position position = loader.position();
   checkpoint::State state;
-  state.model = whole_model(worker);
-  state.optimizer = worker.optimizer->state();
-  if (worker.stage) state.optimizer = parallel::gather_optimizer(*worker.stage, state.optimizer);
+  worker.strategy->drain();
+  if (worker.stage) {
+    state.model = whole_model(worker);
+    state.optimizer = parallel::gather_optimizer(*worker.stage, worker.optimizer->state());
+  } else {
+    part_of_rank(worker, replicas, state);
+  }
   state.rest = {
       {"step", progress.step},
       {"samples", progress.samples},
@@ -107,11 +143,15 @@ Progress restore_state(const checkpoint::Loaded& loaded, Worker& worker, data::L
   }
   checkpoint::restore_into(part_of_model(worker, loaded.state.model), own_tensors(worker),
                            loaded.path.string() + ", model");
+  std::string what = loaded.path.string() + ", optimizer";
   std::vector<optim::NamedTensor> own_state = worker.optimizer->state();
-  checkpoint::restore_into(worker.stage
-                               ? parallel::part_of_optimizer(*worker.stage, loaded.state.optimizer, own_state)
-                               : loaded.state.optimizer,
-                           own_state, loaded.path.string() + ", optimizer");
+  if (worker.shards)
+    parallel::restore_pieces(loaded.state.optimizer, *worker.shards, *worker.optimizer, what);
+  else
+    checkpoint::restore_into(
+        worker.stage ? parallel::part_of_optimizer(*worker.stage, loaded.state.optimizer, own_state)
+                     : loaded.state.optimizer,
+        own_state, what);
   const nlohmann::json& rest = loaded.state.rest;
   try {
     worker.scaler.restore(rest.at("scaler").at("scale"), rest.at("scaler").at("growth_tracker"));

@@ -12,9 +12,16 @@ namespace yoke::engine {
 
 struct Layout {
   std::string text;
-  int64_t data = 1;        // replicas
-  int64_t accumulate = 1;  // micro-batches of a step
-  int64_t pipeline = 1;    // stages
+  int64_t data = 1;             // replicas
+  int64_t accumulate = 1;       // micro-batches of a step
+  int64_t zero = 0;             // parallel.zero
+  bool threads = false;         // parallel.sync = threads: all replicas in one process
+  std::string split = "equal";  // parallel.split: shares of the replicas
+  bool served = false;          // parallel.sync = ps: parameter servers, with
+  int64_t servers = 1;
+  std::string policy = "sync";
+  int64_t k = 0;
+  int64_t pipeline = 1;  // stages
   parallel::PipelineOptions schedule{};
   int64_t ranks() const { return data * pipeline; }
 };
@@ -48,5 +55,8 @@ struct VerifyOptions {
 // pipeline accumulated; `pipedream` and `2bw` beside a replay of their staleness (verify_stale.h). Throws
 // ConfigError where the batch cannot be cut that way.
 Verification verify(const VerifyOptions& options, const Layout& layout);
+
+// The same with parameter servers (layout.served). Gradients are not compared: nobody has their mean.
+Verification verify_with_servers(const VerifyOptions& options, const Layout& layout);
 
 }  // namespace yoke::engine

@@ -37,14 +37,14 @@ void Trainee::start_from(const Tensors& weights) {
   }
 }
 
-double Trainee::compute(const data::Dataset& dataset, std::span<const int64_t> indices,
-                        int64_t micro_batches) {
+double Trainee::compute(const data::Dataset& dataset, std::span<const int64_t> indices, int64_t micro_batches,
+                        double share) {
   worker->strategy->acquire();
   size_t each = indices.size() / static_cast<size_t>(micro_batches);
   torch::Tensor sum = torch::zeros({}, torch::kFloat64);
   for (int64_t i = 0; i < micro_batches; ++i) {
     data::Batch batch = dataset.gather(indices.subspan(static_cast<size_t>(i) * each, each));
-    double weight = 1.0 / static_cast<double>(micro_batches);
+    double weight = share / static_cast<double>(micro_batches);
     sum +=
         worker->strategy->compute(batch.inputs, batch.target, {weight, i + 1 == micro_batches}).loss * weight;
   }

@@ -22,8 +22,10 @@ struct Trainee {
   // Of all parameters and buffers of the model; a stage takes its own.
   void start_from(const std::vector<torch::Tensor>& weights);
 
-  // The loss and gradients of one step, from the samples at `indices`, cut into micro-batches.
-  double compute(const data::Dataset& dataset, std::span<const int64_t> indices, int64_t micro_batches);
+  // The loss and gradients of one step, from the samples at `indices`, cut into micro-batches. `share`: what
+  // their mean counts in that of all replicas.
+  double compute(const data::Dataset& dataset, std::span<const int64_t> indices, int64_t micro_batches,
+                 double share = 1);
 
   std::unique_ptr<Worker> worker;
   std::vector<torch::Tensor> parameters;  // of the whole model

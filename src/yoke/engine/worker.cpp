@@ -4,6 +4,7 @@
 #include <torch/nn/modules/batchnorm.h>
 
 #include <filesystem>
+#include <map>
 #include <numeric>
 
 #include "yoke/base/log.h"
@@ -16,9 +17,12 @@
 #include "yoke/engine/pipeline_worker.h"
 #include "yoke/engine/run_state.h"
 #include "yoke/parallel/common/one_device.h"
+#include "yoke/parallel/data_parallel/threads_strategy.h"
 #include "yoke/parallel/ddp/ddp_strategy.h"
 #include "yoke/parallel/ddp/sync_batchnorm.h"
+#include "yoke/parallel/ddp/zero/zero_strategy.h"
 #include "yoke/parallel/one_device/graphed_device.h"
+#include "yoke/parallel/ps/ps_strategy.h"
 
 namespace yoke::engine {
 namespace {
@@ -62,13 +66,39 @@ std::vector<optim::NamedTensor> copies_of(const torch::nn::Module& module) {
 }
 
 // The masters start from the weights as they were before rounding.
-void fill_masters(optim::Optimizer& optimizer, const std::vector<optim::NamedTensor>& weights) {
+void fill_masters(Worker& worker, const std::vector<optim::NamedTensor>& weights) {
   torch::NoGradGuard no_grad;
-  for (auto& [name, tensor] : optimizer.state()) {
-    for (const auto& [of, full] : weights) {
-      if (name == "master/" + of) tensor.copy_(full);
-    }
+  std::map<std::string, torch::Tensor> full(weights.begin(), weights.end());
+  if (full.empty()) return;
+  if (!worker.shards) {
+    for (auto& [name, tensor] : worker.optimizer->state())
+      if (name.rfind("master/", 0) == 0) tensor.copy_(full.at(name.substr(7)));
+    return;
   }
+  std::map<std::string, torch::Tensor> masters;
+  for (auto& [name, tensor] : worker.optimizer->state()) masters.emplace(name, tensor);
+  for (size_t i = 0; i < worker.shards->pieces().size(); ++i) {
+    const parallel::Piece& piece = worker.shards->pieces()[i];
+    auto master = masters.find("master/" + worker.shards->owned()[i].first);
+    if (master == masters.end()) continue;
+    torch::Tensor run =
+        worker.shards->run_of(piece.parameter, full.at(worker.shards->parameters()[piece.parameter].first));
+    master->second.copy_(run.narrow(0, piece.begin, piece.end - piece.begin));
+  }
+}
+
+// Throws ConfigError that names what does not go together with parallel.zero.
+void check_zero(const WorkerOptions& options, const Worker& worker) {
+  auto refuse = [&](const std::string& what, const char* instead) {
+    throw ConfigError("parallel.zero = {} does not go with {}. {}", options.zero, what, instead);
+  };
+  if (options.optimizer.optimizer == "lbfgs")
+    refuse("train.optimizer = lbfgs", "It needs all gradients at once: take sgd, adamw or adagrad.");
+  if (options.ddp.hook != "none") refuse("ddp.hook", "Its buckets are not averaged as a whole.");
+  if (options.ddp.find_unused || options.ddp.static_graph)
+    refuse("parameters without a gradient (ddp.find_unused, ddp.static_graph)", "Set parallel.zero = 0.");
+  if (worker.model.sample.kind == SampleKind::kSparse)
+    refuse("sparse gradients", "They are small: set parallel.zero = 0.");
 }
 
 void load_weights(Worker& worker, const WorkerOptions& options) {
@@ -95,6 +125,23 @@ std::vector<compute::BlockCost> block_costs(const Worker& worker, const WorkerOp
   return measure_blocks(blocks, inputs);
 }
 
+// The other replicas of this process. They get their values from the first.
+std::vector<models::Model> followers_of(const Worker& worker, const WorkerOptions& options) {
+  if (options.optimizer.optimizer == "lbfgs" || worker.model.sample.kind == SampleKind::kSparse)
+    throw ConfigError("parallel.sync = threads does not go with {}. Take --nproc 1.",
+                      options.optimizer.optimizer == "lbfgs" ? "train.optimizer = lbfgs" : "sparse samples");
+  std::vector<models::Model> followers;
+  for (int64_t i = 1; i < options.threads; ++i) {
+    followers.push_back(models::lay_out(options.model));
+    torch::Device device = worker.device;
+    if (device.is_cuda())
+      device = torch::Device(
+          torch::kCUDA, static_cast<c10::DeviceIndex>(i % std::max<int64_t>(1, torch::cuda::device_count())));
+    followers.back().module->to(device);
+  }
+  return followers;
+}
+
 std::unique_ptr<parallel::Strategy> make_strategy(Worker& worker, const WorkerOptions& options,
                                                   std::vector<compute::Segment> segments) {
   parallel::OneDeviceOptions strategy;
@@ -109,9 +156,19 @@ std::unique_ptr<parallel::Strategy> make_strategy(Worker& worker, const WorkerOp
     worker.norms = options.replicas->split(0, options.replicas->rank(), "norms");
     convert_sync_batchnorm(*worker.model.module, *worker.norms);
   }
+  if (options.ps)
+    return std::make_unique<parallel::PsStrategy>(worker.model, *worker.optimizer, worker.scaler,
+                                                  std::move(strategy), *options.ps);
+  if (worker.shards)
+    return std::make_unique<parallel::ZeroStrategy>(worker.model, *worker.optimizer, worker.scaler,
+                                                    std::move(strategy), *options.replicas, options.ddp,
+                                                    *worker.shards, options.zero);
   if (options.replicas != nullptr && options.replicas->size() > 1)
     return std::make_unique<parallel::DdpStrategy>(worker.model, *worker.optimizer, worker.scaler,
                                                    std::move(strategy), *options.replicas, options.ddp);
+  if (options.threads > 1)
+    return std::make_unique<parallel::ThreadsStrategy>(worker.model, followers_of(worker, options),
+                                                       *worker.optimizer, worker.scaler, std::move(strategy));
   bool graph = worker.device.is_cuda() && options.compute.cuda_graph && options.accumulate == 1 &&
                !strategy.keep_batches && worker.precision != Precision::kFp16 &&
                worker.model.sample.kind != SampleKind::kSparse;
@@ -181,8 +238,14 @@ std::unique_ptr<Worker> make_worker(const WorkerOptions& options) {
   if (worker->stage) parameters = worker->stage->versions.newest();
   for (const auto& item : worker->model.module->named_parameters())
     if (!worker->stage) parameters.emplace_back(item.key(), item.value());
+  if (options.zero > 0 && options.replicas != nullptr && options.replicas->size() > 1) {
+    check_zero(options, *worker);
+    worker->shards =
+        std::make_unique<parallel::Shards>(*worker->model.module, *options.replicas, options.ddp);
+    parameters = worker->shards->owned();
+  }
   worker->optimizer = optim::make(options.optimizer, std::move(parameters));
-  fill_masters(*worker->optimizer, full_weights);
+  fill_masters(*worker, full_weights);
   worker->scaler = optim::GradScaler({.enabled = worker->precision == Precision::kFp16});
   if (worker->stage)
     make_pipeline(*worker, options, std::move(segments));
@@ -190,9 +253,10 @@ std::unique_ptr<Worker> make_worker(const WorkerOptions& options) {
     worker->strategy = make_strategy(*worker, options, std::move(segments));
   // Ranks start alike and then draw numbers of their own.
   const comm::Communicator* ranks = worker->stage ? options.pipeline.world : options.replicas;
-  if (ranks != nullptr && ranks->rank() > 0)
+  int rank = options.ps ? options.ps->messenger->rank() : ranks != nullptr ? ranks->rank() : 0;
+  if (rank > 0)
     torch::manual_seed(static_cast<uint64_t>(options.seed) +
-                       0x9E3779B97F4A7C15u * static_cast<uint64_t>(ranks->rank()));
+                       0x9E3779B97F4A7C15u * static_cast<uint64_t>(rank));
   return worker;
 }
 

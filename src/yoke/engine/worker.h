@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "yoke/comm/communicator.h"
@@ -16,8 +17,10 @@
 #include "yoke/optim/grad_scaler.h"
 #include "yoke/optim/optimizer.h"
 #include "yoke/parallel/ddp/options.h"
+#include "yoke/parallel/ddp/zero/shards.h"
 #include "yoke/parallel/pipeline/options.h"
 #include "yoke/parallel/pipeline/pipeline_strategy.h"
+#include "yoke/parallel/ps/setup.h"
 #include "yoke/parallel/strategy.h"
 
 namespace yoke::engine {
@@ -44,9 +47,12 @@ struct WorkerOptions {
   PipelineSetup pipeline;                    // instead of replicas
   int local_rank = 0;  // among the ranks of this machine, which share its devices and cores
   int local_ranks = 1;
+  int64_t threads = 1;          // replicas in this process: parallel.sync = "threads"
+  int64_t zero = 0;             // what replicas spread among them: parallel.zero
   bool sync_batchnorm = false;  // statistics of all replicas' batches
   DdpOptions ddp;
-  std::filesystem::path tuning_file;  // measured choices are remembered here; empty: not at all
+  std::optional<parallel::PsSetup> ps;  // parameter servers; `replicas` is null then
+  std::filesystem::path tuning_file;    // measured choices are remembered here; empty: not at all
 };
 
 struct Worker {
@@ -57,6 +63,7 @@ struct Worker {
   std::function<torch::Tensor(const torch::Tensor&)> place;
   std::unique_ptr<comm::Communicator> norms;  // of BatchNorm layers that share their statistics
   models::Model model;
+  std::unique_ptr<parallel::Shards> shards;        // with parallel.zero: `optimizer` is of this rank's part
   std::unique_ptr<parallel::PipelineStage> stage;  // null: this rank has the whole model
   optim::GradScaler scaler;
   std::unique_ptr<optim::Optimizer> optimizer;

@@ -8,7 +8,7 @@
 namespace yoke::kernels {
 namespace {
 
-std::vector<float> some_values(int64_t count, int step) {
+std::vector<float> wide_values(int64_t count, int step) {
   std::vector<float> x(static_cast<size_t>(count));
   for (size_t i = 0; i < x.size(); ++i)
     x[i] = 3 * std::sin(static_cast<float>(static_cast<size_t>(step) * i + 2)) + 1;
@@ -30,9 +30,9 @@ class BatchNorm : public ::testing::TestWithParam<Case> {};
 TEST_P(BatchNorm, ForwardAndBackwardEqualTheReference) {
   Case c = GetParam();
   int64_t count = c.rows * c.pitch;
-  std::vector<float> x = some_values(count, 7), residual = some_values(count, 5),
-                     grad_y = some_values(count, 3);
-  std::vector<float> weight = some_values(c.width, 11), bias = some_values(c.width, 13);
+  std::vector<float> x = wide_values(count, 7), residual = wide_values(count, 5),
+                     grad_y = wide_values(count, 3);
+  std::vector<float> weight = wide_values(c.width, 11), bias = wide_values(c.width, 13);
   BatchNormInput in{.x = x.data(), .rows = c.rows, .width = c.width, .pitch = c.pitch, .relu = c.relu};
   if (c.residual) in.residual = residual.data();
   if (c.affine) in.weight = weight.data(), in.bias = bias.data();

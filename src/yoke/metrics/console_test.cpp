@@ -43,7 +43,7 @@ struct Screen {
   std::string take() { return std::exchange(text, ""); }
 };
 
-Record at(int64_t step) {
+Record record_at(int64_t step) {
   return {.step = step,
           .loss = 4.82134,
           .lr = 0.05,
@@ -58,19 +58,20 @@ int columns_of(const std::string& text) {
 }
 
 TEST(RecordLine, LooksLikeTorchtitans) {
-  EXPECT_EQ(to_line(at(10), {}),
+  EXPECT_EQ(to_line(record_at(10), {}),
             "step: 10  loss: 4.8213  lr: 0.05  grad_norm: 1.02  memory: 0.9GiB  samples/s: 21,034");
 }
 
 TEST(RecordLine, LeavesOutWhatMattersLeastToFit) {
   LineStyle style{.width = 80, .total_steps = 1000, .seconds_left = 80};
-  EXPECT_EQ(to_line(at(10), style), "step: 10/1000  loss: 4.8213  lr: 0.05  samples/s: 21,034  left: 01:20");
+  EXPECT_EQ(to_line(record_at(10), style),
+            "step: 10/1000  loss: 4.8213  lr: 0.05  samples/s: 21,034  left: 01:20");
   style.width = 5;
-  EXPECT_EQ(to_line(at(10), style), "step: 10/1000");
+  EXPECT_EQ(to_line(record_at(10), style), "step: 10/1000");
 }
 
 TEST(RecordLine, TellsEvaluationAndTokens) {
-  Record record = at(10);
+  Record record = record_at(10);
   record.accuracy = 0.9102;
   record.eval_loss = 0.25;
   record.tokens_per_s = 1234567;
@@ -81,7 +82,7 @@ TEST(RecordLine, TellsEvaluationAndTokens) {
 }
 
 TEST(RecordLine, ShowsALossThatIsNotANumber) {
-  Record record = at(10);
+  Record record = record_at(10);
   record.loss = std::nan("");
   EXPECT_THAT(to_line(record, {}), HasSubstr("loss: nan"));
 }
@@ -130,7 +131,7 @@ TEST(Console, WithoutATerminalWritesNoControlCharacters) {
   for (int64_t step = 1; step <= 100; ++step) {
     screen.time += 1;
     console.tick(step, 64);
-    console.write(at(step));
+    console.write(record_at(step));
   }
   console.finish();
   EXPECT_THAT(screen.text, Not(HasSubstr("\r")));
@@ -143,7 +144,7 @@ TEST(Console, WithoutATerminalWritesFirstLastAndNowAndThen) {
   console.start({.total_steps = 100});
   for (int64_t step = 1; step <= 100; ++step) {
     screen.time += 0.1;
-    console.write(at(step));
+    console.write(record_at(step));
   }
   EXPECT_THAT(screen.text, StartsWith("step: 1/100 "));
   EXPECT_THAT(screen.text, Not(HasSubstr("step: 100/100")));
@@ -161,10 +162,10 @@ TEST(Console, WithoutATerminalTellsEveryRecordThatIsRareAndEveryEvaluation) {
   console.start({});
   for (int64_t step : {10, 20, 30}) {
     screen.time += 5;
-    console.write(at(step));
+    console.write(record_at(step));
   }
   EXPECT_EQ(screen.count("\n"), 3);
-  Record evaluated = at(31);
+  Record evaluated = record_at(31);
   evaluated.accuracy = 0.5;
   console.write(evaluated);
   EXPECT_EQ(screen.count("accuracy: 50.00%"), 1);
@@ -202,7 +203,7 @@ TEST(Console, OnATerminalDrawsLossAndSpeedAndFollowsTheWidth) {
   Screen screen;
   Console console(screen.options(true));
   console.start({.total_steps = 100});
-  console.write(at(1));
+  console.write(record_at(1));
   screen.time += 1;
   screen.take();
   console.tick(10, 21034);
@@ -237,7 +238,7 @@ TEST(Console, OnATerminalLeavesALineForEachEvaluation) {
   Console console(screen.options(true));
   console.start({.total_steps = 100});
   screen.take();
-  Record record = at(50);
+  Record record = record_at(50);
   console.write(record);
   EXPECT_EQ(screen.take(), "");
   record.accuracy = 0.75;
@@ -270,7 +271,7 @@ TEST(Console, PrintsNothingWhenQuiet) {
     console.start({.total_steps = 100});
     screen.time += 100;
     console.tick(1, 64);
-    console.write(at(1));
+    console.write(record_at(1));
     console.finish();
     EXPECT_EQ(screen.text, "");
   }

@@ -30,10 +30,14 @@ torch::Tensor clip_grad_norm(const std::vector<torch::Tensor>& parameters, doubl
   if (max_norm <= 0) return total;
   // As torch.nn.utils.clip_grad_norm_: multiplying by 1 when there is nothing to clip spares a wait for the
   // device.
-  torch::Tensor factor = (max_norm / (total + 1e-6)).clamp_max(1.0);
-  for (const auto& group : groups)
-    at::_foreach_mul_(group, factor.to(group[0].device(), group[0].scalar_type()));
+  scale_gradients(parameters, (max_norm / (total + 1e-6)).clamp_max(1.0));
   return total;
+}
+
+void scale_gradients(const std::vector<torch::Tensor>& parameters, const torch::Tensor& factor) {
+  torch::NoGradGuard no_grad;
+  for (const auto& group : gradient_groups(parameters))
+    at::_foreach_mul_(group, factor.to(group[0].device(), group[0].scalar_type()));
 }
 
 }  // namespace yoke::optim

@@ -11,4 +11,7 @@ namespace yoke::optim {
 // without a gradient are left out. With max_norm > 0 the gradients are scaled down to that norm.
 torch::Tensor clip_grad_norm(const std::vector<torch::Tensor>& parameters, double max_norm);
 
+// Multiplies all gradients by a scalar tensor.
+void scale_gradients(const std::vector<torch::Tensor>& parameters, const torch::Tensor& factor);
+
 }  // namespace yoke::optim

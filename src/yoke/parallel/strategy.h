@@ -73,8 +73,19 @@ class Strategy {
   virtual std::optional<double> noise_scale() const { return std::nullopt; }
   // Combines gradients and moves the parameters.
   virtual CommitResult commit(const CommitOptions& options) = 0;
+  // The gradients of the step, whole, in the order of the model's parameters; between agree() and commit().
+  // Where they are spread over ranks it is collective, and rank 0 alone gets them. For comparing: slow.
+  // Empty where nobody has them together.
+  virtual std::vector<torch::Tensor> gradients() { return {}; }
   // Name of the first parameter whose gradient is not finite. For messages: slow.
   virtual std::optional<std::string> first_non_finite_gradient() = 0;
+  // Where somebody else counts: steps and minibatches of all workers together, so far.
+  struct Progress {
+    int64_t step = 0;
+    int64_t minibatches = 0;
+    bool over = false;  // there is no more work
+  };
+  virtual std::optional<Progress> progress() const { return std::nullopt; }
   // The scale of fp16 losses, where there is one.
   virtual std::optional<double> loss_scale() const = 0;
 };

@@ -10,6 +10,7 @@
 #include "yoke/report/charts.h"
 #include "yoke/report/facts.h"
 #include "yoke/report/html.h"
+#include "yoke/report/servers.h"
 #include "yoke/report/style.h"
 #include "yoke/report/ticks.h"
 
@@ -130,8 +131,8 @@ std::string to_html(const RunFolder& run) {
              "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
              "<title>{}</title>\n<style>{}</style>\n</head>\n<body>\n<main>\n",
              escape(name_of(run)), kStyle) +
-         header(run) + notes(run) + facts(run) + curves(run) + time_split(run) + configuration(run) +
-         reproduce(run) +
+         header(run) + notes(run) + facts(run) + curves(run) + servers_section(run) + time_split(run) +
+         (run.pipeline ? pipeline_section(*run.pipeline) : "") + configuration(run) + reproduce(run) +
          fmt::format("<footer>Written by Yoke from {} records.</footer>\n</main>\n</body>\n</html>\n",
                      format_count(static_cast<double>(run.records.size())));
 }

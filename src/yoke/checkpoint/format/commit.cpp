@@ -29,14 +29,26 @@ void move_folder(const fs::path& from, const fs::path& to) {
   if (error) fail_on_disk(fmt::format("cannot rename to {}", to.filename().string()), from, error.value());
 }
 
+fs::path unfinished(const fs::path& dir, int64_t step) {
+  return dir / fmt::format("step-{}.tmp", step);
+}
+
 }  // namespace
+
+FileEntry write_part(const fs::path& dir, int64_t step, const std::string& file,
+                     std::vector<TensorView> tensors, const std::map<std::string, std::string>& metadata,
+                     const Failpoint& failpoint, const Readiness& ready) {
+  WrittenFile written =
+      write_safetensors(unfinished(dir, step) / file, std::move(tensors), metadata, failpoint, ready);
+  return {file, written.bytes, written.digest};
+}
 
 Commit::Commit(fs::path dir, int64_t step, Failpoint failpoint)
     : dir_(std::move(dir)), failpoint_(std::move(failpoint)) {
   YOKE_CHECK(step >= 0, "checkpoint of step {}", step);
   manifest_.step = step;
   final_ = dir_ / fmt::format("step-{}", step);
-  temporary_ = dir_ / fmt::format("step-{}.tmp", step);
+  temporary_ = unfinished(dir_, step);
   if (make_folder(dir_)) sync_directory(fs::absolute(dir_).lexically_normal().parent_path());
   remove_folder(temporary_);
   point("folder: begin");
@@ -53,6 +65,23 @@ void Commit::add(const std::string& file, std::vector<TensorView> tensors,
                  const std::map<std::string, std::string>& metadata, const Readiness& ready) {
   WrittenFile written = write_safetensors(temporary_ / file, std::move(tensors), metadata, failpoint_, ready);
   manifest_.files.push_back({file, written.bytes, written.digest});
+}
+
+void Commit::adopt(const FileEntry& file) {
+  std::error_code error;
+  uintmax_t bytes = fs::file_size(temporary_ / file.name, error);
+  if (error || bytes != file.bytes)
+    throw ConfigError(
+        "{}: another rank has written {} bytes there, here are {}. All ranks must see the same out.dir: "
+        "put it on a file system that they share.",
+        (temporary_ / file.name).string(), file.bytes,
+        error ? std::string("none") : fmt::format("{}", bytes));
+  manifest_.files.push_back(file);
+}
+
+void Commit::add_text(const std::string& file, const std::string& text) {
+  write_text(file.c_str(), text);
+  manifest_.files.push_back({file, text.size(), digest_of(text)});
 }
 
 fs::path Commit::commit(nlohmann::json state) {

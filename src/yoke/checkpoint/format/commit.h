@@ -30,6 +30,11 @@ class Commit {
   void add(const std::string& file, std::vector<TensorView> tensors,
            const std::map<std::string, std::string>& metadata = {}, const Readiness& ready = nullptr);
 
+  // A file that somebody else has written into the same folder (write_part). Throws ConfigError where it is
+  // not there with its size: ranks must see one file system.
+  void adopt(const FileEntry& file);
+  void add_text(const std::string& file, const std::string& text);
+
   // Once, after the last add(). Returns the checkpoint's folder. A checkpoint of the same step is replaced.
   std::filesystem::path commit(nlohmann::json state);
 
@@ -43,5 +48,10 @@ class Commit {
   Failpoint failpoint_;
   bool committed_ = false;
 };
+
+// One rank's file of a checkpoint that several write, while the Commit of another process is open.
+FileEntry write_part(const std::filesystem::path& dir, int64_t step, const std::string& file,
+                     std::vector<TensorView> tensors, const std::map<std::string, std::string>& metadata = {},
+                     const Failpoint& failpoint = nullptr, const Readiness& ready = nullptr);
 
 }  // namespace yoke::checkpoint::format

@@ -196,6 +196,13 @@ void Attempt::reap_orphans() {
 
 void Attempt::on_end(Child& child, int wait_status) {
   ChildEnd end{child.rank, child.pid, wait_status, child.asked};
+  auto index = static_cast<size_t>(child.rank);
+  const std::vector<bool>& expendable = work_.options.expendable;
+  end.forgiven = !end.asked && WIFSIGNALED(wait_status) && phase_ == Phase::kRunning &&
+                 index < expendable.size() && expendable[index];
+  if (end.forgiven)
+    log::warn("rank {} (pid {}) {}; the others go on without it", end.rank, end.pid,
+              describe_status(wait_status));
   ends_.push_back(end);
   if (end.good()) {
     if (coordinator_ != nullptr) coordinator_->left(child.rank);

@@ -135,6 +135,7 @@ class Job {
     CoordinatorOptions coordinator;
     coordinator.world_size = options_.world_size();
     coordinator.join_timeout = options_.join_timeout;
+    coordinator.expendable = options_.expendable;
     if (options_.endpoint.empty()) {
       coordinator.address.name = fmt::format("yoke-{}-{}", ::getuid(), random_name());
     } else {

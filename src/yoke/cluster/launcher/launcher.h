@@ -40,6 +40,8 @@ struct LaunchOptions {
   // Rank 0's stdout is the job's stdout, untouched, and its stderr has no prefix; what others print on stdout
   // goes to stderr. For commands that start themselves (`yoke train --nproc`).
   bool rank0_speaks = false;
+  // By rank; empty: none. The job goes on when such a rank is killed by a signal.
+  std::vector<bool> expendable{};
   bool stdout_is_taken = false;  // what ranks print on stdout goes to stderr (--json)
 
   int world_size() const;

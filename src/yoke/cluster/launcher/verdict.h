@@ -17,9 +17,10 @@ struct ChildEnd {
   int rank = 0;
   pid_t pid = 0;
   int wait_status = 0;
-  bool asked = false;  // the launcher had signalled it before
+  bool asked = false;     // the launcher had signalled it before
+  bool forgiven = false;  // the job goes on without it
 
-  bool good() const { return wait_status == 0; }
+  bool good() const { return wait_status == 0 || forgiven; }
 };
 
 // "exited with code 7", "was killed by signal 9 (SIGKILL)".

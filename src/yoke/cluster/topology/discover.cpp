@@ -15,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr double kMicrosecond = 1e-6;
+constexpr double kLinkDelay = 1e-6;  // seconds
 // sysfs knows no speed of what joins sockets: what one QPI or UPI link reaches.
 constexpr double kBetweenSockets = 10e9;
 constexpr const char* kNvidia = "0x10de";
@@ -94,7 +94,7 @@ class Discovery {
   static std::string cpu_name(int node) { return "cpu" + std::to_string(node); }
 
   void link(const std::string& a, const std::string& b, LinkKind kind, double bandwidth) {
-    out_.links.push_back({a, b, kind, bandwidth, kMicrosecond, 1});
+    out_.links.push_back({a, b, kind, bandwidth, kLinkDelay, 1});
   }
 
   // The CPU a device hangs on; the first where the kernel does not say.

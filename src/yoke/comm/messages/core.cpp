@@ -131,7 +131,10 @@ void MessengerCore::tell(int peer, const Message& message, Deadline deadline) {
   auto left = std::chrono::duration<double>(deadline.left());
   if (future.wait_for(left) == std::future_status::timeout) {
     // Half a message cannot be taken back, and its memory must not be read after we return.
-    if (!withdraw(peer, id)) lose(peer, fmt::format("rank {} does not read", peer));
+    if (!withdraw(peer, id)) {
+      give_up(peer, fmt::format("rank {} does not read", peer));
+      transport_->wake();
+    }
     throw CommError("telling rank {}: not taken after {:.1f} s", peer, deadline.elapsed());
   }
   if (std::string lost = lost_text(peer); !lost.empty()) throw CommError("{}", lost);
@@ -163,7 +166,10 @@ void MessengerCore::loop() {
 
 bool MessengerCore::turn(int peer) {
   Peer& state = *peers_[static_cast<size_t>(peer)];
-  if (state.gone.load(std::memory_order_acquire)) return false;
+  if (state.gone.load(std::memory_order_acquire)) {
+    if (!state.closed) lose(peer, {});  // another thread gave it up
+    return false;
+  }
   std::vector<std::function<void()>> sent;
   std::string lost;
   bool progress = false;

@@ -48,8 +48,9 @@ class MessengerCore final : public Messenger {
     std::mutex asking;
     std::unordered_map<uint64_t, Ask> asks;
     std::string lost;               // why; under `asking`
-    std::atomic<bool> gone{false};  // it is lost
-    // The message that is being read, of the messenger's thread.
+    std::atomic<bool> gone{false};  // nothing is written to it any more
+    // Of the messenger's thread: whether everybody knows that it is gone, and the message that is being read.
+    bool closed = false;
     bool reading = false;
     std::span<std::byte> target;
     std::vector<std::byte> buffer;
@@ -76,6 +77,7 @@ class MessengerCore final : public Messenger {
   bool withdraw(int peer, uint64_t id);
   void expire(double now);
   void expire_peer(int peer);
+  void give_up(int peer, const std::string& symptom);
   void lose(int peer, const std::string& symptom);
   std::string lost_text(int peer);
   void check(int peer, const Message& message) const;

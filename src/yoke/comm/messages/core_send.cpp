@@ -1,5 +1,6 @@
 // The sending half of MessengerCore, deadlines, and lost peers.
 #include <algorithm>
+#include <utility>
 
 #include "yoke/base/clock.h"
 #include "yoke/base/error.h"
@@ -40,14 +41,14 @@ void MessengerCore::post(int peer, Outgoing message, const Deadline* deadline) {
   const bool own_thread = on_own_thread();
   {
     std::unique_lock lock(state.writing);
+    if (!own_thread && deadline && state.queue.size() >= kMostQueued)
+      state.room.wait_for(lock, std::chrono::duration<double>(deadline->left()),
+                          [&] { return state.queue.size() < kMostQueued; });
     if (state.gone) {
       lock.unlock();
       if (message.sent) message.sent();
       return;
     }
-    if (!own_thread && deadline && state.queue.size() >= kMostQueued)
-      state.room.wait_for(lock, std::chrono::duration<double>(deadline->left()),
-                          [&] { return state.queue.size() < kMostQueued; });
     // A moved vector keeps its memory: `payload` still points to it.
     state.queue.push_back(std::move(message));
     state.waits.store(true, std::memory_order_release);
@@ -74,6 +75,8 @@ void MessengerCore::drain_now(int peer) {
 // lock.
 bool MessengerCore::drain(int peer, std::vector<std::function<void()>>& sent) {
   Peer& state = *peers_[static_cast<size_t>(peer)];
+  // Half a message may lie in the transport still, and its memory is no longer ours.
+  if (state.gone) return false;
   bool progress = false;
   while (!state.queue.empty() && transport_->write(peer, state.queue.front())) {
     if (state.queue.front().sent) sent.push_back(std::move(state.queue.front().sent));
@@ -137,32 +140,46 @@ void MessengerCore::expire_peer(int peer) {
     ask.done(Message{}, fmt::format("no reply from rank {} within {:.3g} s", peer, ask.deadline.limit()));
 }
 
-void MessengerCore::lose(int peer, const std::string& symptom) {
-  if (peer == rank()) return;
+// Any thread. Nothing is written to the peer any more: the memory of what waited is free. The rest is lose().
+void MessengerCore::give_up(int peer, const std::string& symptom) {
   // A closed connection is often a consequence of what the job knows already.
   bool explained = setup_.failure && setup_.failure->set();
   const std::string why = explained ? setup_.failure->report().what : symptom;
   Peer& state = *peers_[static_cast<size_t>(peer)];
-  std::unordered_map<uint64_t, Ask> asks;
   std::deque<Outgoing> queue;
-  bool news = false;
   {
     std::lock_guard lock(state.asking);
-    news = state.lost.empty();
-    if (news) state.lost = why.empty() ? fmt::format("rank {} is lost", peer) : why;
-    asks.swap(state.asks);
+    if (state.lost.empty()) state.lost = why.empty() ? fmt::format("rank {} is lost", peer) : why;
   }
   {
     std::lock_guard lock(state.writing);
     state.gone = true;
-    transport_->close(peer);
     queue.swap(state.queue);
     state.waits = false;
     state.room.notify_all();
   }
-  // Nothing of theirs is written any more: their memory is free.
   for (Outgoing& out : queue) {
     if (out.sent) out.sent();
+  }
+}
+
+// The messenger's thread only, or after its end: it may be reading from the peer, into memory of an ask, and
+// sleep on the peer's connection.
+void MessengerCore::lose(int peer, const std::string& symptom) {
+  if (peer == rank()) return;
+  give_up(peer, symptom);
+  Peer& state = *peers_[static_cast<size_t>(peer)];
+  const bool news = !std::exchange(state.closed, true);
+  {
+    std::lock_guard lock(state.writing);
+    transport_->close(peer);
+  }
+  std::unordered_map<uint64_t, Ask> asks;
+  std::string why;
+  {
+    std::lock_guard lock(state.asking);
+    asks.swap(state.asks);
+    why = state.lost;
   }
   for (auto& [id, ask] : asks) ask.done(Message{}, why);
   if (news && peer_lost_ && !stop_) peer_lost_(peer, why);

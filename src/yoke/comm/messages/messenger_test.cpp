@@ -130,6 +130,13 @@ bool all_are(const std::vector<std::byte>& data, int value) {
   return std::all_of(data.begin(), data.end(), [&](std::byte x) { return x == std::byte(value); });
 }
 
+// Memory that a handler uses is free once its replies were sent; that the other end has them says less.
+bool sent_are(const std::atomic<int>& sent, int wanted) {
+  Deadline limit = Deadline::after(20);
+  while (sent.load() < wanted && !limit.passed()) std::this_thread::yield();
+  return sent.load() == wanted;
+}
+
 TEST_P(Messengers, EchoPayloadsOfAnySize) {
   Latch done(3);
   run(3, [&](Messenger& messenger) {
@@ -159,6 +166,7 @@ TEST_P(Messengers, EchoPayloadsOfAnySize) {
 
 TEST_P(Messengers, PayloadsArriveInTheChosenPlace) {
   Latch done(2);
+  std::atomic<int> sent{0};
   run(2, [&](Messenger& messenger) {
     std::vector<std::byte> table(1 << 20);
     if (messenger.rank() == 1) {
@@ -170,7 +178,7 @@ TEST_P(Messengers, PayloadsArriveInTheChosenPlace) {
           },
           [&](int, const Message& request, const Messenger::Answer& answer) {
             EXPECT_EQ(request.payload.data(), table.data() + request.get_head<Range>().begin);
-            answer({});
+            answer({{}, [&] { ++sent; }});
           });
     } else {
       for (int64_t begin : {0, 1000, 500'000}) {
@@ -182,6 +190,7 @@ TEST_P(Messengers, PayloadsArriveInTheChosenPlace) {
     }
     done.arrive_and_wait();
     if (messenger.rank() == 1) {
+      EXPECT_TRUE(sent_are(sent, 3));
       EXPECT_TRUE(std::ranges::equal(std::span(table).subspan(500'000, 300'000), pattern(300'000, 500'000)));
     }
   });
@@ -217,11 +226,12 @@ TEST_P(Messengers, TellsArriveInOrderAndFreeTheirMemory) {
 
 TEST_P(Messengers, AReplyThatDoesNotFitIsAnErrorAndHurtsNothing) {
   Latch done(2);
+  std::atomic<int> sent{0};
   run(2, [&](Messenger& messenger) {
     std::vector<std::byte> large(100'000, std::byte{3});
     if (messenger.rank() == 1) {
       messenger.serve({}, [&](int, const Message&, const Messenger::Answer& answer) {
-        answer({message(kEcho, large), {}});
+        answer({message(kEcho, large), [&] { ++sent; }});
       });
     } else {
       std::vector<std::byte> small(99'999), enough(100'000);
@@ -237,6 +247,7 @@ TEST_P(Messengers, AReplyThatDoesNotFitIsAnErrorAndHurtsNothing) {
       EXPECT_TRUE(all_are(enough, 3));
     }
     done.arrive_and_wait();
+    EXPECT_TRUE(sent_are(sent, 2));
   });
 }
 
@@ -269,6 +280,7 @@ TEST_P(Messengers, AHandlerThatFailsAnswersWithItsReason) {
 
 TEST_P(Messengers, ADeadlineEndsAnAskAndALateReplyIsDropped) {
   Latch done(2);
+  std::atomic<int> sent{0};
   run(2, [&](Messenger& messenger) {
     std::vector<Messenger::Answer> kept;
     std::vector<std::byte> large(50'000, std::byte{9});
@@ -278,8 +290,8 @@ TEST_P(Messengers, ADeadlineEndsAnAskAndALateReplyIsDropped) {
           kept.push_back(answer);
           return;
         }
-        for (auto& old : kept) old({message(kSum, large), {}});
-        answer({});
+        for (auto& old : kept) old({message(kSum, large), [&] { ++sent; }});
+        answer({{}, [&] { ++sent; }});
       });
     } else {
       std::vector<std::byte> into(50'000);
@@ -293,6 +305,7 @@ TEST_P(Messengers, ADeadlineEndsAnAskAndALateReplyIsDropped) {
       EXPECT_TRUE(all_are(into, 0));
     }
     done.arrive_and_wait();
+    EXPECT_TRUE(sent_are(sent, 2));
   });
 }
 
@@ -314,6 +327,34 @@ TEST_P(Messengers, ASlowReaderMakesItsSendersWait) {
         EXPECT_THAT(error.what(), HasSubstr("telling rank 1: not taken"));
       }
       EXPECT_LT(told, 100) << "a sender ran ahead of its reader";
+      open = true;
+    }
+    done.arrive_and_wait();
+  });
+}
+
+TEST_P(Messengers, AskersOfAPeerThatWasGivenUpHearOfItOnTheMessengersThread) {
+  Latch done(2);
+  std::atomic<bool> open{false};
+  std::promise<std::thread::id> lost_on;
+  run(2, [&](Messenger& messenger) {
+    if (messenger.rank() == 1) {
+      messenger.serve({}, [&](int, const Message&, const Messenger::Answer&) {
+        Deadline limit = Deadline::after(20);
+        while (!open && !limit.passed()) std::this_thread::yield();
+      });
+    } else {
+      messenger.on_peer_lost([&](int, const std::string&) { lost_on.set_value(std::this_thread::get_id()); });
+      std::vector<std::byte> into(1000), payload(1 << 20);
+      auto asked = messenger.ask(1, message(kEcho), into, Deadline::after(60));
+      auto tell_many = [&] {
+        for (int i = 0; i < 1000; ++i) messenger.tell(1, message(kNote, payload), Deadline::after(0.3));
+      };
+      EXPECT_THROW(tell_many(), CommError);
+      EXPECT_THAT([&] { asked.get(); }, ::testing::ThrowsMessage<CommError>(HasSubstr("does not read")));
+      auto thread = lost_on.get_future();
+      EXPECT_EQ(thread.wait_for(std::chrono::seconds(20)), std::future_status::ready);
+      EXPECT_NE(thread.get(), std::this_thread::get_id());
       open = true;
     }
     done.arrive_and_wait();

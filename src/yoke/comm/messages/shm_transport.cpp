@@ -232,6 +232,8 @@ size_t ShmTransport::get(Ring& ring, int from, void* to, size_t bytes) const {
   std::memcpy(to, ring.data + begin, first);
   if (take > first) std::memcpy(static_cast<std::byte*>(to) + first, ring.data, take - first);
   ring.read.store(at + take, std::memory_order_release);
+  // Pairs with wait(): either the writer sees the room, or we see that it waits for some.
+  std::atomic_thread_fence(std::memory_order_seq_cst);
   if (ring.writer_waits.load(std::memory_order_relaxed) != 0 && ring.writer_waits.exchange(0) != 0)
     notify(from);
   return take;

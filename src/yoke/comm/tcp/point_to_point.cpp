@@ -9,7 +9,7 @@
 namespace yoke::comm::tcp {
 namespace {
 
-constexpr size_t kAhead = 2;
+constexpr size_t kFramesAhead = 2;
 // How long a wait listens for a call before it looks at everything else again.
 constexpr double kListen = 0.002;
 
@@ -78,7 +78,7 @@ bool PointToPoint::advance(Transfer& transfer) {
 bool PointToPoint::send(Peer& peer, Transfer& transfer) {
   auto has_more = [&] { return transfer.state == 0 || transfer.offset < transfer.bytes; };
   do {
-    while (has_more() && peer.connection->unsent_frames() < kAhead) post_next(peer, transfer);
+    while (has_more() && peer.connection->unsent_frames() < kFramesAhead) post_next(peer, transfer);
   } while (peer.connection->flush() && has_more());
   return !has_more() && peer.posted - peer.connection->unsent_frames() >= transfer.state;
 }

@@ -11,10 +11,12 @@ namespace {
 using ::testing::HasSubstr;
 
 std::string record(char label) {
-  return label + std::string(3072, 'p');
+  std::string bytes(3073, 'p');
+  bytes[0] = label;
+  return bytes;
 }
 
-std::string error_of(const std::string& bytes) {
+std::string cifar_error(const std::string& bytes) {
   try {
     check_cifar10(bytes, "f.bin");
   } catch (const ConfigError& error) {
@@ -28,14 +30,15 @@ TEST(Cifar, CountsRecords) {
 }
 
 TEST(Cifar, RefusesPartsOfARecord) {
-  EXPECT_THAT(error_of(""), HasSubstr("f.bin, byte 0: 0 bytes are not whole CIFAR-10 records of 3073 bytes"));
-  EXPECT_THAT(error_of(record(1) + "x"), HasSubstr("f.bin, byte 3073: 3074 bytes are not whole"));
-  EXPECT_THAT(error_of(record(1).substr(1)), HasSubstr("3072 bytes are not whole"));
+  EXPECT_THAT(cifar_error(""),
+              HasSubstr("f.bin, byte 0: 0 bytes are not whole CIFAR-10 records of 3073 bytes"));
+  EXPECT_THAT(cifar_error(std::string(3074, '\1')), HasSubstr("f.bin, byte 3073: 3074 bytes are not whole"));
+  EXPECT_THAT(cifar_error(record(1).substr(1)), HasSubstr("3072 bytes are not whole"));
 }
 
 TEST(Cifar, NamesTheOffsetOfALabelOutOfRange) {
-  EXPECT_THAT(error_of(record(1) + record(10)), HasSubstr("byte 3073: expected a label 0..9, found 10"));
-  EXPECT_THAT(error_of(record('\xff')), HasSubstr("byte 0: expected a label 0..9, found 255"));
+  EXPECT_THAT(cifar_error(record(1) + record(10)), HasSubstr("byte 3073: expected a label 0..9, found 10"));
+  EXPECT_THAT(cifar_error(record('\xff')), HasSubstr("byte 0: expected a label 0..9, found 255"));
 }
 
 }  // namespace

@@ -26,7 +26,7 @@ std::string pack(std::string text) {
   return out;
 }
 
-std::string error_of(std::string_view bytes, int64_t limit = 1 << 20) {
+std::string gzip_error(std::string_view bytes, int64_t limit = 1 << 20) {
   try {
     unpack_gzip(bytes, "f.gz", limit);
   } catch (const ConfigError& error) {
@@ -49,37 +49,38 @@ TEST(Gzip, UnpacksAllMembers) {
 
 TEST(Gzip, AcceptsExactlyTheLimit) {
   EXPECT_EQ(unpack_gzip(pack(std::string(1000, 'a')), "f.gz", 1000).size(), 1000u);
-  EXPECT_THAT(error_of(pack(std::string(1001, 'a')), 1000),
+  EXPECT_THAT(gzip_error(pack(std::string(1001, 'a')), 1000),
               AllOf(HasSubstr("f.gz, byte"), HasSubstr("more than the 1000 bytes")));
 }
 
 TEST(Gzip, StopsUnpackingABombAtTheLimit) {
-  EXPECT_THAT(error_of(pack(std::string(8 << 20, '\0')), 1 << 16), HasSubstr("more than the 65536 bytes"));
+  EXPECT_THAT(gzip_error(pack(std::string(8 << 20, '\0')), 1 << 16), HasSubstr("more than the 65536 bytes"));
 }
 
 TEST(Gzip, NamesTheOffsetWhereATruncatedFileEnds) {
   const std::string whole = pack("some text that is long enough to be cut anywhere");
   for (size_t cut = 2; cut < whole.size(); ++cut) {
-    EXPECT_THAT(error_of(whole.substr(0, cut)),
+    EXPECT_THAT(gzip_error(whole.substr(0, cut)),
                 HasSubstr(fmt::format("byte {}: the gzip data ends too early", cut)));
   }
 }
 
 TEST(Gzip, RefusesAnythingElse) {
-  EXPECT_THAT(error_of(""), HasSubstr("byte 0: expected gzip data (1f 8b), found the end of the file"));
-  EXPECT_THAT(error_of("PK\x03\x04"), HasSubstr("found 'PK'"));
+  EXPECT_THAT(gzip_error(""), HasSubstr("byte 0: expected gzip data (1f 8b), found the end of the file"));
+  EXPECT_THAT(gzip_error("PK\x03\x04"), HasSubstr("found 'PK'"));
   const std::string whole = pack("text");
-  EXPECT_THAT(error_of(whole + "rest"), HasSubstr(fmt::format("byte {}: expected gzip data", whole.size())));
+  EXPECT_THAT(gzip_error(whole + "rest"),
+              HasSubstr(fmt::format("byte {}: expected gzip data", whole.size())));
 }
 
 TEST(Gzip, NoticesDamage) {
   const std::string whole = pack("some text that is long enough to be damaged");
   std::string checksum = whole;
   checksum[whole.size() - 6] ^= 1;
-  EXPECT_THAT(error_of(checksum), HasSubstr("damaged gzip data (incorrect data check)"));
+  EXPECT_THAT(gzip_error(checksum), HasSubstr("damaged gzip data (incorrect data check)"));
   std::string block = whole;
   block[10] = '\x07';  // block type 3 does not exist
-  EXPECT_THAT(error_of(block), HasSubstr("damaged gzip data (invalid block type)"));
+  EXPECT_THAT(gzip_error(block), HasSubstr("damaged gzip data (invalid block type)"));
 }
 
 }  // namespace

@@ -13,7 +13,7 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-std::string error_of(const std::string& bytes, size_t dims) {
+std::string idx_error(const std::string& bytes, size_t dims) {
   try {
     parse_idx(bytes, dims, "f.idx");
   } catch (const ConfigError& error) {
@@ -33,33 +33,33 @@ TEST(Idx, GivesShapeAndValues) {
 
 TEST(Idx, RefusesAHeaderThatEndsEarly) {
   for (size_t cut = 0; cut < kTwoByThree.size(); ++cut) {
-    EXPECT_THAT(error_of(kTwoByThree.substr(0, cut), 2),
+    EXPECT_THAT(idx_error(kTwoByThree.substr(0, cut), 2),
                 HasSubstr(fmt::format("f.idx, byte {}: the file ends", cut)));
   }
 }
 
 TEST(Idx, RefusesAForeignFile) {
-  EXPECT_THAT(error_of("\x1f\x8b\x08\0\0\0\0\0"s, 1), HasSubstr("byte 0: expected two zero bytes"));
-  EXPECT_THAT(error_of("\0\0\x0d\x01\0\0\0\x01zzzz"s, 1),
+  EXPECT_THAT(idx_error("\x1f\x8b\x08\0\0\0\0\0"s, 1), HasSubstr("byte 0: expected two zero bytes"));
+  EXPECT_THAT(idx_error("\0\0\x0d\x01\0\0\0\x01zzzz"s, 1),
               HasSubstr("byte 2: expected IDX type 0x08 (unsigned bytes), found 0x0d"));
-  EXPECT_THAT(error_of(kTwoByThree + "abcdef", 1),
+  EXPECT_THAT(idx_error(kTwoByThree + "abcdef", 1),
               HasSubstr("byte 3: expected an IDX array of 1 dimensions, found 2"));
 }
 
 TEST(Idx, RefusesValuesTooFewOrTooMany) {
-  EXPECT_THAT(error_of(kTwoByThree + "abcde", 2),
+  EXPECT_THAT(idx_error(kTwoByThree + "abcde", 2),
               AllOf(HasSubstr("byte 17"), HasSubstr("promises 6 values, the file holds 5")));
-  EXPECT_THAT(error_of(kTwoByThree + "abcdefg", 2), HasSubstr("promises 6 values, the file holds 7"));
+  EXPECT_THAT(idx_error(kTwoByThree + "abcdefg", 2), HasSubstr("promises 6 values, the file holds 7"));
 }
 
 TEST(Idx, RefusesSizesThatOverflowOrAreZero) {
   const std::string most = "\xff\xff\xff\xff"s;
-  EXPECT_THAT(error_of("\0\0\x08\x03"s + most + most + most, 3),
+  EXPECT_THAT(idx_error("\0\0\x08\x03"s + most + most + most, 3),
               HasSubstr("byte 12: the sizes in the IDX header multiply"));
   // 2^31 x 2^31 x 4 wraps to 0, the number of values that follow.
   const std::string half = "\x80\0\0\0"s;
-  EXPECT_THAT(error_of("\0\0\x08\x03"s + half + half + "\0\0\0\x04"s, 3), HasSubstr("more than 64 bits"));
-  EXPECT_THAT(error_of("\0\0\x08\x02\0\0\0\x02\0\0\0\0"s, 2),
+  EXPECT_THAT(idx_error("\0\0\x08\x03"s + half + half + "\0\0\0\x04"s, 3), HasSubstr("more than 64 bits"));
+  EXPECT_THAT(idx_error("\0\0\x08\x02\0\0\0\x02\0\0\0\0"s, 2),
               HasSubstr("byte 8: dimension 1 of the IDX array is 0"));
 }
 

@@ -11,7 +11,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-std::string error_of(std::string_view text, int64_t features = 100) {
+std::string libsvm_error(std::string_view text, int64_t features = 100) {
   try {
     parse_libsvm(text, features, "f.txt");
   } catch (const ConfigError& error) {
@@ -31,7 +31,8 @@ TEST(Libsvm, GivesCompressedRows) {
 TEST(Libsvm, TakesBothKindsOfLabelsButNotMixed) {
   EXPECT_THAT(parse_libsvm("+1 1:1\n-1 1:1\n-1", 1, "f").labels, ElementsAre(1, 0, 0));
   EXPECT_THAT(parse_libsvm("1.0 1:1\n0.0 1:1", 1, "f").labels, ElementsAre(1, 0));
-  EXPECT_THAT(error_of("1 1:1\n0 2:1\n-1 3:1"), HasSubstr("f.txt:3, byte 12: labels 0 and -1 in one file"));
+  EXPECT_THAT(libsvm_error("1 1:1\n0 2:1\n-1 3:1"),
+              HasSubstr("f.txt:3, byte 12: labels 0 and -1 in one file"));
 }
 
 TEST(Libsvm, SkipsBlanksCommentsAndEmptyLines) {
@@ -45,45 +46,46 @@ TEST(Libsvm, ReadsOnlyTheFirstRowsUnderALimit) {
 }
 
 TEST(Libsvm, RefusesOtherLabels) {
-  EXPECT_THAT(error_of("2 1:1"),
+  EXPECT_THAT(libsvm_error("2 1:1"),
               HasSubstr("f.txt:1, byte 0: expected a label 0 or 1 (or -1 or +1), found '2'"));
   for (const char* label : {"1:1", "nan", "inf", "0x1", "1,", "+-1", "++1", "+", "--1", "1e"}) {
-    EXPECT_THAT(error_of(std::string(label) + " 1:1"), HasSubstr("expected a label")) << label;
+    EXPECT_THAT(libsvm_error(std::string(label) + " 1:1"), HasSubstr("expected a label")) << label;
   }
 }
 
 TEST(Libsvm, RefusesBadElementsAndNamesTheirPlace) {
-  EXPECT_THAT(error_of("1 1:1\n1 2"), HasSubstr("f.txt:2, byte 8: expected index:value, found '2'"));
-  EXPECT_THAT(error_of("1 qid:3 1:1"), HasSubstr("byte 2: expected an index of at least 1"));
+  EXPECT_THAT(libsvm_error("1 1:1\n1 2"), HasSubstr("f.txt:2, byte 8: expected index:value, found '2'"));
+  EXPECT_THAT(libsvm_error("1 qid:3 1:1"), HasSubstr("byte 2: expected an index of at least 1"));
   for (const char* index : {"0", "-1", "", "+1", "1.5", "99999999999999999999", "0x1"}) {
-    EXPECT_THAT(error_of("1 " + std::string(index) + ":1"), HasSubstr("expected an index of at least 1"))
+    EXPECT_THAT(libsvm_error("1 " + std::string(index) + ":1"), HasSubstr("expected an index of at least 1"))
         << index;
   }
   for (const char* value : {"", "x", "1x", "nan", "inf", "-inf", "1e300", "1e999", "1:2", "0x10", "+-1"}) {
-    EXPECT_THAT(error_of("1 1:" + std::string(value)), HasSubstr("expected a finite number")) << value;
+    EXPECT_THAT(libsvm_error("1 1:" + std::string(value)), HasSubstr("expected a finite number")) << value;
   }
 }
 
 TEST(Libsvm, RefusesIndicesThatDoNotAscend) {
-  EXPECT_THAT(error_of("1 3:1 3:2"), HasSubstr("byte 6: expected an index above 3"));
-  EXPECT_THAT(error_of("1 3:1 2:2"), HasSubstr("expected an index above 3, the one before it, found '2:2'"));
+  EXPECT_THAT(libsvm_error("1 3:1 3:2"), HasSubstr("byte 6: expected an index above 3"));
+  EXPECT_THAT(libsvm_error("1 3:1 2:2"),
+              HasSubstr("expected an index above 3, the one before it, found '2:2'"));
 }
 
 TEST(Libsvm, RefusesIndicesAboveTheFeatures) {
-  EXPECT_EQ(error_of("1 100:1"), "no error");
-  EXPECT_THAT(error_of("1 101:1"),
+  EXPECT_EQ(libsvm_error("1 100:1"), "no error");
+  EXPECT_THAT(libsvm_error("1 101:1"),
               HasSubstr("index above the model's 100 features (model.features), found '101:1'"));
-  EXPECT_THAT(error_of("1 2147483648:1", INT64_MAX), HasSubstr("index above"));
+  EXPECT_THAT(libsvm_error("1 2147483648:1", INT64_MAX), HasSubstr("index above"));
 }
 
 TEST(Libsvm, RefusesAFileWithoutRows) {
-  EXPECT_THAT(error_of(""), HasSubstr("expected at least one line"));
-  EXPECT_THAT(error_of("# nothing\n\n"), HasSubstr("expected at least one line"));
+  EXPECT_THAT(libsvm_error(""), HasSubstr("expected at least one line"));
+  EXPECT_THAT(libsvm_error("# nothing\n\n"), HasSubstr("expected at least one line"));
 }
 
 TEST(Libsvm, ShowsUnprintableBytesSafely) {
-  EXPECT_THAT(error_of("\x1b[31mred"), HasSubstr("found '\\x1b[31mred'"));
-  EXPECT_THAT(error_of(std::string(1000, 'a')), HasSubstr("found '" + std::string(24, 'a') + "…'"));
+  EXPECT_THAT(libsvm_error("\x1b[31mred"), HasSubstr("found '\\x1b[31mred'"));
+  EXPECT_THAT(libsvm_error(std::string(1000, 'a')), HasSubstr("found '" + std::string(24, 'a') + "…'"));
 }
 
 }  // namespace

@@ -23,7 +23,7 @@ std::string header(uint32_t magic, uint32_t version, uint32_t count) {
   return bytes;
 }
 
-std::string error_of(const std::string& bytes) {
+std::string tokens_error(const std::string& bytes) {
   try {
     parse_tokens(bytes, "f.bin");
   } catch (const ConfigError& error) {
@@ -50,25 +50,25 @@ TEST(Tokens, ReadsAnLlmcFile) {
 }
 
 TEST(Tokens, RefusesOddAndEmptyFiles) {
-  EXPECT_THAT(error_of(""), HasSubstr("f.bin, byte 0: the file is empty"));
-  EXPECT_THAT(error_of("a"), HasSubstr("byte 0: half a token"));
-  EXPECT_THAT(error_of(u16({1, 2}) + "a"), HasSubstr("byte 4: half a token at the end"));
+  EXPECT_THAT(tokens_error(""), HasSubstr("f.bin, byte 0: the file is empty"));
+  EXPECT_THAT(tokens_error("a"), HasSubstr("byte 0: half a token"));
+  EXPECT_THAT(tokens_error(u16({1, 2}) + "a"), HasSubstr("byte 4: half a token at the end"));
 }
 
 TEST(Tokens, RefusesAnLlmcFileWhoseSizeIsNotWhatItSays) {
-  EXPECT_THAT(error_of(header(20240520, 1, 3) + u16({1, 2})),
+  EXPECT_THAT(tokens_error(header(20240520, 1, 3) + u16({1, 2})),
               HasSubstr("byte 8: the header promises 3 tokens of 2 bytes, 4 bytes follow"));
-  EXPECT_THAT(error_of(header(20240520, 1, 1) + u16({1, 2})), HasSubstr("promises 1 tokens"));
-  EXPECT_THAT(error_of(header(20240520, 1, 1) + "abc"), HasSubstr("3 bytes follow"));
-  EXPECT_THAT(error_of(header(20240520, 1, 0xffffffff)), HasSubstr("promises 4294967295 tokens"));
-  EXPECT_THAT(error_of(header(20240520, 1, 0)), HasSubstr("there are no tokens"));
-  EXPECT_THAT(error_of(header(20240520, 1, 0).substr(0, 100)),
+  EXPECT_THAT(tokens_error(header(20240520, 1, 1) + u16({1, 2})), HasSubstr("promises 1 tokens"));
+  EXPECT_THAT(tokens_error(header(20240520, 1, 1) + "abc"), HasSubstr("3 bytes follow"));
+  EXPECT_THAT(tokens_error(header(20240520, 1, 0xffffffff)), HasSubstr("promises 4294967295 tokens"));
+  EXPECT_THAT(tokens_error(header(20240520, 1, 0)), HasSubstr("there are no tokens"));
+  EXPECT_THAT(tokens_error(header(20240520, 1, 0).substr(0, 100)),
               HasSubstr("byte 100: the file ends inside the llm.c header"));
 }
 
 TEST(Tokens, RefusesOtherVersions) {
-  EXPECT_THAT(error_of(header(20240520, 2, 1) + u16({1})), HasSubstr("byte 4: expected version 1"));
-  EXPECT_THAT(error_of(header(20240801, 7, 1) + "abcd"), HasSubstr("byte 0: tokens of 32 bits"));
+  EXPECT_THAT(tokens_error(header(20240520, 2, 1) + u16({1})), HasSubstr("byte 4: expected version 1"));
+  EXPECT_THAT(tokens_error(header(20240801, 7, 1) + "abcd"), HasSubstr("byte 0: tokens of 32 bits"));
 }
 
 TEST(Tokens, NamesTheOffsetOfATokenOutsideTheVocabulary) {

@@ -17,7 +17,16 @@ OneDevice::OneDevice(const models::Model& model, optim::Optimizer& optimizer, op
     named_parameters_.emplace_back(item.key(), item.value());
     parameters_.push_back(item.value());
   }
-  for (const models::Block& block : model.blocks) blocks_.push_back(block.forward);
+  for (const models::Block& block : model.blocks) {
+    if (!options_.before_block) {
+      blocks_.push_back(block.forward);
+      continue;
+    }
+    blocks_.push_back([this, number = blocks_.size(), &block](const std::vector<torch::Tensor>& inputs) {
+      options_.before_block(number);
+      return block.forward(inputs);
+    });
+  }
   batch_counters_ = compute::batch_counters(*model.module);
 }
 
@@ -70,6 +79,12 @@ torch::Tensor OneDevice::evaluate_again() {
     sum = sum.defined() ? sum + loss.detach() : loss.detach();
   }
   return sum;
+}
+
+std::vector<torch::Tensor> OneDevice::gradients() {
+  std::vector<torch::Tensor> all;
+  for (const torch::Tensor& parameter : parameters_) all.push_back(parameter.grad());
+  return all;
 }
 
 std::optional<std::string> OneDevice::first_non_finite_gradient() {

@@ -14,10 +14,11 @@ namespace yoke::parallel {
 
 struct OneDeviceOptions {
   torch::Device device = torch::kCPU;
-  Precision precision = Precision::kFp32;  // of autocast; kFp32 where the weights themselves are narrow
-  double clip_norm = 0;                    // 0: no clipping
-  std::vector<compute::Segment> segments;  // which blocks are computed again in backward
-  bool keep_batches = false;               // for optimizers that evaluate the loss again (L-BFGS)
+  Precision precision = Precision::kFp32;    // of autocast; kFp32 where the weights themselves are narrow
+  double clip_norm = 0;                      // 0: no clipping
+  std::vector<compute::Segment> segments;    // which blocks are computed again in backward
+  std::function<void(size_t)> before_block;  // called with the block's number before it runs forward
+  bool keep_batches = false;                 // for optimizers that evaluate the loss again (L-BFGS)
   // Brings an input to the device, in the format the model's weights have.
   std::function<torch::Tensor(const torch::Tensor&)> place = [](const torch::Tensor& input) { return input; };
 };
@@ -32,6 +33,7 @@ class OneDevice : public Strategy {
   ComputeResult compute(const std::vector<torch::Tensor>& inputs, const torch::Tensor& target,
                         const MicroBatch& micro) override;
   CommitResult commit(const CommitOptions& options) override;
+  std::vector<torch::Tensor> gradients() override;
   std::optional<std::string> first_non_finite_gradient() override;
   std::optional<double> loss_scale() const override;
 

@@ -19,6 +19,15 @@ struct BucketSizes {
   int64_t bytes = 0;
 };
 
+// How buckets lie, where that is not left to the order in which gradients come.
+struct BucketLayout {
+  std::vector<std::vector<int64_t>> plan;  // parameters of each bucket; none: as they come
+  int64_t multiple = 1;  // elements of a bucket are a multiple of it; the last ones are padding
+  // Above 0: so many pieces of memory serve all buckets in turn, gradients are moved there when a bucket is
+  // complete, and parameters keep none.
+  size_t blocks = 0;
+};
+
 // Cuts `order` (indices into `gradients`, as they become ready) into buckets: one type and device each,
 // closed when full. The first one is small, so that communication begins early. A gradient is never cut.
 std::vector<std::vector<int64_t>> plan_buckets(const std::vector<GradientSize>& gradients,

@@ -5,14 +5,41 @@
 namespace yoke::parallel {
 namespace {
 
-torch::Tensor tensor_over(comm::Memory memory, int64_t elements, const torch::Tensor& like) {
-  void* data = memory.data.get();
-  return torch::from_blob(
-      data, {elements}, [memory = std::move(memory)](void*) {},
-      torch::TensorOptions().dtype(like.scalar_type()).device(like.device()));
+int64_t padded(int64_t elements, int64_t multiple) {
+  return (elements + multiple - 1) / multiple * multiple;
 }
 
-// In the parameter's own layout (channels last, for example), so that optimizers walk both alike.
+// Memory for all buckets: each its own, or blocks that they take in turn.
+class BucketMemory {
+ public:
+  BucketMemory(comm::Communicator& comm, size_t blocks, size_t largest) : comm_(comm), largest_(largest) {
+    blocks_.resize(blocks);
+  }
+
+  torch::Tensor get(size_t index, int64_t elements, const torch::TensorOptions& options) {
+    if (blocks_.empty())
+      return tensor_over(comm_.allocate(static_cast<size_t>(elements) * options.dtype().itemsize()), elements,
+                         options);
+    comm::Memory& block = blocks_[index % blocks_.size()];
+    if (!block.data) block = comm_.allocate(largest_);
+    return tensor_over(block, elements, options);
+  }
+
+ private:
+  comm::Communicator& comm_;
+  size_t largest_;
+  std::vector<comm::Memory> blocks_;
+};
+
+}  // namespace
+
+torch::Tensor tensor_over(comm::Memory memory, int64_t elements, const torch::TensorOptions& options) {
+  void* data = memory.data.get();
+  torch::Tensor flat = torch::from_blob(
+      data, {elements}, [memory = std::move(memory)](void*) {}, options.requires_grad(false));
+  return flat;
+}
+
 torch::Tensor place_in(const torch::Tensor& flat, int64_t offset, const torch::Tensor& parameter) {
   torch::Tensor part = flat.narrow(0, offset, parameter.numel());
   if (parameter.is_non_overlapping_and_dense())
@@ -20,21 +47,27 @@ torch::Tensor place_in(const torch::Tensor& flat, int64_t offset, const torch::T
   return part.view(parameter.sizes());
 }
 
-}  // namespace
-
-std::vector<Bucket> make_buckets(std::vector<Slot>& slots, const std::vector<std::vector<int64_t>>& plan,
+std::vector<Bucket> make_buckets(std::vector<Slot>& slots, const BucketLayout& layout,
                                  comm::Communicator& comm) {
   torch::NoGradGuard no_grad;
+  std::vector<int64_t> elements;
+  size_t largest = 0;
+  for (const std::vector<int64_t>& indices : layout.plan) {
+    int64_t sum = 0;
+    for (int64_t index : indices) sum += slots[static_cast<size_t>(index)].parameter.numel();
+    elements.push_back(std::max<int64_t>(1, padded(sum, layout.multiple)));
+    size_t size = slots[static_cast<size_t>(indices[0])].parameter.element_size();
+    largest = std::max(largest, static_cast<size_t>(elements.back()) * size);
+  }
+  BucketMemory memory(comm, layout.blocks, largest);
   std::vector<Bucket> buckets;
-  for (const std::vector<int64_t>& indices : plan) {
+  for (const std::vector<int64_t>& indices : layout.plan) {
     Bucket bucket;
-    int64_t elements = 0;
-    for (int64_t index : indices) elements += slots[static_cast<size_t>(index)].parameter.numel();
     const torch::Tensor& first = slots[static_cast<size_t>(indices[0])].parameter;
-    size_t bytes = static_cast<size_t>(elements) * first.element_size();
     bucket.data.index = static_cast<int>(buckets.size());
     bucket.data.comm = &comm;
-    bucket.data.flat = tensor_over(comm.allocate(std::max<size_t>(bytes, 1)), elements, first);
+    bucket.data.flat = memory.get(buckets.size(), elements[buckets.size()],
+                                  torch::TensorOptions().dtype(first.scalar_type()).device(first.device()));
     int64_t offset = 0;
     for (int64_t index : indices) {
       Slot& slot = slots[static_cast<size_t>(index)];
@@ -45,6 +78,7 @@ std::vector<Bucket> make_buckets(std::vector<Slot>& slots, const std::vector<std
       bucket.data.offsets.push_back(offset);
       offset += slot.parameter.numel();
     }
+    if (layout.blocks == 0) bucket.data.flat.narrow(0, offset, bucket.data.flat.numel() - offset).zero_();
     buckets.push_back(std::move(bucket));
   }
   return buckets;

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "yoke/parallel/ddp/bucket_plan.h"
 #include "yoke/parallel/ddp/comm_hook.h"
 
 namespace yoke::parallel {
@@ -30,8 +31,15 @@ struct Bucket {
   bool done = false;
 };
 
-// Allocates buckets as planned and gives every slot its place. Gradients that exist are moved there.
-std::vector<Bucket> make_buckets(std::vector<Slot>& slots, const std::vector<std::vector<int64_t>>& plan,
+// Memory of the communicator as a tensor of so many elements.
+torch::Tensor tensor_over(comm::Memory memory, int64_t elements, const torch::TensorOptions& options);
+
+// `parameter`'s place in `flat`, in its own layout (channels last, for example), so that optimizers walk both
+// alike.
+torch::Tensor place_in(const torch::Tensor& flat, int64_t offset, const torch::Tensor& parameter);
+
+// Allocates buckets as planned and gives every slot its place.
+std::vector<Bucket> make_buckets(std::vector<Slot>& slots, const BucketLayout& layout,
                                  comm::Communicator& comm);
 
 // Brings the gradient into its place, and with `as_view` lets the parameter's gradient be that place.

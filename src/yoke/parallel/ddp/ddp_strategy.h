@@ -20,12 +20,17 @@ class DdpStrategy : public Strategy {
   std::optional<Communication> communication() const override;
   std::optional<double> noise_scale() const override { return noise_.value(); }
   CommitResult commit(const CommitOptions& options) override { return device_.commit(options); }
+  std::vector<torch::Tensor> gradients() override { return device_.gradients(); }
   std::optional<std::string> first_non_finite_gradient() override {
     return device_.first_non_finite_gradient();
   }
   std::optional<double> loss_scale() const override { return device_.loss_scale(); }
 
   DistributedDataParallel& ddp() { return ddp_; }
+
+ protected:
+  OneDevice& device() { return device_; }
+  comm::Communicator& comm() { return comm_; }
 
  private:
   comm::Communicator& comm_;

@@ -27,6 +27,9 @@ void DistributedDataParallel::join(const std::function<void()>& loop) {
 void DistributedDataParallel::set_hook(std::shared_ptr<CommHook> hook) {
   impl_->reducer.set_hook(std::move(hook));
 }
+void DistributedDataParallel::set_layout(parallel::BucketLayout layout) {
+  impl_->reducer.set_layout(std::move(layout));
+}
 const CommHook* DistributedDataParallel::hook() const {
   return &impl_->reducer.hook();
 }

@@ -21,6 +21,7 @@
 
 #include "yoke/comm/communicator.h"
 #include "yoke/compute/gradient_home.h"
+#include "yoke/parallel/ddp/bucket_plan.h"
 #include "yoke/parallel/ddp/comm_hook.h"
 #include "yoke/parallel/ddp/options.h"
 
@@ -76,6 +77,9 @@ class DistributedDataParallel {
   // Replaces ddp.hook. Before the first backward().
   void set_hook(std::shared_ptr<CommHook> hook);
   const CommHook* hook() const;  // never null
+
+  // Buckets as they are told to lie. Before the first backward().
+  void set_layout(parallel::BucketLayout layout);
 
   // The next backward() that communicates also measures the gradient noise: one more pass over the gradients.
   void measure_noise();

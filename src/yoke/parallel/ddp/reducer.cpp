@@ -96,6 +96,13 @@ void Reducer::set_hook(std::shared_ptr<CommHook> hook) {
   hook_ = std::move(hook);
 }
 
+void Reducer::set_layout(BucketLayout layout) {
+  YOKE_CHECK(buckets_.empty(), "set_layout() comes before the first backward()");
+  YOKE_CHECK(!options_.find_unused && !options_.static_graph && sparse_.empty(),
+             "a layout of one's own with parameters that get no gradient, or sparse ones");
+  layout_ = std::move(layout);
+}
+
 torch::Device Reducer::device() const {
   return parameters_.empty() ? torch::Device(torch::kCPU) : parameters_[0].second.device();
 }
@@ -105,7 +112,7 @@ torch::Device Reducer::device() const {
 void Reducer::on_gradient(Slot& slot) {
   bool watching = buckets_.empty();
   homes.arrived(slot.parameter);
-  if (!watching && (options_.gradient_as_bucket_view || sync))
+  if (!watching && !passing() && (options_.gradient_as_bucket_view || sync))
     move_into_bucket(slot, options_.gradient_as_bucket_view);
   if (!sync) return;
   begin();
@@ -149,7 +156,21 @@ void Reducer::advance_ready() {
   while (next_ < buckets_.size() && buckets_[next_].waiting == 0) launch(buckets_[next_++]);
 }
 
+void Reducer::finish_bucket(Bucket& bucket) {
+  while (!bucket.done) bucket.done = !hook_->advance(bucket.data, bucket.phase++);
+}
+
+void Reducer::move_gradients_to_block(Bucket& bucket) {
+  auto index = static_cast<size_t>(&bucket - buckets_.data());
+  if (index >= layout_.blocks) finish_bucket(buckets_[index - layout_.blocks]);
+  for (size_t slot : bucket.slots) {
+    move_into_bucket(slots_[slot], /*as_view=*/false);
+    slots_[slot].parameter.mutable_grad().reset();
+  }
+}
+
 void Reducer::launch(Bucket& bucket) {
+  if (passing()) move_gradients_to_block(bucket);
   if (measuring_noise_) local_norm2_ += norm2(bucket.data.flat);
   bucket.data.divisor = divisor_;
   bucket.done = !hook_->advance(bucket.data, 0);
@@ -164,13 +185,13 @@ void Reducer::finish(bool shadow) {
   bool watched = buckets_.empty();
   if (watched) agree_on_buckets();
   for (Slot& slot : slots_)
-    if (slot.arrivals == 0) fill_missing(slot, shadow);
+    if (slot.arrivals == 0 && !passing()) fill_missing(slot, shadow);
   for (Bucket& bucket : buckets_) bucket.waiting = 0;
   advance_ready();
   wait_for_buckets();
   if (options_.find_unused || (options_.static_graph && watched) || joining_) see_what_is_used();
   reduce_sparse(shadow);
-  if (!shadow) hand_out();
+  if (!shadow && !passing()) hand_out();
   if (options_.broadcast_buffers) give_values(buffers_, comm_, 0);
   note_step(now_seconds() - begin);
   if (options_.static_graph && watched)
@@ -223,10 +244,12 @@ void Reducer::agree_on_buckets() {
   std::vector<GradientSize> sizes;
   for (const Slot& slot : slots_)
     sizes.push_back({slot.parameter.numel(), slot.parameter.scalar_type(), slot.parameter.device()});
-  buckets_ = make_buckets(
-      slots_, plan_buckets(sizes, order, {options_.first_bucket_bytes, options_.bucket_bytes}), comm_);
+  if (layout_.plan.empty())
+    layout_.plan = plan_buckets(sizes, order, {options_.first_bucket_bytes, options_.bucket_bytes});
+  buckets_ = make_buckets(slots_, layout_, comm_);
   for (Slot& slot : slots_) {
     slot.expected = std::max(1, slot.arrivals);
+    if (passing()) continue;
     move_into_bucket(slot, options_.gradient_as_bucket_view);
     if (options_.gradient_as_bucket_view && slot.view.is_contiguous()) homes.set(slot.parameter, slot.view);
   }

@@ -29,6 +29,7 @@ class Reducer {
   compute::GradientHomes homes;  // the places in buckets
   void join(const std::function<void()>& loop);
   void set_hook(std::shared_ptr<CommHook> hook);
+  void set_layout(BucketLayout layout);
   void measure_noise() { noise_wanted_ = true; }
 
   const DdpOptions& options() const { return options_; }
@@ -56,6 +57,8 @@ class Reducer {
   int active_ranks(bool this_one);
   void advance_ready();
   void launch(Bucket& bucket);
+  void finish_bucket(Bucket& bucket);
+  void move_gradients_to_block(Bucket& bucket);
   void finish(bool shadow);
   void complain_of_missing() const;
   void agree_on_buckets();
@@ -66,10 +69,13 @@ class Reducer {
   void hand_out();
   void note_step(double waited);
   torch::Device device() const;
+  // Gradients live in blocks that buckets take in turn, and no longer than that.
+  bool passing() const { return layout_.blocks > 0; }
 
   comm::Communicator& comm_;
   DdpOptions options_;
   std::shared_ptr<CommHook> hook_;
+  BucketLayout layout_;
   NamedTensors parameters_;
   NamedTensors buffers_;
   std::vector<Slot> slots_;

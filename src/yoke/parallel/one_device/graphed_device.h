@@ -22,6 +22,7 @@ class GraphedDevice : public Strategy {
   ComputeResult compute(const std::vector<torch::Tensor>& inputs, const torch::Tensor& target,
                         const MicroBatch& micro) override;
   CommitResult commit(const CommitOptions& options) override;
+  std::vector<torch::Tensor> gradients() override { return eager_.gradients(); }
   std::optional<std::string> first_non_finite_gradient() override {
     return eager_.first_non_finite_gradient();
   }

@@ -5,13 +5,13 @@
 namespace yoke::plan {
 namespace {
 
-struct Entry {
+struct FormEntry {
   Collective op;
   Algorithm algorithm;
   Form form;
 };
 
-constexpr Entry kForms[] = {
+constexpr FormEntry kForms[] = {
     {Collective::kAllReduce, Algorithm::kRing, ring_all_reduce_form},
     {Collective::kAllReduce, Algorithm::kTree, tree_all_reduce_form},
     {Collective::kAllReduce, Algorithm::kHalvingDoubling, halving_all_reduce_form},
@@ -65,7 +65,7 @@ constexpr Entry kForms[] = {
 };
 
 Form find_form(Collective op, Algorithm algorithm) {
-  for (const Entry& entry : kForms) {
+  for (const FormEntry& entry : kForms) {
     if (entry.op == op && entry.algorithm == algorithm) return entry.form;
   }
   std::vector<std::string> names;
@@ -138,7 +138,7 @@ std::vector<Step> collective_steps(const CollectiveRequest& request) {
 
 std::vector<Algorithm> algorithms_for(Collective op) {
   std::vector<Algorithm> algorithms;
-  for (const Entry& entry : kForms) {
+  for (const FormEntry& entry : kForms) {
     if (entry.op == op) algorithms.push_back(entry.algorithm);
   }
   return algorithms;

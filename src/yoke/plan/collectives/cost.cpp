@@ -30,7 +30,7 @@ struct Point {
 };
 
 using Seconds = double (*)(const Point&);
-struct Entry {
+struct CostEntry {
   Collective op;
   Algorithm algorithm;
   Seconds seconds;
@@ -166,7 +166,7 @@ LinkCost at_once(LinkCost cost, int size) {
 }
 
 // Where two take the same time the first listed is chosen: direct has the fewest rounds.
-constexpr Entry kCosts[] = {
+constexpr CostEntry kCosts[] = {
     {Collective::kAllReduce, Algorithm::kDirect, ring_all_reduce},
     {Collective::kAllReduce, Algorithm::kHalvingDoubling, halving_all_reduce},
     {Collective::kAllReduce, Algorithm::kRing, ring_all_reduce},
@@ -245,7 +245,7 @@ double predict_seconds(Collective op, Algorithm algorithm, int size, int64_t byt
   if (algorithm == Algorithm::kHierarchical && !divides)
     throw ConfigError("{} by hierarchy: {} ranks on machines of {}. Every machine must have the same number.",
                       to_string(op), size, machine_size);
-  for (const Entry& entry : kCosts) {
+  for (const CostEntry& entry : kCosts) {
     if (entry.op != op || entry.algorithm != algorithm) continue;
     return size == 1 ? 0 : entry.seconds(point_of(size, bytes, cost, divides ? machine_size : 1));
   }
@@ -260,7 +260,7 @@ Algorithm choose_algorithm(Collective op, int size, int64_t bytes, const LinkCos
   bool has_machines = machine_size > 1 && machine_size < size && size % machine_size == 0;
   Algorithm best = Algorithm::kDirect;
   double least = std::numeric_limits<double>::infinity();
-  for (const Entry& entry : kCosts) {
+  for (const CostEntry& entry : kCosts) {
     if (entry.op != op || (entry.algorithm == Algorithm::kHierarchical && !has_machines)) continue;
     const LinkCost link = acts_at_once(entry.algorithm) ? at_once(cost, size) : cost;
     double seconds = predict_seconds(op, entry.algorithm, size, bytes, link, has_machines ? machine_size : 1);

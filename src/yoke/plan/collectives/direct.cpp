@@ -4,10 +4,6 @@
 namespace yoke::plan {
 namespace {
 
-Members everybody(const CollectiveRequest& request) {
-  return members_around(0, request.size, request.rank);
-}
-
 const Range& block(const Blocks& blocks, int index) {
   return blocks[static_cast<size_t>(index)];
 }

@@ -32,6 +32,9 @@ class Members {
 Members members_from(int first, int stride, int count, int rank);
 // first, first + 1, …, modulo `size`: all of them.
 Members members_around(int first, int size, int rank);
+inline Members everybody(const CollectiveRequest& request) {
+  return members_around(0, request.size, request.rank);
+}
 
 class StepWriter {
  public:

@@ -9,10 +9,6 @@ const Range& around(const Blocks& blocks, int index) {
   return blocks[static_cast<size_t>((index % n + n) % n)];
 }
 
-Members everybody(const CollectiveRequest& request) {
-  return members_around(0, request.size, request.rank);
-}
-
 }  // namespace
 
 int ring_reduce_scatter(StepWriter& out, int round, const Members& members, const Blocks& blocks,

@@ -6,10 +6,6 @@ namespace {
 
 constexpr int kHub = 0;
 
-Members everybody(const CollectiveRequest& request) {
-  return members_around(0, request.size, request.rank);
-}
-
 // Everybody's block is the whole buffer.
 Blocks same_for_all(const CollectiveRequest& request) {
   return Blocks(static_cast<size_t>(request.size), whole(request));

@@ -1,0 +1,173 @@
+#include "cli/lab_command.h"
+
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+
+#include "cli/output.h"
+#include "cli/ps_server.h"
+#include "yoke/base/error.h"
+#include "yoke/base/file.h"
+#include "yoke/base/log.h"
+#include "yoke/base/terminal.h"
+#include "yoke/base/text.h"
+#include "yoke/cluster/launcher/launcher.h"
+#include "yoke/metrics/jsonl.h"
+#include "yoke/plan/policies/delay_law.h"
+#include "yoke/report/comparison.h"
+#include "yoke/report/table.h"
+
+namespace yoke::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int64_t kRecords = 200;        // of each run, for its curves
+constexpr double kReachedByAll = 1.001;  // times the worst final loss: the target when none is given
+
+struct Lab {
+  const CommandLine& line;
+  const LabArguments& arguments;
+  RunConfig& config;  // as the file and the overrides say
+  fs::path out;
+
+  std::vector<std::string> rules() const {
+    if (arguments.policies == "all") return plan::rule_names();
+    std::vector<std::string> names = split(arguments.policies, ',');
+    for (const std::string& name : names) plan::parse_rule(name);
+    if (names.empty())
+      throw ConfigError("--policies: none. Accepted: all, or some of {}.", join(plan::rule_names()));
+    return names;
+  }
+
+  int64_t k_of(const std::string& rule) const {
+    if (plan::traits_of(plan::parse_rule(rule)).k != plan::RuleTraits::kGiven) return 0;
+    return arguments.k > 0 ? arguments.k : std::max<int64_t>(1, arguments.workers / 2);
+  }
+
+  // Every rule sees as many minibatches as `sync` does with train.steps.
+  int64_t updates_of(const std::string& rule) const {
+    plan::PolicyOptions policy;
+    policy.rule = plan::parse_rule(rule);
+    policy.workers = static_cast<int>(arguments.workers);
+    policy.k = k_of(rule);
+    int64_t minibatches = config.train.loop.steps * arguments.workers, k = plan::effective_k(policy);
+    return (minibatches + k - 1) / k;
+  }
+
+  report::ComparedRun train(const std::string& rule, const std::string& law, const fs::path& folder) const {
+    std::vector<std::string> words = {
+        "train", arguments.file, "--resume", "never", "-q", "--nproc", fmt::format("{}", arguments.workers)};
+    auto set = [&](const std::string& key, const std::string& value) {
+      words.push_back("--" + key);
+      words.push_back(value);
+    };
+    for (const config::Override& change : line.overrides) set(change.key, change.value);
+    set("parallel.sync", "ps");
+    set("ps.policy", rule);
+    set("ps.servers", fmt::format("{}", arguments.servers));
+    set("ps.k", fmt::format("{}", k_of(rule)));
+    set("ps.max_delay", arguments.max_delay);
+    set("slowdown.law", law);
+    set("slowdown.workers", arguments.delay_workers);
+    set("out.dir", folder.string());
+    set("checkpoint.every_steps", "0");
+    if (config.train.loop.steps > 0) {
+      set("train.steps", fmt::format("{}", updates_of(rule)));
+      set("out.log_every", fmt::format("{}", std::max<int64_t>(1, updates_of(rule) / kRecords)));
+    }
+    fs::remove(folder / "metrics.jsonl");
+    fs::remove(folder / "ps.json");
+    CommandLine own = parse_command_line(words);
+    Configuration configuration;
+    configuration.load(own.train.file, own.overrides);
+    cluster::LaunchOptions job = server_job(own, configuration.values);
+    job.stdout_is_taken = true;
+    job.rank0_speaks = false;
+    if (int code = cluster::run_job(job); code != 0)
+      throw Error(static_cast<ExitCode>(code), rule + " failed; see above");
+    return read(rule, folder);
+  }
+
+  static report::ComparedRun read(const std::string& rule, const fs::path& folder) {
+    report::ComparedRun run;
+    run.name = rule;
+    run.records = metrics::read_records(folder / "metrics.jsonl").records;
+    nlohmann::json counts = nlohmann::json::parse(read_file(folder / "ps.json"));
+    run.k = counts.at("k");
+    run.staleness = counts.at("staleness").at("histogram").get<std::vector<int64_t>>();
+    run.staleness_mean = counts.at("staleness").at("mean");
+    run.idle_fraction = counts.at("idle_fraction");
+    double seconds = counts.at("seconds");
+    run.updates_per_s = seconds > 0 ? counts.at("updates").get<double>() / seconds : 0;
+    if (!run.records.empty()) run.final_loss = run.records.back().loss;
+    return run;
+  }
+};
+
+void print_table(const std::vector<report::ComparedRun>& runs, double target, const fs::path& page) {
+  report::Table table(
+      {"rule", "K", "to target", "final loss", "updates/s", "staleness", "idle", "rate kept"});
+  for (const report::ComparedRun& run : runs)
+    table.add({run.name, fmt::format("{}", run.k),
+               run.seconds_to_target ? fmt::format("{:.2f} s", *run.seconds_to_target) : "never",
+               fmt::format("{:.4f}", run.final_loss), fmt::format("{:.1f}", run.updates_per_s),
+               fmt::format("{:.3f}", run.staleness_mean), fmt::format("{:.1f} %", 100 * run.idle_fraction),
+               run.rate_kept ? fmt::format("{:.0f} %", 100 * *run.rate_kept) : ""});
+  fmt::print("{}", table.to_text(terminal::is_terminal(STDOUT_FILENO) ? terminal::width(STDOUT_FILENO) : 0));
+  fmt::print("target: a loss of {:.4g}; report: {}\n", target, page.string());
+}
+
+}  // namespace
+
+int run_lab_stragglers(const CommandLine& line) {
+  const LabArguments& arguments = line.lab;
+  if (arguments.workers < 1 || arguments.workers > 256)
+    throw ConfigError("--workers {}: a whole number from 1 to 256 is wanted.", arguments.workers);
+  plan::parse_delay_law(arguments.delay);
+  Configuration configuration;
+  configuration.load(arguments.file, line.overrides);
+  RunConfig& config = configuration.values;
+  Lab lab{line, arguments, config,
+          arguments.output.empty() ? fs::path("runs/lab_stragglers") : fs::path(arguments.output)};
+  std::vector<report::ComparedRun> runs;
+  for (const std::string& rule : lab.rules()) {
+    log::info("lab stragglers: {} with {} workers, {}", rule, arguments.workers, arguments.delay);
+    runs.push_back(lab.train(rule, arguments.delay, lab.out / rule));
+    if (!arguments.fault_free) continue;
+    double free_rate = lab.train(rule, "none", lab.out / (rule + "_free")).updates_per_s;
+    if (free_rate > 0) runs.back().rate_kept = runs.back().updates_per_s / free_rate;
+  }
+  double target = arguments.target_loss;
+  if (target <= 0)
+    for (const report::ComparedRun& run : runs) target = std::max(target, run.final_loss * kReachedByAll);
+  nlohmann::json rows = nlohmann::json::array();
+  for (report::ComparedRun& run : runs) {
+    run.seconds_to_target = report::seconds_to(run.records, target);
+    nlohmann::json row = {{"policy", run.name},
+                          {"k", run.k},
+                          {"final_loss", run.final_loss},
+                          {"staleness_mean", run.staleness_mean},
+                          {"updates_per_s", run.updates_per_s},
+                          {"idle_fraction", run.idle_fraction}};
+    if (run.seconds_to_target) row["seconds_to_target"] = *run.seconds_to_target;
+    if (run.rate_kept) row["rate_kept"] = *run.rate_kept;
+    rows.push_back(std::move(row));
+  }
+  fs::path page = lab.out / "report.html";
+  std::string about =
+      fmt::format("{} workers, {} server(s), delay {} on {}", arguments.workers, arguments.servers,
+                  arguments.delay, arguments.delay_workers.empty() ? "all" : arguments.delay_workers);
+  write_file_atomically(page,
+                        report::comparison_html("Stragglers: " + config.model.name, about, target, runs));
+  if (line.json)
+    print_json({{"results", rows}, {"target_loss", target}, {"report", page.string()}});
+  else
+    print_table(runs, target, page);
+  return 0;
+}
+
+}  // namespace yoke::cli

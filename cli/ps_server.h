@@ -1,0 +1,28 @@
+// The parameter servers of `yoke train --parallel.sync ps`: ranks behind the workers, without LibTorch.
+#pragma once
+
+#include "cli/command_line.h"
+#include "cli/run_config.h"
+#include "yoke/cluster/launcher/launcher.h"
+#include "yoke/plan/policies/rule.h"
+
+namespace yoke::cli {
+
+bool uses_servers(const RunConfig& config);
+
+// The rule that the configuration names. Throws ConfigError.
+plan::PolicyOptions policy_of(const RunConfig& config, int workers);
+
+// Updates of the whole run.
+int64_t total_updates(const RunConfig& config, int workers, double batches_per_epoch);
+
+// The job of line.train.nproc workers and the servers on this machine. Throws ConfigError.
+cluster::LaunchOptions server_job(const CommandLine& line, const RunConfig& config);
+
+// Whether this rank of a launcher's world is a server.
+bool is_server_rank(const RunConfig& config);
+
+// Serves until all workers have left.
+int run_server(const RunConfig& config);
+
+}  // namespace yoke::cli

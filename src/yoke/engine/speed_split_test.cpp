@@ -1,0 +1,57 @@
+#include "yoke/engine/speed_split.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "yoke/base/error.h"
+#include "yoke/comm/run_ranks.h"
+#include "yoke/engine/verify.h"
+
+namespace yoke::engine {
+namespace {
+
+using ::testing::DoubleNear;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
+
+TEST(Split, SharesAreReadAndRefused) {
+  EXPECT_TRUE(parse_split("equal", 2).empty());
+  EXPECT_THAT(parse_split("8:4", 2), ElementsAre(8, 4));
+  for (const char* bad : {"", "8", "8:4:2", "8:", "0:1", "-1:2", "fast", "1:inf", "nan:1"})
+    EXPECT_THAT([&] { parse_split(bad, 2); }, ThrowsMessage<Error>(HasSubstr("parallel.split"))) << bad;
+}
+
+TEST(Split, FollowsTheSpeedOfRanks) {
+  comm::run_ranks(2, [](comm::Communicator& comm) {
+    std::vector<std::vector<double>> applied;
+    SpeedSplit split(comm, torch::kCPU,
+                     [&](const std::vector<double>& shares) { applied.push_back(shares); });
+    double slow = comm.rank() == 0 ? 1.0 : 2.0;
+    for (int step = 0; step < 120; ++step) split.add(10, 10 * slow * (step < 3 ? 100 : 1));
+    ASSERT_EQ(applied.size(), 1u) << "the same speeds again change nothing";
+    EXPECT_THAT(applied[0], ElementsAre(DoubleNear(2.0 / 3, 1e-9), DoubleNear(1.0 / 3, 1e-9)));
+    for (int step = 0; step < 60; ++step) split.add(10, 10);
+    ASSERT_EQ(applied.size(), 2u);
+    EXPECT_THAT(applied[1], ElementsAre(DoubleNear(0.5, 1e-9), DoubleNear(0.5, 1e-9)));
+  });
+}
+
+TEST(Split, UnequalPartsEqualTheBigBatch) {
+  VerifyOptions options;
+  options.worker.model.name = "mlp";
+  options.worker.model.sizes = {784, 20, 10};
+  options.worker.optimizer.optimizer = "sgd";
+  options.worker.optimizer.lr = 0.1;
+  options.worker.compute.threads = 1;
+  options.worker.batch_size = 12;
+  options.data.samples = 48;
+  options.steps = 4;
+  for (const char* layout :
+       {"data=2,split=2:1", "data=3,split=1:5:2", "data=2,split=1:100", "data=2,zero=2,split=3:1",
+        "data=2,sync=threads", "data=3,sync=threads,accumulate=2"})
+    EXPECT_LT(verify(options, parse_layouts(layout)[0]).worst.largest(), 1e-10) << layout;
+}
+
+}  // namespace
+}  // namespace yoke::engine

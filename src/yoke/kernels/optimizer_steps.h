@@ -1,0 +1,58 @@
+// Steps of optimizers on plain memory, for who keeps parameters without LibTorch (parameter servers).
+//
+// `gradient` is a sum of gradients, `weight` what it is multiplied with. `from` holds the parameters, `to`
+// gets the new ones; they may be the same memory, and do not overlap otherwise. State arrays change in place.
+// The formulas, and the order of their roundings, are those of torch.optim. For float and double.
+#pragma once
+
+#include <cstdint>
+
+namespace yoke::kernels {
+
+struct SgdStep {
+  double lr = 0;
+  double momentum = 0;  // 0: `velocity` is not looked at
+  bool nesterov = false;
+  double weight_decay = 0;  // L2 term of the gradient
+};
+
+template <class T>
+void sgd(const SgdStep& step, double weight, const T* gradient, const T* from, T* to, T* velocity,
+         int64_t count);
+
+struct AdamwStep {
+  double lr = 0;
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double eps = 1e-8;
+  double weight_decay = 0;  // decoupled
+  int64_t number = 1;       // of this step, from 1
+};
+
+template <class T>
+void adamw(const AdamwStep& step, double weight, const T* gradient, const T* from, T* to, T* mean,
+           T* mean_square, int64_t count);
+
+struct AdagradStep {
+  double lr = 0;
+  double eps = 1e-10;
+  double weight_decay = 0;  // L2 term of the gradient
+};
+
+template <class T>
+void adagrad(const AdagradStep& step, double weight, const T* gradient, const T* from, T* to, T* sum,
+             int64_t count);
+
+// into[i] += scale x from[i].
+template <class T>
+void add_scaled(T* into, const T* from, double scale, int64_t count);
+
+// Whether there is no NaN and no infinity.
+template <class T>
+bool all_finite(const T* data, int64_t count);
+
+// Sum of (a[i] - b[i])^2.
+template <class T>
+double squared_distance(const T* a, const T* b, int64_t count);
+
+}  // namespace yoke::kernels

@@ -1,0 +1,44 @@
+// Data parallel with the optimizer's state (stage 1) and the gradients (stage 2) spread over the ranks.
+//
+// Gradients are reduced so that each rank gets the average of what it owns, it moves that, and the new values
+// go round while the next forward runs: a block waits for its own parameters only. The bytes are those of
+// all_reduce. Stage 2 also lets go of a gradient as soon as its bucket has been reduced, also between
+// micro-batches.
+#pragma once
+
+#include "yoke/parallel/ddp/ddp_strategy.h"
+#include "yoke/parallel/ddp/zero/scatter_hook.h"
+#include "yoke/parallel/ddp/zero/shards.h"
+
+namespace yoke::parallel {
+
+class ZeroStrategy : public DdpStrategy {
+ public:
+  // Collective. `optimizer` is of shards.owned(). Throws ConfigError for what cannot be cut.
+  ZeroStrategy(const models::Model& model, optim::Optimizer& optimizer, optim::GradScaler& scaler,
+               OneDeviceOptions options, comm::Communicator& comm, const DdpOptions& ddp, Shards& shards,
+               int64_t stage);
+
+  void acquire() override;
+  ComputeResult compute(const std::vector<torch::Tensor>& inputs, const torch::Tensor& target,
+                        const MicroBatch& micro) override;
+  CommitResult commit(const CommitOptions& options) override;
+  void drain() override { shards_.wait_for_all(); }
+  std::vector<torch::Tensor> gradients() override;
+  std::optional<std::string> first_non_finite_gradient() override;
+
+ private:
+  void take_gradients();
+  bool unscale();
+  torch::Tensor norm_over_ranks();
+
+  optim::Optimizer& optimizer_;
+  optim::GradScaler& scaler_;
+  Shards& shards_;
+  std::shared_ptr<ScatterHook> hook_;
+  std::vector<torch::Tensor> owned_;
+  double clip_norm_;
+  bool keeps_no_gradients_;  // stage 2
+};
+
+}  // namespace yoke::parallel

@@ -1,0 +1,299 @@
+#include "yoke/parallel/ps/ps_strategy.h"
+
+#include <ATen/ops/zeros.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "yoke/base/clock.h"
+#include "yoke/base/error.h"
+#include "yoke/optim/clip.h"
+
+namespace yoke::parallel {
+namespace {
+
+bool in_step(const plan::PolicyOptions& policy) {
+  return policy.rule == plan::Rule::kSync || plan::traits_of(policy.rule).cancels;
+}
+
+plan::DelayLaw law_of(const PsSetup& setup, int worker) {
+  auto slow = plan::parse_slow_workers("slowdown.workers", setup.slowdown.workers, setup.workers);
+  return slow[static_cast<size_t>(worker)] ? plan::parse_delay_law(setup.slowdown.law) : plan::DelayLaw();
+}
+
+}  // namespace
+
+PsStrategy::PsStrategy(const models::Model& model, optim::Optimizer& optimizer, optim::GradScaler& scaler,
+                       OneDeviceOptions options, PsSetup setup)
+    : model_(model),
+      optimizer_(optimizer),
+      options_(std::move(options)),
+      setup_(std::move(setup)),
+      delays_(law_of(setup_, setup_.messenger->rank()), static_cast<uint64_t>(setup_.slowdown.seed),
+              setup_.messenger->rank()) {
+  lay_out();
+  ps::LearnerOptions learner;
+  learner.workers = setup_.workers;
+  learner.servers = static_cast<int>(setup_.ps.servers);
+  for (const torch::Tensor& parameter : parameters_) learner.tensors.push_back(parameter.numel());
+  learner.type = flat_.scalar_type() == torch::kFloat64 ? DataType::kFloat64 : DataType::kFloat32;
+  learner.range_bytes = setup_.ps.range_bytes;
+  learner.timeout = setup_.timeout;
+  learner.one_version = in_step(setup_.policy);
+  learner.measure_distance = setup_.ps.stale_step == "distance";
+  learner_ = std::make_unique<ps::Learner>(*setup_.messenger, std::move(learner));
+  watched_ = watched(model);
+  device_ = std::make_unique<OneDevice>(watched_, optimizer_, scaler, options_);
+}
+
+PsStrategy::~PsStrategy() = default;
+
+// Parameters become views of one piece of memory, so that they are pulled to where they are used.
+void PsStrategy::lay_out() {
+  torch::NoGradGuard no_grad;
+  int64_t elements = 0;
+  for (const auto& item : model_.module->named_parameters()) {
+    names_.push_back(item.key());
+    parameters_.push_back(item.value());
+    elements += item.value().numel();
+  }
+  auto type = parameters_.front().scalar_type() == torch::kFloat64 ? torch::kFloat64 : torch::kFloat32;
+  flat_ = torch::empty({elements}, type);
+  gradients_ = torch::zeros({elements}, type);
+  gradient_parts_ = parts_of(gradients_);
+  std::vector<torch::Tensor> parts = parts_of(flat_);
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    parts[i].copy_(parameters_[i]);
+    if (!in_place()) continue;
+    parameters_[i].set_data(parts[i]);
+    homes_.set(parameters_[i], gradient_parts_[i]);
+  }
+}
+
+std::vector<torch::Tensor> PsStrategy::parts_of(const torch::Tensor& flat) const {
+  std::vector<torch::Tensor> parts;
+  int64_t at = 0;
+  for (const torch::Tensor& parameter : parameters_) {
+    parts.push_back(flat.narrow(0, at, parameter.numel()).view(parameter.sizes()));
+    at += parameter.numel();
+  }
+  return parts;
+}
+
+void PsStrategy::stop_if_void() const {
+  if (learner_->cancelled()) throw Voided{};
+}
+
+// The model, looking between its blocks whether the minibatch still counts.
+models::Model PsStrategy::watched(const models::Model& model) {
+  models::Model copy = model;
+  if (!plan::traits_of(setup_.policy.rule).cancels) return copy;
+  for (models::Block& block : copy.blocks) {
+    block.forward = [this, forward = block.forward](const models::Tensors& inputs) {
+      stop_if_void();
+      models::Tensors outputs = forward(inputs);
+      for (torch::Tensor& output : outputs) {
+        if (output.requires_grad()) output.register_hook([this](const torch::Tensor&) { stop_if_void(); });
+      }
+      return outputs;
+    };
+  }
+  return copy;
+}
+
+void PsStrategy::begin() {
+  if (std::exchange(begun_, true)) return;
+  bool first = setup_.messenger->rank() == 0;
+  if (first) {
+    if (!in_place()) download(flat_, parameters_);
+    auto arrays = optimizer_arrays();
+    if (static_cast<int64_t>(arrays.size()) != learner_->state_arrays())
+      throw ConfigError("the servers' optimizer keeps {} arrays, the checkpoint's {}: they are not the same.",
+                        learner_->state_arrays(), arrays.size());
+    learner_->assign(0, flat_.const_data_ptr(), start_version_, start_version_);
+    for (size_t i = 0; i < arrays.size(); ++i) {
+      torch::Tensor array = torch::empty_like(flat_);
+      download(array, arrays[i].second);
+      learner_->assign(static_cast<int64_t>(i) + 1, array.const_data_ptr(), start_version_, start_version_);
+    }
+  }
+  learner_->join(first ? setup_.updates : 0);
+  find_work();
+}
+
+void PsStrategy::acquire() {
+  begin();
+  optimizer_.zero_grad();
+  for (const torch::Tensor& parameter : parameters_) homes_.arrived(parameter);
+  batches_.clear();
+  loss_ = 0;
+  compute_seconds_ = 0;
+}
+
+// Waits for the next minibatch and brings the parameters to its version. False: the run is over.
+bool PsStrategy::find_work() {
+  double begin = now_seconds();
+  while (!over_) {
+    over_ = !learner_->wait();
+    if (!over_ && learner_->pull(flat_.mutable_data_ptr())) break;
+  }
+  if (over_) learner_->pull_at(learner_->end().version, flat_.mutable_data_ptr());
+  upload();
+  talk_.seconds += now_seconds() - begin;
+  talk_.exposed += now_seconds() - begin;
+  return !over_;
+}
+
+void PsStrategy::upload() {
+  if (in_place()) return;
+  torch::NoGradGuard no_grad;
+  std::vector<torch::Tensor> parts = parts_of(flat_);
+  for (size_t i = 0; i < parts.size(); ++i) parameters_[i].copy_(parts[i]);
+}
+
+void PsStrategy::download(const torch::Tensor& flat, const std::vector<torch::Tensor>& from) {
+  torch::NoGradGuard no_grad;
+  std::vector<torch::Tensor> parts = parts_of(flat);
+  for (size_t i = 0; i < parts.size(); ++i) parts[i].copy_(from[i]);
+}
+
+ComputeResult PsStrategy::compute(const std::vector<torch::Tensor>& inputs, const torch::Tensor& target,
+                                  const MicroBatch& micro) {
+  talk_ = {};
+  if (!last_loss_.defined()) last_loss_ = torch::zeros({});
+  batches_.push_back({inputs, target, micro});
+  ComputeResult result{last_loss_, 0, 0};
+  compute::GradientHomes::Use homes(homes_);
+  for (size_t i = batches_.size() - 1; i < batches_.size() && !over_;) {
+    try {
+      Stopwatch watch;
+      result = device_->compute(batches_[i].inputs, batches_[i].target, batches_[i].micro);
+      compute_seconds_ += watch.seconds();
+      loss_ += result.loss.item<double>() * batches_[i].micro.weight;
+      if (batches_[i].micro.last) {
+        double delay = delays_.next(compute_seconds_);
+        if (delay > 0 && !learner_->sleep(delay)) throw Voided{};
+        compute_seconds_ += delay;
+      }
+      ++i;
+    } catch (const Voided&) {
+      // All of it again, on what is current.
+      find_work();
+      optimizer_.zero_grad();
+      for (const torch::Tensor& parameter : parameters_) homes_.arrived(parameter);
+      loss_ = 0;
+      compute_seconds_ = 0;
+      i = 0;
+    }
+  }
+  last_loss_ = result.loss;
+  return result;
+}
+
+StepNews PsStrategy::agree(const StepNews& here) {
+  StepNews news = here;
+  if (here.stop_signal != 0 && asked_stop_ == 0 && begun_ && !over_) {
+    asked_stop_ = here.stop_signal;
+    learner_->ask_stop(here.stop_signal);
+  }
+  if (over_ && learner_->ended() && learner_->end().signal != 0)
+    news.stop_signal = static_cast<int>(learner_->end().signal);
+  return news;
+}
+
+void PsStrategy::gather_gradients() {
+  torch::NoGradGuard no_grad;
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    const torch::Tensor& gradient = parameters_[i].grad();
+    if (!gradient.defined())
+      gradient_parts_[i].zero_();
+    else if (gradient.is_sparse() || gradient.const_data_ptr() != gradient_parts_[i].const_data_ptr())
+      gradient_parts_[i].copy_(gradient.is_sparse() ? gradient.to_dense() : gradient);
+  }
+}
+
+// Downpour: the replica moves its own copy too, and what it has seen is told later.
+void PsStrategy::local_step(double lr) {
+  torch::NoGradGuard no_grad;
+  if (!accrued_.defined()) accrued_ = torch::zeros_like(flat_);
+  accrued_.add_(gradients_);
+  flat_.add_(gradients_, -lr);
+  upload();
+}
+
+CommitResult PsStrategy::commit(const CommitOptions& commit) {
+  CommitResult result;
+  if (over_) return result;
+  gather_gradients();
+  if (options_.clip_norm > 0 || commit.measure_norm) {
+    torch::Tensor norm = optim::clip_grad_norm(parameters_, options_.clip_norm);
+    if (commit.measure_norm) result.grad_norm = norm.item<double>();
+    if (options_.clip_norm > 0) gather_gradients();
+    if (result.grad_norm && !std::isfinite(*result.grad_norm)) {
+      result.updated = false;
+      return result;
+    }
+  }
+  ++minibatches_;
+  bool local = setup_.ps.n_push > 1 || setup_.ps.n_fetch > 1;
+  if (local) local_step(commit.lr);
+  if (minibatches_ % setup_.ps.n_push != 0) return result;
+  const torch::Tensor& told = local ? accrued_ : gradients_;
+  double begin = now_seconds();
+  learner_->push({told.const_data_ptr(), loss_, commit.lr, compute_seconds_});
+  talk_.seconds += now_seconds() - begin;
+  talk_.exposed += now_seconds() - begin;
+  if (local) accrued_.zero_();
+  bool fetch = minibatches_ % setup_.ps.n_fetch == 0;
+  if (fetch)
+    find_work();
+  else
+    over_ = !learner_->wait();
+  return result;
+}
+
+std::optional<Strategy::Progress> PsStrategy::progress() const {
+  Progress all;
+  all.over = over_;
+  all.step = over_ ? learner_->end().version : learner_->work().version;
+  all.minibatches = learner_->work().gradients * setup_.ps.n_push;
+  return all;
+}
+
+// The optimizer's state by kind ("momentum"), each with a tensor for each parameter.
+std::vector<std::pair<std::string, std::vector<torch::Tensor>>> PsStrategy::optimizer_arrays() const {
+  std::vector<std::pair<std::string, std::vector<torch::Tensor>>> arrays;
+  for (const auto& [name, tensor] : optimizer_.state()) {
+    size_t slash = name.find('/');
+    if (slash == std::string::npos || name.rfind("master/", 0) == 0) continue;
+    std::string kind = name.substr(0, slash);
+    if (arrays.empty() || arrays.back().first != kind) arrays.push_back({kind, {}});
+    YOKE_CHECK(names_[arrays.back().second.size()] == name.substr(slash + 1), "{} comes out of order", name);
+    arrays.back().second.push_back(tensor);
+  }
+  return arrays;
+}
+
+int64_t PsStrategy::fetch_state() {
+  torch::NoGradGuard no_grad;
+  auto arrays = optimizer_arrays();
+  std::vector<torch::Tensor> whole = {torch::empty_like(flat_)};
+  std::vector<void*> memory = {whole[0].mutable_data_ptr()};
+  for (size_t i = 0; i < arrays.size(); ++i) {
+    whole.push_back(torch::empty_like(flat_));
+    memory.push_back(whole.back().mutable_data_ptr());
+  }
+  ps::Learner::State state = learner_->fetch_state(memory);
+  std::vector<torch::Tensor> values = parts_of(whole[0]);
+  for (size_t i = 0; i < values.size(); ++i) parameters_[i].copy_(values[i]);
+  for (size_t k = 0; k < arrays.size(); ++k) {
+    std::vector<torch::Tensor> parts = parts_of(whole[k + 1]);
+    for (size_t i = 0; i < parts.size(); ++i) arrays[k].second[i].copy_(parts[i]);
+  }
+  for (auto& [name, tensor] : optimizer_.state()) {
+    if (name == "step") tensor.fill_(static_cast<double>(state.steps));
+  }
+  return state.version;
+}
+
+}  // namespace yoke::parallel

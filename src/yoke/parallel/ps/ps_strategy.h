@@ -1,0 +1,96 @@
+// A worker of parameter servers: pulls parameters, computes on its own device, pushes gradients.
+//
+// The servers move the parameters; after commit() they are those of the version that this worker goes on
+// with. A minibatch that an update has voided stops between blocks and is computed again on the new
+// parameters.
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "yoke/compute/gradient_home.h"
+#include "yoke/parallel/common/one_device.h"
+#include "yoke/parallel/ps/setup.h"
+#include "yoke/plan/policies/delay_law.h"
+#include "yoke/ps/learner.h"
+
+namespace yoke::parallel {
+
+class PsStrategy final : public Strategy {
+ public:
+  // Opens the servers. All must outlive the strategy. Parameters on the CPU move into one piece of memory.
+  PsStrategy(const models::Model& model, optim::Optimizer& optimizer, optim::GradScaler& scaler,
+             OneDeviceOptions options, PsSetup setup);
+  ~PsStrategy() override;
+
+  // Before the first step: the version of the state that was restored.
+  void start_at(int64_t version) { start_version_ = version; }
+  void end_at(int64_t updates) { setup_.updates = updates; }
+  // Joins the others with what the model and the optimizer hold now; the first step would do it.
+  void begin();
+
+  void acquire() override;
+  ComputeResult compute(const std::vector<torch::Tensor>& inputs, const torch::Tensor& target,
+                        const MicroBatch& micro) override;
+  StepNews agree(const StepNews& here) override;
+  std::optional<Communication> communication() const override { return talk_; }
+  CommitResult commit(const CommitOptions& options) override;
+  std::optional<Progress> progress() const override;
+  std::optional<std::string> first_non_finite_gradient() override {
+    return device_->first_non_finite_gradient();
+  }
+  std::optional<double> loss_scale() const override { return std::nullopt; }
+
+  // Brings model and optimizer to a consistent state of all servers, for a checkpoint. Returns its version.
+  int64_t fetch_state();
+  std::string report() { return learner_->report(); }
+  void goodbye() { learner_->goodbye(); }
+
+ private:
+  struct Kept {
+    std::vector<torch::Tensor> inputs;
+    torch::Tensor target;
+    MicroBatch micro;
+  };
+  struct Voided {};  // thrown between blocks, caught in compute()
+
+  models::Model watched(const models::Model& model);
+  void lay_out();
+  void stop_if_void() const;
+  bool find_work();
+  void upload();
+  void download(const torch::Tensor& flat, const std::vector<torch::Tensor>& from);
+  void gather_gradients();
+  std::vector<torch::Tensor> parts_of(const torch::Tensor& flat) const;
+  void local_step(double lr);
+  bool in_place() const { return options_.device.is_cpu(); }
+  std::vector<std::pair<std::string, std::vector<torch::Tensor>>> optimizer_arrays() const;
+
+  const models::Model& model_;
+  optim::Optimizer& optimizer_;
+  OneDeviceOptions options_;
+  PsSetup setup_;
+  std::vector<torch::Tensor> parameters_;
+  std::vector<std::string> names_;
+  torch::Tensor flat_;       // parameters, on the host
+  torch::Tensor gradients_;  // likewise
+  torch::Tensor accrued_;    // gradients of local steps, Downpour
+  std::vector<torch::Tensor> gradient_parts_;
+  compute::GradientHomes homes_;
+  std::unique_ptr<ps::Learner> learner_;
+  models::Model watched_;
+  std::unique_ptr<OneDevice> device_;
+  plan::DelayStream delays_;
+  std::vector<Kept> batches_;  // of this step
+  bool begun_ = false;
+  bool over_ = false;
+  int64_t start_version_ = 0;
+  int64_t minibatches_ = 0;  // of this worker
+  double loss_ = 0;          // of this step
+  double compute_seconds_ = 0;
+  torch::Tensor last_loss_;
+  int asked_stop_ = 0;
+  Communication talk_;
+};
+
+}  // namespace yoke::parallel

@@ -1,0 +1,60 @@
+#include "yoke/ps/accounting.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+namespace yoke::ps {
+
+void Accounting::count(int64_t one) {
+  ++gradients;
+  staleness_sum += one;
+  size_t bin = std::min(static_cast<size_t>(one), kBins - 1);
+  if (bin >= staleness.size()) staleness.resize(bin + 1);
+  ++staleness[bin];
+}
+
+double Accounting::mean_staleness() const {
+  return gradients == 0 ? 0 : static_cast<double>(staleness_sum) / static_cast<double>(gradients);
+}
+
+double Accounting::fresh() const {
+  return gradients == 0 ? 0 : static_cast<double>(staleness.front()) / static_cast<double>(gradients);
+}
+
+double Accounting::idle_fraction() const {
+  double idle = 0;
+  for (const WorkerTime& worker : workers) idle += worker.idle;
+  double all = seconds * static_cast<double>(workers.size());
+  return all > 0 ? std::clamp(idle / all, 0.0, 1.0) : 0;
+}
+
+double Accounting::seconds_per_update() const {
+  return updates == 0 ? 0 : seconds / static_cast<double>(updates);
+}
+
+nlohmann::json to_json(const Accounting& accounting) {
+  nlohmann::json workers = nlohmann::json::array();
+  for (const WorkerTime& one : accounting.workers)
+    workers.push_back({{"gradients", one.gradients},
+                       {"cancelled", one.cancelled},
+                       {"compute_seconds", one.compute},
+                       {"push_seconds", one.push},
+                       {"pull_seconds", one.pull},
+                       {"idle_seconds", one.idle},
+                       {"cancelled_seconds", one.cancelled_time},
+                       {"lost", one.lost}});
+  return {{"updates", accounting.updates},
+          {"gradients", accounting.gradients},
+          {"cancelled", accounting.cancelled},
+          {"pulls", accounting.pulls},
+          {"seconds", accounting.seconds},
+          {"seconds_per_update", accounting.seconds_per_update()},
+          {"staleness",
+           {{"mean", accounting.mean_staleness()},
+            {"fresh", accounting.fresh()},
+            {"histogram", accounting.staleness}}},
+          {"idle_fraction", accounting.idle_fraction()},
+          {"workers", workers}};
+}
+
+}  // namespace yoke::ps

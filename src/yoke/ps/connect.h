@@ -1,0 +1,32 @@
+// Messengers between workers and servers: of a job, or of threads in this process.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "yoke/cluster/world.h"
+#include "yoke/comm/messenger.h"
+
+namespace yoke::ps {
+
+// Collective over the whole job, workers and servers. auto: shm when all are on one machine, else tcp. The
+// world must outlive it. Throws ConfigError, CommError.
+std::unique_ptr<comm::Messenger> connect(cluster::World& world, const std::string& backend = "auto");
+
+// Ranks that are threads of this process, connected to each other over shm or tcp (loopback).
+class LocalGroup {
+ public:
+  LocalGroup(int size, const std::string& backend = "shm");
+  ~LocalGroup();
+  comm::Messenger& messenger(int rank) { return *messengers_[static_cast<size_t>(rank)]; }
+  // The rank's messenger ends: the others see it leave.
+  void close(int rank) { messengers_[static_cast<size_t>(rank)].reset(); }
+
+ private:
+  struct Parts;
+  std::unique_ptr<Parts> parts_;
+  std::vector<std::unique_ptr<comm::Messenger>> messengers_;
+};
+
+}  // namespace yoke::ps

@@ -1,0 +1,34 @@
+// Several requests under way at a time, and one wait for all of them.
+#pragma once
+
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+
+#include "yoke/comm/messenger.h"
+
+namespace yoke::ps {
+
+struct FlightPlan {
+  struct Request {
+    int peer = 0;
+    comm::Message message;
+    std::span<std::byte> into;
+  };
+  size_t requests = 0;
+  size_t window = 64;    // at most so many under way
+  double timeout = 300;  // seconds, of each
+  std::function<Request(size_t index)> make;
+  std::function<void(size_t index, const comm::Message& reply)>
+      got;  // on the messenger's thread; may be empty
+};
+
+// Sends everything and returns when every reply is there. The next request leaves when a reply comes, without
+// the caller's thread. After an error no more are sent; throws CommError with the first one once all that
+// were under way have ended, so that their memory is free.
+void fly(comm::Messenger& messenger, FlightPlan plan);
+
+}  // namespace yoke::ps

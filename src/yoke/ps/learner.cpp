@@ -1,0 +1,307 @@
+#include "yoke/ps/learner.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+
+#include "yoke/base/clock.h"
+#include "yoke/base/error.h"
+#include "yoke/kernels/optimizer_steps.h"
+#include "yoke/plan/policies/policy.h"
+#include "yoke/ps/flight.h"
+
+namespace yoke::ps {
+namespace {
+
+using comm::Message;
+using comm::Messenger;
+
+constexpr size_t kPullsAhead = 16;  // a server keeps old values of so many ranges for a slow reader
+constexpr size_t kReportBytes = 8 << 20;
+constexpr double kLearnerGoodbyeSeconds = 5;
+constexpr int64_t kNoWork = -1;
+constexpr int64_t kEnded = -2;
+
+template <class Head>
+Message message_of(uint16_t kind, const Head& head, std::span<const std::byte> payload = {}) {
+  Message message;
+  message.kind = kind;
+  message.set_head(head);
+  message.payload = payload;
+  return message;
+}
+
+}  // namespace
+
+Learner::Learner(Messenger& messenger, LearnerOptions options)
+    : messenger_(messenger),
+      options_(std::move(options)),
+      sharding_(options_.tensors,
+                {options_.servers, static_cast<int64_t>(size_of(options_.type)), options_.range_bytes, 1}),
+      element_(size_of(options_.type)) {
+  work_.minibatch = kNoWork;
+  messenger_.on_peer_lost([inbox = inbox_, workers = options_.workers](int peer, const std::string& why) {
+    if (peer < workers) return;
+    std::lock_guard lock(inbox->mutex);
+    inbox->lost = fmt::format("parameter server {} (rank {}) is lost: {}", peer - workers, peer, why);
+    inbox->changed.notify_all();
+  });
+  messenger_.serve({}, [inbox = inbox_, from_rank = scheduler()](int from, const Message& message,
+                                                                 const Messenger::Answer&) {
+    if (from != from_rank) throw CommError("rank {} is not the scheduler", from);
+    inbox->told(message);
+  });
+  open();
+}
+
+Learner::~Learner() {
+  try {
+    goodbye();
+  } catch (const std::exception&) {
+    // The servers are gone, or will see us go.
+  }
+}
+
+void Learner::Inbox::told(const Message& message) {
+  std::lock_guard lock(mutex);
+  if (message.kind == kStop) {
+    stop = message.get_head<StopHead>();
+    latest.store(kEnded, std::memory_order_release);
+  } else {
+    newest = message.get_head<ReleaseHead>();
+    if (!stop) latest.store(newest.minibatch, std::memory_order_release);
+  }
+  changed.notify_all();
+}
+
+void Learner::open() {
+  OpenHead head{elements(), options_.range_bytes, 1, options_.type};
+  FlightPlan plan;
+  plan.requests = static_cast<size_t>(options_.servers);
+  plan.timeout = options_.timeout;
+  plan.make = [&](size_t server) {
+    return FlightPlan::Request{scheduler() + static_cast<int>(server),
+                               message_of(kOpen, head, std::as_bytes(std::span(options_.tensors))),
+                               {}};
+  };
+  plan.got = [&](size_t server, const Message& reply) {
+    if (server == 0) state_arrays_ = reply.get_head<OpenReply>().state_arrays;
+  };
+  fly(messenger_, std::move(plan));
+}
+
+std::byte* Learner::at(void* vector, const Range& range) const {
+  return static_cast<std::byte*>(vector) + static_cast<size_t>(range.begin) * element_;
+}
+
+const std::byte* Learner::at(const void* vector, const Range& range) const {
+  return static_cast<const std::byte*>(vector) + static_cast<size_t>(range.begin) * element_;
+}
+
+size_t Learner::bytes_of(const Range& range) const {
+  return static_cast<size_t>(range.count) * element_;
+}
+
+Message Learner::ask_scheduler(const Message& message, std::span<std::byte> into) {
+  return messenger_.ask(scheduler(), message, into, Deadline::after(options_.timeout)).get();
+}
+
+void Learner::assign(int64_t array, const void* data, int64_t version, int64_t steps) {
+  FlightPlan plan;
+  plan.requests = sharding_.ranges().size();
+  plan.timeout = options_.timeout;
+  plan.make = [&](size_t index) {
+    const Range& range = sharding_.ranges()[index];
+    AssignHead head{static_cast<int64_t>(index), array, version, steps};
+    return FlightPlan::Request{
+        rank_of(range), message_of(kAssign, head, {at(data, range), bytes_of(range)}), {}};
+  };
+  fly(messenger_, std::move(plan));
+}
+
+void Learner::join(int64_t updates) {
+  ask_scheduler(message_of(kJoin, JoinHead{updates}));
+}
+
+bool Learner::wait() {
+  Stopwatch watch;
+  std::unique_lock lock(inbox_->mutex);
+  // Minibatches are numbered from 0 on; that at hand is kNoWork at first.
+  inbox_->changed.wait(lock, [&] {
+    bool news = inbox_->latest.load() >= 0 && inbox_->newest.minibatch > work_.minibatch;
+    return inbox_->stop || !inbox_->lost.empty() || news;
+  });
+  idle_seconds_ = watch.seconds();
+  if (inbox_->stop) return false;
+  if (!inbox_->lost.empty()) throw CommError("{}", inbox_->lost);
+  work_ = inbox_->newest;
+  return true;
+}
+
+bool Learner::ended() const {
+  std::lock_guard lock(inbox_->mutex);
+  return inbox_->stop.has_value();
+}
+
+StopHead Learner::end() const {
+  std::lock_guard lock(inbox_->mutex);
+  return *inbox_->stop;
+}
+
+bool Learner::sleep(double seconds) {
+  std::unique_lock lock(inbox_->mutex);
+  auto end = std::chrono::steady_clock::now() +
+             std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::duration<double>(seconds));
+  return !inbox_->changed.wait_until(lock, end, [&] { return cancelled() || !inbox_->lost.empty(); });
+}
+
+bool Learner::pull(void* parameters) {
+  Stopwatch watch;
+  held_ = parameters;
+  if (held_version_ == work_.version) {
+    pull_seconds_ = 0;
+    return !cancelled();
+  }
+  held_version_ = -1;
+  std::atomic<bool> same{true};
+  FlightPlan plan;
+  plan.requests = sharding_.ranges().size();
+  plan.window = kPullsAhead * static_cast<size_t>(options_.servers);
+  plan.timeout = options_.timeout;
+  plan.make = [&](size_t index) {
+    const Range& range = sharding_.ranges()[index];
+    PullHead head{static_cast<int64_t>(index), range.begin, range.count, work_.version};
+    return FlightPlan::Request{
+        rank_of(range), message_of(kPull, head), {at(parameters, range), bytes_of(range)}};
+  };
+  plan.got = [&](size_t, const Message& reply) {
+    if (reply.get_head<VersionReply>().version != work_.version) same = false;
+  };
+  fly(messenger_, std::move(plan));
+  pull_seconds_ = watch.seconds();
+  if (same) held_version_ = work_.version;
+  // Ranges moved on while they were read: what was handed out is void, and newer work is on its way.
+  if (options_.one_version && !same) return false;
+  return !cancelled();
+}
+
+void Learner::pull_at(int64_t version, void* parameters) {
+  FlightPlan plan;
+  plan.requests = sharding_.ranges().size();
+  plan.window = kPullsAhead * static_cast<size_t>(options_.servers);
+  plan.timeout = options_.timeout;
+  plan.make = [&](size_t index) {
+    const Range& range = sharding_.ranges()[index];
+    PullHead head{static_cast<int64_t>(index), range.begin, range.count, version};
+    return FlightPlan::Request{
+        rank_of(range), message_of(kPull, head), {at(parameters, range), bytes_of(range)}};
+  };
+  fly(messenger_, std::move(plan));
+}
+
+void Learner::check_finite(const void* data) const {
+  bool finite = options_.type == DataType::kFloat32
+                    ? kernels::all_finite(static_cast<const float*>(data), elements())
+                    : kernels::all_finite(static_cast<const double*>(data), elements());
+  if (!finite)
+    throw ConfigError("worker {}: its gradient is not finite; nothing was pushed. Lower train.lr.",
+                      messenger_.rank());
+}
+
+double Learner::distance_to_newest() {
+  scratch_.resize(static_cast<size_t>(elements()) * element_);
+  pull_newest(scratch_.data());
+  if (options_.type == DataType::kFloat32)
+    return kernels::squared_distance(static_cast<const float*>(held_),
+                                     reinterpret_cast<const float*>(scratch_.data()), elements());
+  return kernels::squared_distance(static_cast<const double*>(held_),
+                                   reinterpret_cast<const double*>(scratch_.data()), elements());
+}
+
+bool Learner::push(const Gradient& gradient) {
+  check_finite(gradient.data);
+  FinishedHead finished;
+  finished.version = work_.version;
+  finished.minibatch = work_.minibatch;
+  finished.loss = gradient.loss;
+  finished.lr = gradient.lr;
+  finished.compute_seconds = gradient.compute_seconds;
+  finished.push_seconds = push_seconds_;
+  finished.pull_seconds = pull_seconds_;
+  if (options_.measure_distance && held_ != nullptr) finished.distance2 = distance_to_newest();
+  Stopwatch watch;
+  auto grant = ask_scheduler(message_of(kFinished, finished)).get_head<GrantReply>();
+  if (grant.verdict != static_cast<int64_t>(plan::Verdict::kAccepted)) return false;
+  FlightPlan plan;
+  plan.requests = sharding_.ranges().size();
+  plan.timeout = options_.timeout;
+  plan.make = [&](size_t index) {
+    const Range& range = sharding_.ranges()[index];
+    PushHead head{
+        static_cast<int64_t>(index), range.begin, range.count, work_.minibatch, grant.update, grant.scale};
+    return FlightPlan::Request{
+        rank_of(range), message_of(kPush, head, {at(gradient.data, range), bytes_of(range)}), {}};
+  };
+  fly(messenger_, std::move(plan));
+  push_seconds_ = watch.seconds();
+  return true;
+}
+
+Learner::State Learner::fetch_state(const std::vector<void*>& arrays) {
+  Message snapshot;
+  snapshot.kind = kSnapshot;
+  State state;
+  state.version = ask_scheduler(snapshot).get_head<VersionReply>().version;
+  size_t ranges = sharding_.ranges().size();
+  FlightPlan plan;
+  plan.requests = ranges * arrays.size();
+  plan.timeout = options_.timeout;
+  plan.make = [&](size_t index) {
+    const Range& range = sharding_.ranges()[index % ranges];
+    auto array = static_cast<int64_t>(index / ranges);
+    FetchHead head{static_cast<int64_t>(index % ranges), array, state.version};
+    return FlightPlan::Request{rank_of(range),
+                               message_of(kFetch, head),
+                               {at(arrays[static_cast<size_t>(array)], range), bytes_of(range)}};
+  };
+  plan.got = [&](size_t index, const Message& reply) {
+    if (index == 0) state.steps = reply.get_head<FetchReply>().steps;
+  };
+  fly(messenger_, std::move(plan));
+  FlightPlan drop;
+  drop.requests = static_cast<size_t>(options_.servers);
+  drop.make = [&](size_t server) {
+    Message message;
+    message.kind = kDrop;
+    return FlightPlan::Request{scheduler() + static_cast<int>(server), message, {}};
+  };
+  fly(messenger_, std::move(drop));
+  return state;
+}
+
+std::string Learner::report() {
+  std::vector<std::byte> text(kReportBytes);
+  Message message;
+  message.kind = kReport;
+  Message reply = ask_scheduler(message, text);
+  return {reinterpret_cast<const char*>(reply.payload.data()), reply.payload.size()};
+}
+
+void Learner::ask_stop(int64_t signal) {
+  ask_scheduler(message_of(kAskStop, StopHead{work_.version, signal}));
+}
+
+void Learner::goodbye() {
+  if (std::exchange(said_goodbye_, true)) return;
+  FlightPlan plan;
+  plan.requests = static_cast<size_t>(options_.servers);
+  plan.timeout = kLearnerGoodbyeSeconds;
+  plan.make = [&](size_t server) {
+    Message message;
+    message.kind = kGoodbye;
+    return FlightPlan::Request{scheduler() + static_cast<int>(server), message, {}};
+  };
+  fly(messenger_, std::move(plan));
+}
+
+}  // namespace yoke::ps

@@ -1,0 +1,66 @@
+// [ps]: training with parameter servers. [slowdown]: workers that are made slower on purpose.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "yoke/config/fields.h"
+
+namespace yoke::ps {
+
+struct PsOptions {
+  int64_t servers = 1;
+  std::string policy = "sync";
+  int64_t k = 0;                 // of the k_ rules
+  std::string max_delay = "0";   // of bounded_delay and ssp; or inf
+  int64_t range_bytes = 262144;  // parameters travel in ranges of at most this size
+  std::string stale_step = "full";
+  double stale_c = 1;
+  double stale_max = 1;
+  bool adasync = false;
+  double adasync_interval = 1;
+  int64_t n_push = 1;  // Downpour
+  int64_t n_fetch = 1;
+  int64_t warm_start = 0;
+  std::string on_worker_loss = "continue";
+  bool log_updates = false;
+};
+
+inline void describe(config::Fields& f, PsOptions& o) {
+  f.integer("servers", o.servers, "processes that share the parameters, besides the workers", 1, 1024);
+  f.choice("policy", o.policy,
+           {"sync", "k_sync", "k_batch_sync", "async", "k_async", "k_batch_async", "bounded_delay", "ssp"},
+           "when the servers update (docs/design/policies.md)");
+  f.integer("k", o.k, "gradients of an update, for the k_ rules");
+  f.text("max_delay", o.max_delay,
+         "rounds that a worker may be ahead of the slowest, or inf: bounded_delay, ssp");
+  f.bytes("range_bytes", o.range_bytes, "parameters are cut into ranges of at most this size");
+  f.choice(
+      "stale_step", o.stale_step, {"full", "inverse", "distance"},
+      "what a stale gradient counts: all, 1/staleness, or min(stale_c/|w_now - w_then|^2, stale_max)/lr");
+  f.number("stale_c", o.stale_c, "C of stale_step = distance");
+  f.number("stale_max", o.stale_max, "largest learning rate of stale_step = distance");
+  f.boolean("adasync", o.adasync, "K grows from ps.k on as the loss falls");
+  f.duration("adasync_interval", o.adasync_interval, "time between two looks at the loss");
+  f.integer("n_push", o.n_push, "Downpour: minibatches between two pushes, with local steps between", 1);
+  f.integer("n_fetch", o.n_fetch, "Downpour: minibatches between two pulls", 1);
+  f.integer("warm_start", o.warm_start, "updates that the first worker makes alone");
+  f.choice("on_worker_loss", o.on_worker_loss, {"continue", "stop"},
+           "what happens when a worker other than the first is killed");
+  f.boolean("log_updates", o.log_updates, "a JSON line for each update in OUT/updates.jsonl");
+}
+
+struct SlowdownOptions {
+  std::string law = "none";
+  std::string workers;  // empty: all
+  int64_t seed = 1;
+};
+
+inline void describe(config::Fields& f, SlowdownOptions& o) {
+  f.text("law", o.law,
+         "delay added to each minibatch: none const:2x exp:5ms shifted_exp:5ms,5ms pareto:1ms,3 trace:FILE");
+  f.text("workers", o.workers, "which workers have it: 3,5; empty is all");
+  f.integer("seed", o.seed, "of the delays");
+}
+
+}  // namespace yoke::ps

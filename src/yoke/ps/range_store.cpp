@@ -1,0 +1,117 @@
+#include "yoke/ps/range_store.h"
+
+#include <cstring>
+#include <utility>
+
+#include "yoke/base/error.h"
+#include "yoke/kernels/optimizer_steps.h"
+#include "yoke/kernels/reduce.h"
+
+namespace yoke::ps {
+namespace {
+
+void add_scaled(DataType type, std::byte* into, const std::byte* from, double scale, int64_t count) {
+  if (scale == 1) return kernels::accumulate(into, from, static_cast<size_t>(count), type, ReduceOp::kSum);
+  if (type == DataType::kFloat32)
+    kernels::add_scaled(reinterpret_cast<float*>(into), reinterpret_cast<const float*>(from), scale, count);
+  else
+    kernels::add_scaled(reinterpret_cast<double*>(into), reinterpret_cast<const double*>(from), scale, count);
+}
+
+}  // namespace
+
+RangeStore::RangeStore(size_t number, const Range& range, DataType type, std::unique_ptr<Updater> updater,
+                       int ranks)
+    : number_(number),
+      range_(range),
+      type_(type),
+      element_(size_of(type)),
+      updater_(std::move(updater)),
+      values_(std::make_shared<std::vector<std::byte>>(static_cast<size_t>(range.count) * element_)),
+      last_(static_cast<size_t>(ranks), -1) {}
+
+void RangeStore::assign(int64_t array, std::span<const std::byte> data, int64_t version, int64_t steps) {
+  auto state = updater_->state();
+  if (array < 0 || static_cast<size_t>(array) > state.size())
+    throw CommError("range {} has {} arrays, not one of number {}", number_, state.size() + 1, array);
+  if (data.size() != values_->size())
+    throw CommError("range {} has {} bytes, not {}", number_, values_->size(), data.size());
+  std::byte* target =
+      array == 0 ? static_cast<std::byte*>(writable(true)) : state[static_cast<size_t>(array) - 1].data();
+  std::memcpy(target, data.data(), data.size());
+  finish_move();
+  version_ = version;
+  updater_->steps = steps;
+}
+
+void RangeStore::add(std::span<const std::byte> gradient, double scale) {
+  // Made for the first who needs it: a server whose updates take one gradient each never does.
+  if (accumulator_.empty()) accumulator_.resize(values_->size());
+  if (counted_++ == 0 && scale == 1)
+    std::memcpy(accumulator_.data(), gradient.data(), gradient.size());
+  else if (counted_ == 1) {
+    std::memset(accumulator_.data(), 0, accumulator_.size());
+    add_scaled(type_, accumulator_.data(), gradient.data(), scale, range_.count);
+  } else {
+    add_scaled(type_, accumulator_.data(), gradient.data(), scale, range_.count);
+  }
+}
+
+void RangeStore::update(double lr, double weight, int64_t version) {
+  version_ = version;
+  if (counted_ > 0) step({lr, weight, version_, 0, range_.count}, accumulator_.data(), true);
+  counted_ = 0;
+}
+
+void RangeStore::update_with(std::span<const std::byte> gradient, double scale, double lr, double weight,
+                             int64_t version) {
+  version_ = version;
+  step({lr, weight * scale, version_, 0, range_.count}, gradient.data(), true);
+}
+
+void RangeStore::apply_now(int64_t begin, std::span<const std::byte> gradient, double scale) {
+  ++version_;
+  auto count = static_cast<int64_t>(gradient.size() / element_);
+  step({1, scale, 0, begin - range_.begin, count}, gradient.data(), count == range_.count);
+}
+
+// Where new values go: over the old ones, unless somebody still reads them.
+void* RangeStore::writable(bool whole) {
+  if (values_.use_count() == 1) return values_->data();
+  moved_ = spare_ && spare_.use_count() == 1 ? std::move(spare_)
+                                             : std::make_shared<std::vector<std::byte>>(values_->size());
+  if (!whole) std::memcpy(moved_->data(), values_->data(), values_->size());
+  return moved_->data();
+}
+
+void RangeStore::finish_move() {
+  if (!moved_) return;
+  spare_ = std::exchange(values_, std::move(moved_));
+  moved_ = nullptr;
+}
+
+void RangeStore::step(const UpdateStep& step, const std::byte* gradient, bool whole) {
+  auto* to = static_cast<std::byte*>(writable(whole));
+  size_t offset = static_cast<size_t>(step.offset) * element_;
+  updater_->apply(step, gradient, values_->data() + offset, to + offset);
+  ++updater_->steps;
+  finish_move();
+}
+
+std::span<const std::byte> RangeStore::part(int64_t begin, int64_t count) const {
+  return {values_->data() + static_cast<size_t>(begin - range_.begin) * element_,
+          static_cast<size_t>(count) * element_};
+}
+
+void RangeStore::take_snapshot() {
+  Snapshot snapshot{version_, updater_->steps, values_, {}};
+  for (std::span<std::byte> array : updater_->state())
+    snapshot.state.push_back(std::make_shared<std::vector<std::byte>>(array.begin(), array.end()));
+  snapshot_ = std::move(snapshot);
+}
+
+size_t RangeStore::bytes_held() const {
+  return values_->size() * (1 + updater_->state().size()) + accumulator_.size();
+}
+
+}  // namespace yoke::ps

@@ -1,0 +1,234 @@
+#include "yoke/ps/scheduler.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "yoke/base/clock.h"
+#include "yoke/base/error.h"
+#include "yoke/plan/policies/adasync.h"
+
+namespace yoke::ps {
+
+Scheduler::Scheduler(SchedulerOptions options, SchedulerWire wire)
+    : options_(std::move(options)), wire_(std::move(wire)) {
+  plan::validate(options_.policy);
+  const plan::RuleTraits& traits = plan::traits_of(options_.policy.rule);
+  if (options_.adasync && traits.k != plan::RuleTraits::kGiven)
+    throw ConfigError("ps.adasync = true with ps.policy = \"{}\": it has no K to turn. Use a k_ rule.",
+                      plan::to_string(options_.policy.rule));
+  desks_.resize(static_cast<size_t>(options_.policy.workers));
+}
+
+int64_t Scheduler::k() const {
+  return plan::effective_k(policy_ ? policy_->options() : options_.policy);
+}
+
+void Scheduler::joined(int worker, int64_t version) {
+  if (worker < 0 || static_cast<size_t>(worker) >= desks_.size())
+    throw CommError("rank {} is no worker of these {}", worker, desks_.size());
+  desk(worker).here = true;
+  desk(worker).since = now_seconds();
+  if (policy_) return obey(policy_->joined(worker));
+  size_t here = static_cast<size_t>(
+      std::count_if(desks_.begin(), desks_.end(), [](const Desk& one) { return one.here; }));
+  if (here + lost_early_.size() == desks_.size()) begin(version);
+}
+
+void Scheduler::begin(int64_t version) {
+  plan::PolicyOptions policy = options_.policy;
+  warm_starting_ = options_.warm_start > version && desk(0).here;
+  policy.workers = warm_starting_ ? 1 : policy.workers - static_cast<int>(lost_early_.size());
+  if (plan::traits_of(policy.rule).k == plan::RuleTraits::kGiven)
+    policy.k = std::min<int64_t>(policy.k, policy.workers);
+  policy_.emplace(policy, version);
+  told_version_ = version;
+  by_rounds_ = policy.rule == plan::Rule::kBoundedDelay && policy.max_delay == 0;
+  begun_ = measured_from_ = looked_at_ = now_seconds();
+  if (options_.updates > 0 && version >= options_.updates) return stop(0);
+  if (options_.warm_up <= version) begin_measuring();
+  for (int worker = 0; worker < static_cast<int>(desks_.size()); ++worker) {
+    if (desk(worker).here && (!warm_starting_ || worker == 0)) obey(policy_->joined(worker));
+  }
+}
+
+// The others are let in, each on what is current.
+void Scheduler::end_warm_start() {
+  warm_starting_ = false;
+  if (options_.say) options_.say(fmt::format("warm start ends at version {}", version()));
+  for (int worker = 1; worker < static_cast<int>(desks_.size()); ++worker) {
+    if (desk(worker).here) obey(policy_->joined(worker));
+  }
+  if (plan::traits_of(options_.policy.rule).k == plan::RuleTraits::kGiven)
+    obey(policy_->set_k(options_.policy.k));
+}
+
+GrantReply Scheduler::finished(int worker, const FinishedHead& head) {
+  GrantReply reply;
+  reply.verdict = static_cast<int64_t>(plan::Verdict::kCancelled);
+  if (stopped_) return reply;
+  if (!policy_) throw CommError("worker {} has a gradient before anything was handed out", worker);
+  reply.update = updates_told_ + 1;
+  const plan::Decision& decision = policy_->arrived({worker, head.version, head.minibatch});
+  reply.verdict = static_cast<int64_t>(decision.verdict);
+  reply.staleness = decision.staleness;
+  if (decision.verdict == plan::Verdict::kStranger || decision.verdict == plan::Verdict::kNotIssued)
+    throw CommError(
+        "worker {}: minibatch {} of version {} was never given to it (the current version is {}); nothing "
+        "was "
+        "applied",
+        worker, head.minibatch, head.version, policy_->version());
+  if (decision.verdict != plan::Verdict::kAccepted) return reply;
+  reply.scale = scale_of(head, decision.staleness);
+  if (by_rounds_ && decision.update) reply.scale *= decision.update->weight;
+  Desk& own = desk(worker);
+  own.computing = false;
+  own.since = now_seconds();
+  own.time.compute += head.compute_seconds;
+  own.time.push += head.push_seconds;
+  own.time.pull += head.pull_seconds;
+  ++own.time.gradients;
+  ++gradients_;
+  if (measuring_) counts_.count(decision.staleness);
+  pending_.push_back({worker, head.minibatch});
+  pending_loss_ += head.loss;
+  pending_staleness_ += decision.staleness;
+  lr_ = head.lr;
+  obey(decision);
+  return reply;
+}
+
+double Scheduler::scale_of(const FinishedHead& head, int64_t staleness) const {
+  if (options_.stale_step == "inverse") return 1 / static_cast<double>(std::max<int64_t>(1, staleness));
+  if (options_.stale_step != "distance" || head.distance2 < 0 || !(head.lr > 0)) return 1;
+  double step = head.distance2 > 0 ? options_.distance_c / head.distance2 : options_.distance_max;
+  return std::min(step, options_.distance_max) / head.lr;
+}
+
+void Scheduler::obey(const plan::Decision& decision) {
+  // Copies: what follows may ask the policy again.
+  const std::vector<plan::Release> releases = decision.releases;
+  const bool updated = decision.update.has_value();
+  if (updated) note_update(plan::Update(*decision.update));
+  bool done = options_.updates > 0 && policy_->version() >= options_.updates;
+  if (by_rounds_ && (done || !releases.empty())) tell_update(1);
+  if (done) return stop(0);
+  send_releases(releases);
+  if (warm_starting_ && policy_->version() >= options_.warm_start) end_warm_start();
+  if (updated && options_.adasync) turn_dial();
+}
+
+void Scheduler::note_update(const plan::Update& update) {
+  auto count = static_cast<double>(std::max<size_t>(1, pending_.size()));
+  last_loss_ = pending_loss_ / count;
+  loss_sum_ += last_loss_;
+  ++loss_count_;
+  untold_.insert(untold_.end(), pending_.begin(), pending_.end());
+  if (!by_rounds_) tell_update(update.weight);
+  double now = now_seconds();
+  if (options_.on_update)
+    options_.on_update({update.version, now - begun_, update.gradients, last_loss_,
+                        static_cast<double>(pending_staleness_) / count, k()});
+  if (measuring_) {
+    ++counts_.updates;
+    counts_.seconds = now - measured_from_;
+  } else if (update.version >= options_.warm_up) {
+    begin_measuring();
+  }
+  pending_.clear();
+  pending_loss_ = 0;
+  pending_staleness_ = 0;
+}
+
+void Scheduler::tell_update(double weight) {
+  if (policy_->version() == told_version_) return;
+  told_version_ = policy_->version();
+  wire_.update({++updates_told_, told_version_, weight, lr_}, untold_);
+  untold_.clear();
+}
+
+// Who waits now has waited before the measurement too.
+void Scheduler::begin_measuring() {
+  measuring_ = true;
+  measured_from_ = now_seconds();
+  counts_ = {};
+  for (Desk& one : desks_) {
+    bool lost = one.time.lost;
+    one.time = {};
+    one.time.lost = lost;
+    if (!one.computing) one.since = measured_from_;
+  }
+}
+
+void Scheduler::send_releases(const std::vector<plan::Release>& releases) {
+  double now = now_seconds();
+  for (const plan::Release& release : releases) {
+    Desk& own = desk(release.worker);
+    if (release.cancels) {
+      ++own.time.cancelled;
+      own.time.cancelled_time += now - own.since;
+      ++counts_.cancelled;
+    } else {
+      own.time.idle += now - own.since;
+    }
+    if (release.fetch) ++counts_.pulls;
+    own.computing = true;
+    own.since = now;
+    int64_t flags = (release.fetch ? kFetchFlag : 0) | (release.cancels ? kCancelFlag : 0);
+    wire_.release(release.worker, {release.version, release.minibatch, gradients_, flags, last_loss_});
+  }
+}
+
+void Scheduler::turn_dial() {
+  double now = now_seconds();
+  if (stopped_ || now - looked_at_ < options_.adasync_seconds || loss_count_ == 0) return;
+  double loss = loss_sum_ / static_cast<double>(loss_count_);
+  looked_at_ = now;
+  loss_sum_ = 0;
+  loss_count_ = 0;
+  if (!(loss > 0) || !std::isfinite(loss)) return;
+  if (first_loss_ == 0) first_loss_ = loss;
+  int64_t wanted = plan::adasync_whole_k(options_.policy.rule, std::max(1, policy_->alive()),
+                                         options_.policy.k, first_loss_, loss);
+  if (wanted == policy_->options().k) return;
+  if (options_.say) options_.say(fmt::format("K is {} now: the loss is {:.4g}", wanted, loss));
+  obey(policy_->set_k(wanted));
+}
+
+void Scheduler::left(int worker, bool lost, const std::string& why) {
+  if (worker < 0 || static_cast<size_t>(worker) >= desks_.size()) return;
+  Desk& own = desk(worker);
+  bool was_here = std::exchange(own.here, false);
+  own.time.lost |= lost;
+  if (lost && options_.say && !stopped_)
+    options_.say(
+        fmt::format("worker {} is lost ({}); going on with {}", worker, why,
+                    std::max(0, (policy_ ? policy_->alive() : static_cast<int>(desks_.size())) - 1)));
+  if (!policy_) {
+    lost_early_.insert(worker);
+    return;
+  }
+  if (was_here && !stopped_) obey(policy_->left(worker));
+}
+
+void Scheduler::stop(int64_t signal) {
+  if (std::exchange(stopped_, true)) return;
+  for (Desk& one : desks_) {
+    if (one.here && !one.computing) one.time.idle += now_seconds() - one.since;
+  }
+  for (int worker = 0; worker < static_cast<int>(desks_.size()); ++worker) {
+    if (desk(worker).here) wire_.stop(worker, {version(), signal});
+  }
+}
+
+Accounting Scheduler::accounting() const {
+  Accounting all = counts_;
+  for (const Desk& one : desks_) {
+    all.workers.push_back(one.time);
+    bool waits = one.here && !one.computing && policy_ && !stopped_;
+    if (waits) all.workers.back().idle += now_seconds() - one.since;
+  }
+  return all;
+}
+
+}  // namespace yoke::ps

@@ -1,0 +1,122 @@
+// Decides for all servers: runs the one policy, hands out work, and counts.
+//
+// A worker that has a gradient asks before it sends any of it, so that no undecided gradient is ever held;
+// the answer names the update it goes into. No I/O of its own: what is to be sent goes through SchedulerWire.
+// One thread.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "yoke/plan/policies/policy.h"
+#include "yoke/ps/accounting.h"
+#include "yoke/ps/messages.h"
+
+namespace yoke::ps {
+
+// One update as it was decided.
+struct UpdateRecord {
+  int64_t version = 0;
+  double time = 0;  // seconds since the first release
+  int64_t gradients = 0;
+  double loss = 0;  // mean of its gradients
+  double staleness = 0;
+  int64_t k = 0;
+};
+
+struct SchedulerOptions {
+  plan::PolicyOptions policy;
+  int64_t updates = 0;     // the run ends at this version; 0: never by itself
+  int64_t warm_up = 0;     // updates that are not counted
+  int64_t warm_start = 0;  // updates that the first worker makes alone
+  // What a stale gradient counts: all of it; 1/staleness; or so that its step is at most
+  // min(distance_c / |w_now - w_then|^2, distance_max).
+  std::string stale_step = "full";  // full inverse distance
+  double distance_c = 1;
+  double distance_max = 1;
+  bool adasync = false;                                // K follows the loss, looked at every
+  double adasync_seconds = 1;                          // seconds
+  std::function<void(const UpdateRecord&)> on_update;  // may be empty
+  std::function<void(const std::string&)> say;         // news for people; may be empty
+};
+
+struct SchedulerWire {
+  std::function<void(int worker, const ReleaseHead&)> release;
+  std::function<void(const UpdateHead&, const std::vector<Contributor>&)> update;  // to all servers
+  std::function<void(int worker, const StopHead&)> stop;
+};
+
+class Scheduler {
+ public:
+  // Throws ConfigError as plan::validate() does.
+  Scheduler(SchedulerOptions options, SchedulerWire wire);
+
+  // The run ends at this version.
+  void set_updates(int64_t updates) { options_.updates = updates; }
+  // Work begins on `version` once all workers that are not lost have joined.
+  void joined(int worker, int64_t version);
+  // Throws CommError naming the worker when it claims something it was never given.
+  GrantReply finished(int worker, const FinishedHead& head);
+  // Ended, well or not. `lost`: it did not say so itself.
+  void left(int worker, bool lost, const std::string& why);
+  // Ends the run. `signal`: why; 0: it is done.
+  void stop(int64_t signal);
+
+  // What the servers have, or will have when all pushes are in.
+  int64_t version() const { return told_version_; }
+  bool stopped() const { return stopped_; }
+  int64_t k() const;
+  Accounting accounting() const;
+
+ private:
+  struct Desk {
+    bool here = false;
+    bool computing = false;
+    double since = 0;  // it computes, or waits
+    WorkerTime time;
+  };
+
+  void begin(int64_t version);
+  void obey(const plan::Decision& decision);
+  void send_releases(const std::vector<plan::Release>& releases);
+  void note_update(const plan::Update& update);
+  void tell_update(double weight);
+  void begin_measuring();
+  void turn_dial();
+  void end_warm_start();
+  double scale_of(const FinishedHead& head, int64_t staleness) const;
+  Desk& desk(int worker) { return desks_[static_cast<size_t>(worker)]; }
+
+  SchedulerOptions options_;
+  SchedulerWire wire_;
+  std::optional<plan::Policy> policy_;
+  std::vector<Desk> desks_;
+  std::set<int> lost_early_;  // before work began
+  // bounded_delay with no delay: the servers apply a round at once, as `sync` does, so that optimizers with a
+  // memory do the same, and nobody reads half a round.
+  bool by_rounds_ = false;
+  int64_t updates_told_ = 0;
+  int64_t told_version_ = 0;
+  std::vector<Contributor> untold_;   // gradients that the servers have not been told of
+  std::vector<Contributor> pending_;  // gradients of the next update
+  double pending_loss_ = 0;
+  int64_t pending_staleness_ = 0;
+  double lr_ = 0;
+  double last_loss_ = 0;  // of the last update
+  int64_t gradients_ = 0;
+  bool warm_starting_ = false;
+  bool stopped_ = false;
+  double begun_ = 0;  // seconds
+  double measured_from_ = 0;
+  bool measuring_ = false;
+  Accounting counts_;
+  // AdaSync
+  double looked_at_ = 0, loss_sum_ = 0, first_loss_ = 0;
+  int64_t loss_count_ = 0;
+};
+
+}  // namespace yoke::ps

@@ -1,0 +1,303 @@
+#include "yoke/ps/server.h"
+
+#include <time.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <numeric>
+
+#include "yoke/base/error.h"
+#include "yoke/kernels/optimizer_steps.h"
+
+namespace yoke::ps {
+namespace {
+
+using comm::Message;
+using comm::Messenger;
+using comm::Reply;
+
+constexpr int64_t kMostElements = int64_t{1} << 40;
+constexpr double kLastWorkersSeconds = 10;  // for the last workers, once another server has gone
+
+bool consumes_own_version_only(const plan::PolicyOptions& policy) {
+  return policy.rule == plan::Rule::kSync || plan::traits_of(policy.rule).cancels;
+}
+
+template <class Head>
+Reply reply_with(uint16_t kind, const Head& head) {
+  Reply reply;
+  reply.message.kind = kind;
+  reply.message.set_head(head);
+  return reply;
+}
+
+}  // namespace
+
+Server::Server(Messenger& messenger, ServerOptions options)
+    : messenger_(messenger),
+      options_(std::move(options)),
+      strict_(consumes_own_version_only(options_.scheduler.policy)),
+      lost_(static_cast<size_t>(options_.workers), false),
+      gone_(static_cast<size_t>(options_.workers), false) {
+  YOKE_CHECK(options_.workers + options_.servers == messenger.size(),
+             "{} workers and {} servers are not {} ranks", options_.workers, options_.servers,
+             messenger.size());
+  YOKE_CHECK(!is_worker(messenger.rank()), "rank {} is a worker", messenger.rank());
+  options_.scheduler.policy.workers = options_.workers;
+  if (own_index() == 0) {
+    SchedulerWire wire;
+    wire.release = [this](int worker, const ReleaseHead& head) {
+      tell(worker, reply_with(kRelease, head).message);
+    };
+    wire.stop = [this](int worker, const StopHead& head) { tell(worker, reply_with(kStop, head).message); };
+    wire.update = [this](const UpdateHead& head, const std::vector<Contributor>& from) {
+      send_update(head, from);
+    };
+    scheduler_ = std::make_unique<Scheduler>(options_.scheduler, std::move(wire));
+  }
+  messenger_.on_peer_lost([this](int peer, const std::string& why) { peer_lost(peer, why); });
+  messenger_.serve({}, [this](int from, const Message& request, const Messenger::Answer& answer) {
+    try {
+      handle(from, request, answer);
+    } catch (const std::exception&) {
+      ++numbers_.refused;
+      throw;
+    }
+  });
+}
+
+void Server::run() {
+  std::unique_lock lock(mutex_);
+  auto all_gone = [&] { return std::all_of(gone_.begin(), gone_.end(), [](bool gone) { return gone; }); };
+  changed_.wait(lock, [&] { return all_gone() || !error_.empty(); });
+  // A server that has seen the last worker leave ends before one that has not.
+  if (!changed_.wait_for(lock, std::chrono::duration<double>(kLastWorkersSeconds), all_gone) ||
+      (!error_.empty() && std::find(lost_.begin(), lost_.end(), true) != lost_.end()))
+    throw CommError("parameter server {} (rank {}): {}", own_index(), messenger_.rank(), error_);
+}
+
+Server::Numbers Server::numbers() const {
+  Numbers numbers = numbers_;
+  for (const auto& slot : slots_) {
+    numbers.bytes_held += slot->store.bytes_held();
+    numbers.parameter_bytes += slot->store.values()->size();
+  }
+  return numbers;
+}
+
+void Server::handle(int from, const Message& request, const Messenger::Answer& answer) {
+  switch (request.kind) {
+    case kPush:
+      return push(from, request, answer, /*pulls=*/false);
+    case kPushPull:
+      return push(from, request, answer, /*pulls=*/true);
+    case kPull:
+      return pull(from, request, answer);
+    case kUpdate: {
+      if (from != options_.workers) throw CommError("rank {} is not the scheduler", from);
+      std::vector<Contributor> contributors(request.payload.size() / sizeof(Contributor));
+      std::memcpy(contributors.data(), request.payload.data(), contributors.size() * sizeof(Contributor));
+      return update_decided(request.get_head<UpdateHead>(), std::move(contributors));
+    }
+    case kPushKeys:
+      return push_keys(from, request, answer);
+    case kPullKeys:
+      return pull_keys(from, request, answer);
+    case kOpen:
+      return open(from, request, answer);
+    case kAssign:
+      return assign(from, request, answer);
+    case kFetch:
+      return fetch(from, request, answer);
+    case kDrop:
+      for (auto& slot : slots_) slot->store.drop_snapshot();
+      return answer({});
+    case kGoodbye:
+      goodbye(from, /*lost=*/false, "");
+      return answer({});
+    case kSnapshot:
+      if (!is_worker(from)) return keep(request.get_head<VersionReply>().version);
+      return to_scheduler(from, request, answer);
+    default:
+      return to_scheduler(from, request, answer);
+  }
+}
+
+void Server::to_scheduler(int from, const Message& request, const Messenger::Answer& answer) {
+  if (!scheduler_)
+    throw CommError("rank {} holds no scheduler and does not know messages of kind {}", messenger_.rank(),
+                    request.kind);
+  switch (request.kind) {
+    case kJoin:
+      if (int64_t updates = request.get_head<JoinHead>().updates; updates > 0)
+        scheduler_->set_updates(updates);
+      answer({});
+      return scheduler_->joined(from, slots_.empty() ? 0 : slots_.front()->store.version());
+    case kFinished:
+      return answer(reply_with(kFinished, scheduler_->finished(from, request.get_head<FinishedHead>())));
+    case kSnapshot: {
+      VersionReply head{scheduler_->version()};
+      for (int server = 1; server < options_.servers; ++server)
+        tell(options_.workers + server, reply_with(kSnapshot, head).message);
+      keep(head.version);
+      return answer(reply_with(kSnapshot, head));
+    }
+    case kReport: {
+      Accounting counts = scheduler_->accounting();
+      auto text = std::make_shared<std::string>(
+          options_.report ? options_.report(counts, scheduler_->version(), scheduler_->k()) : std::string());
+      Reply reply;
+      reply.message.kind = kReport;
+      reply.message.payload = std::as_bytes(std::span(text->data(), text->size()));
+      reply.sent = [text] {};
+      return answer(reply);
+    }
+    case kAskStop:
+      scheduler_->stop(request.get_head<StopHead>().signal);
+      return answer({});
+    default:
+      throw CommError("rank {} does not know messages of kind {}", messenger_.rank(), request.kind);
+  }
+}
+
+void Server::open(int from, const Message& request, const Messenger::Answer& answer) {
+  auto head = request.get_head<OpenHead>();
+  std::vector<int64_t> tensors(request.payload.size() / sizeof(int64_t));
+  std::memcpy(tensors.data(), request.payload.data(), tensors.size() * sizeof(int64_t));
+  bool sane = head.elements > 0 && head.elements <= kMostElements && head.align >= 1 && head.range_bytes > 0;
+  int64_t sum = 0;
+  for (int64_t count : tensors) {
+    sane = sane && count >= 0 && count <= kMostElements && sum <= kMostElements;
+    sum += sane ? count : 0;
+  }
+  bool wide = head.type == DataType::kFloat64;
+  if (!sane || sum != head.elements || (!wide && head.type != DataType::kFloat32))
+    throw CommError("worker {} wants {} elements in {} tensors laid out, which cannot be", from,
+                    head.elements, tensors.size());
+  Sharding sharding(tensors, {options_.servers, wide ? 8 : 4, head.range_bytes, head.align});
+  if (opened_) {
+    bool same = opened_->type == head.type && sharding.ranges() == sharding_.ranges();
+    if (!same)
+      throw CommError("worker {} has another model than the others ({} parameters)", from, head.elements);
+  } else {
+    sharding_ = std::move(sharding);
+    opened_ = head;
+    slot_index_.assign(sharding_.ranges().size(), -1);
+    for (size_t i = 0; i < sharding_.ranges().size(); ++i) {
+      const Range& range = sharding_.ranges()[i];
+      if (range.server != own_index()) continue;
+      slot_index_[i] = static_cast<int64_t>(slots_.size());
+      auto updater = options_.make_updater(head.type, range.begin, range.count);
+      slots_.push_back(std::make_unique<Slot>(
+          Slot{RangeStore(i, range, head.type, std::move(updater), messenger_.size()), 0, {}, {}, {}}));
+    }
+  }
+  auto arrays = slots_.empty() ? 0 : static_cast<int64_t>(slots_.front()->store.state_arrays());
+  answer(reply_with(kOpen, OpenReply{static_cast<int64_t>(slots_.size()), arrays}));
+}
+
+Server::Slot& Server::slot_of(int from, int64_t range) {
+  bool known = range >= 0 && static_cast<size_t>(range) < slot_index_.size();
+  int64_t index = known ? slot_index_[static_cast<size_t>(range)] : -1;
+  if (index < 0)
+    throw CommError("worker {} names range {}, which server {} does not hold (of {} in all)", from, range,
+                    own_index(), slot_index_.size());
+  return *slots_[static_cast<size_t>(index)];
+}
+
+void Server::check_part(int from, const Slot& slot, int64_t begin, int64_t count) const {
+  const Range& range = slot.store.range();
+  if (count < 1 || begin < range.begin || count > range.count || begin > range.end() - count)
+    throw CommError("worker {} names elements {}..{}, but range {} holds {}..{}; nothing was applied", from,
+                    begin, begin + count, slot.store.number(), range.begin, range.end());
+}
+
+void Server::check_finite(int from, std::span<const std::byte> payload) const {
+  bool finite = opened_->type == DataType::kFloat32
+                    ? kernels::all_finite(reinterpret_cast<const float*>(payload.data()),
+                                          static_cast<int64_t>(payload.size() / sizeof(float)))
+                    : kernels::all_finite(reinterpret_cast<const double*>(payload.data()),
+                                          static_cast<int64_t>(payload.size() / sizeof(double)));
+  if (!finite) throw CommError("worker {} pushed a number that is not finite; nothing was applied", from);
+}
+
+void Server::assign(int from, const Message& request, const Messenger::Answer& answer) {
+  auto head = request.get_head<AssignHead>();
+  Slot& slot = slot_of(from, head.range);
+  slot.store.assign(head.array, request.payload, head.version, head.steps);
+  answer({});
+}
+
+void Server::push(int from, const Message& request, const Messenger::Answer& answer, bool pulls) {
+  auto head = request.get_head<PushHead>();
+  Slot& slot = slot_of(from, head.range);
+  check_part(from, slot, head.begin, head.count);
+  size_t wanted = static_cast<size_t>(head.count) * size_of(opened_->type);
+  if (request.payload.size() != wanted)
+    throw CommError("worker {} pushed {} bytes for {} elements of range {}; nothing was applied", from,
+                    request.payload.size(), head.count, head.range);
+  numbers_.payload_bytes += static_cast<int64_t>(wanted);
+  if (!slot.store.is_new(from, head.sequence)) {
+    ++numbers_.duplicates;
+  } else {
+    check_finite(from, request.payload);
+    if (head.update == 0) {
+      slot.store.note(from, head.sequence);
+      slot.store.apply_now(head.begin, request.payload, head.scale);
+      after_change(slot);
+    } else {
+      take_push(slot, from, head, request.payload);
+    }
+  }
+  if (pulls) return answer_pull(slot, {head.range, head.begin, head.count, 0}, answer);
+  answer({});
+}
+
+void Server::pull(int from, const Message& request, const Messenger::Answer& answer) {
+  auto head = request.get_head<PullHead>();
+  Slot& slot = slot_of(from, head.range);
+  check_part(from, slot, head.begin, head.count);
+  if (slot.store.version() >= head.version) return answer_pull(slot, head, answer);
+  slot.pulls.push_back({head, answer});
+}
+
+void Server::fetch(int from, const Message& request, const Messenger::Answer& answer) {
+  WaitingFetch fetch{request.get_head<FetchHead>(), answer};
+  Slot& slot = slot_of(from, fetch.head.range);
+  if (fetch.head.array < 0 || fetch.head.array > static_cast<int64_t>(slot.store.state_arrays()))
+    throw CommError("worker {} wants array {} of range {}, which is not there", from, fetch.head.array,
+                    fetch.head.range);
+  if (slot.store.snapshot() && slot.store.snapshot()->version == fetch.head.version)
+    return answer_fetch(slot, fetch);
+  slot.fetches.push_back(fetch);
+}
+
+void Server::goodbye(int from, bool lost, const std::string& why) {
+  if (!is_worker(from)) return;
+  if (scheduler_) scheduler_->left(from, lost, why);
+  timespec cpu{};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &cpu);
+  numbers_.cpu_seconds = static_cast<double>(cpu.tv_sec) + 1e-9 * static_cast<double>(cpu.tv_nsec);
+  std::lock_guard lock(mutex_);
+  gone_[static_cast<size_t>(from)] = true;
+  changed_.notify_all();
+}
+
+void Server::peer_lost(int peer, const std::string& why) {
+  if (!is_worker(peer)) {
+    std::lock_guard lock(mutex_);
+    error_ = fmt::format("server {} (rank {}) is lost: {}", peer - options_.workers, peer, why);
+    changed_.notify_all();
+    return;
+  }
+  {
+    std::lock_guard lock(mutex_);
+    if (gone_[static_cast<size_t>(peer)]) return;
+  }
+  lost_[static_cast<size_t>(peer)] = true;
+  for (auto& slot : slots_) advance(*slot);
+  goodbye(peer, /*lost=*/true, why);
+}
+
+}  // namespace yoke::ps

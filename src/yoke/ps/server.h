@@ -1,0 +1,133 @@
+// A parameter server: keeps ranges of the parameters and moves them as the scheduler decides.
+//
+// The first server's process also holds the scheduler. Everything happens on the messenger's thread, as
+// messages come; nothing waits there. Memory: parameters, one accumulator, and the optimizer's state, however
+// many workers there are, plus a range on its way from or to each of them.
+//
+// What a worker sends that cannot be (a wrong range, shape or version, a NaN) is refused with a text that
+// names it, and nothing of it is applied. A resend is recognised by worker, minibatch and range, and counts
+// once.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "yoke/comm/messenger.h"
+#include "yoke/ps/range_store.h"
+#include "yoke/ps/scheduler.h"
+
+namespace yoke::ps {
+
+struct ServerOptions {
+  int workers = 1;
+  int servers = 1;
+  MakeUpdater make_updater;
+  SchedulerOptions scheduler;  // of the first server
+  // Asked by the first server for what it counted, when a worker asks it.
+  std::function<std::string(const Accounting&, int64_t version, int64_t k)> report;
+};
+
+class Server {
+ public:
+  // Serves from here on; before the first request reaches the messenger, which must end before the server.
+  // Throws ConfigError.
+  Server(comm::Messenger& messenger, ServerOptions options);
+
+  // Until every worker has left, well or not. Throws CommError when another server is lost.
+  void run();
+
+  struct Numbers {
+    size_t bytes_held = 0;  // parameters, accumulators and optimizer state
+    size_t parameter_bytes = 0;
+    int64_t duplicates = 0;  // resends that were recognised
+    int64_t refused = 0;
+    int64_t payload_bytes = 0;  // pushed and pulled
+    double cpu_seconds = 0;     // of the thread that serves, until the last worker left
+  };
+  Numbers numbers() const;  // after run(), or on the messenger's thread
+
+ private:
+  struct Decided {
+    UpdateHead head;
+    std::vector<Contributor> from;
+    size_t ranges_left = 0;  // that have not applied it
+  };
+  struct WaitingPull {
+    PullHead head;
+    comm::Messenger::Answer answer;
+  };
+  struct HeldPush {
+    int from;
+    PushHead head;
+    std::vector<std::byte> payload;
+  };
+  struct WaitingFetch {
+    FetchHead head;
+    comm::Messenger::Answer answer;
+  };
+  // A range, and who waits for it.
+  struct Slot {
+    RangeStore store;
+    int64_t updates = 0;  // applied
+    std::vector<WaitingPull> pulls;
+    std::deque<HeldPush> held;
+    std::vector<WaitingFetch> fetches;
+  };
+
+  void handle(int from, const comm::Message& request, const comm::Messenger::Answer& answer);
+  void open(int from, const comm::Message& request, const comm::Messenger::Answer& answer);
+  void assign(int from, const comm::Message& request, const comm::Messenger::Answer& answer);
+  void push(int from, const comm::Message& request, const comm::Messenger::Answer& answer, bool pulls);
+  void pull(int from, const comm::Message& request, const comm::Messenger::Answer& answer);
+  void push_keys(int from, const comm::Message& request, const comm::Messenger::Answer& answer);
+  void pull_keys(int from, const comm::Message& request, const comm::Messenger::Answer& answer);
+  void fetch(int from, const comm::Message& request, const comm::Messenger::Answer& answer);
+  void goodbye(int from, bool lost, const std::string& why);
+  void to_scheduler(int from, const comm::Message& request, const comm::Messenger::Answer& answer);
+  void peer_lost(int peer, const std::string& why);
+
+  // Updates (server_updates.cpp).
+  void take_push(Slot& slot, int from, const PushHead& head, std::span<const std::byte> payload);
+  void update_decided(const UpdateHead& head, std::vector<Contributor> from);
+  void advance(Slot& slot);
+  int64_t needed(const Slot& slot, const Decided& update) const;
+  const Decided* decided(int64_t number) const;
+  void applied(Slot& slot);
+  void keep(int64_t version);
+  void after_change(Slot& slot);
+  void answer_pull(Slot& slot, const PullHead& head, const comm::Messenger::Answer& answer);
+  void answer_fetch(const Slot& slot, const WaitingFetch& fetch);
+  void send_update(const UpdateHead& head, const std::vector<Contributor>& from);
+  void tell(int peer, const comm::Message& message);
+
+  Slot& slot_of(int from, int64_t range);
+  void check_part(int from, const Slot& slot, int64_t begin, int64_t count) const;
+  void check_finite(int from, std::span<const std::byte> payload) const;
+  bool is_worker(int rank) const { return rank < options_.workers; }
+  int own_index() const { return messenger_.rank() - options_.workers; }
+
+  comm::Messenger& messenger_;
+  ServerOptions options_;
+  std::unique_ptr<Scheduler> scheduler_;
+  bool strict_ = false;  // updates consume gradients of their own version only
+  std::optional<OpenHead> opened_;
+  Sharding sharding_;
+  std::vector<int64_t> slot_index_;  // by range: its slot, -1: of another server
+  std::vector<std::unique_ptr<Slot>> slots_;
+  std::deque<Decided> decided_;
+  int64_t snapshot_wanted_ = -1;
+  std::vector<bool> lost_;  // by worker
+  Numbers numbers_;
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<bool> gone_;  // by worker: left or lost
+  std::string error_;
+};
+
+}  // namespace yoke::ps

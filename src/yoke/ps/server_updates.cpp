@@ -1,0 +1,229 @@
+// The half of Server that moves parameters and hands them out.
+//
+// A range applies an update when it holds as many gradients as that update consumes. Under the rules in which
+// an update consumes gradients of its own version, nobody can be early: who pushes for the next one has read
+// the range after this one. Under the others ranges are independent of each other: a gradient that overtakes
+// another takes its place, and nobody waits for a slow sender.
+#include <algorithm>
+#include <cstring>
+
+#include "yoke/base/error.h"
+#include "yoke/ps/server.h"
+
+namespace yoke::ps {
+namespace {
+
+using comm::Message;
+using comm::Messenger;
+using comm::Reply;
+
+// Updates that a worker may have heard of before this server has.
+constexpr int64_t kMostAhead = 256;
+constexpr double kTellSeconds = 30;
+
+}  // namespace
+
+void Server::tell(int peer, const Message& message) {
+  try {
+    messenger_.tell(peer, message, Deadline::after(kTellSeconds));
+  } catch (const CommError&) {
+    // It is lost, which is told to peer_lost().
+  }
+}
+
+void Server::send_update(const UpdateHead& head, const std::vector<Contributor>& from) {
+  Message message;
+  message.kind = kUpdate;
+  message.set_head(head);
+  message.payload = std::as_bytes(std::span(from));
+  for (int server = 1; server < options_.servers; ++server) tell(options_.workers + server, message);
+  update_decided(head, from);
+}
+
+const Server::Decided* Server::decided(int64_t number) const {
+  if (decided_.empty() || number < decided_.front().head.number || number > decided_.back().head.number)
+    return nullptr;
+  return &decided_[static_cast<size_t>(number - decided_.front().head.number)];
+}
+
+void Server::update_decided(const UpdateHead& head, std::vector<Contributor> from) {
+  decided_.push_back({head, std::move(from), slots_.size()});
+  for (auto& slot : slots_) advance(*slot);
+  if (slots_.empty()) decided_.clear();
+}
+
+// Gradients of lost workers that have not come will not come.
+int64_t Server::needed(const Slot& slot, const Decided& update) const {
+  int64_t count = 0;
+  for (const Contributor& one : update.from) {
+    bool missing = lost_[static_cast<size_t>(one.worker)] &&
+                   slot.store.is_new(static_cast<int>(one.worker), one.minibatch);
+    count += missing ? 0 : 1;
+  }
+  return count;
+}
+
+void Server::take_push(Slot& slot, int from, const PushHead& head, std::span<const std::byte> payload) {
+  RangeStore& store = slot.store;
+  int64_t next = slot.updates + 1;
+  if (head.count != store.range().count)
+    throw CommError("worker {} pushed {} of {} elements of range {}; nothing was applied", from, head.count,
+                    store.range().count, head.range);
+  if (head.update > next + kMostAhead || head.update < 1 || (strict_ && head.update != next))
+    throw CommError("worker {} pushed for update {} of range {}, which has {}; nothing was applied", from,
+                    head.update, head.range, slot.updates);
+  store.note(from, head.sequence);
+  const Decided* update = decided(next);
+  // The scheduler's word is still on its way: only what is meant for this update is surely part of it.
+  if (update == nullptr && head.update != next) {
+    slot.held.push_back({from, head, {payload.begin(), payload.end()}});
+    return;
+  }
+  if (update != nullptr && store.counted() == 0 && needed(slot, *update) == 1) {
+    double share = static_cast<double>(update->from.size());
+    store.update_with(payload, head.scale, update->head.lr, update->head.weight * share,
+                      update->head.version);
+    applied(slot);
+  } else {
+    store.add(payload, head.scale);
+  }
+  advance(slot);
+}
+
+void Server::advance(Slot& slot) {
+  RangeStore& store = slot.store;
+  for (;;) {
+    int64_t next = slot.updates + 1;
+    const Decided* update = decided(next);
+    int64_t count = update != nullptr ? needed(slot, *update) : 0;
+    for (auto push = slot.held.begin(); push != slot.held.end();) {
+      bool fits = update != nullptr ? store.counted() < count : push->head.update == next;
+      if (fits) store.add(push->payload, push->head.scale);
+      push = fits ? slot.held.erase(push) : std::next(push);
+    }
+    if (update == nullptr || store.counted() < count) return;
+    // What lost workers did not send does not make the step smaller.
+    double share =
+        static_cast<double>(update->from.size()) / static_cast<double>(std::max<int64_t>(1, count));
+    store.update(update->head.lr, update->head.weight * share, update->head.version);
+    applied(slot);
+  }
+}
+
+// The slot has applied its next update.
+void Server::applied(Slot& slot) {
+  ++slot.updates;
+  --decided_[static_cast<size_t>(slot.updates - decided_.front().head.number)].ranges_left;
+  while (!decided_.empty() && decided_.front().ranges_left == 0) decided_.pop_front();
+  after_change(slot);
+}
+
+// Somebody may have waited for this version.
+void Server::after_change(Slot& slot) {
+  RangeStore& store = slot.store;
+  if (store.version() == snapshot_wanted_) {
+    store.take_snapshot();
+    for (const WaitingFetch& fetch : slot.fetches) answer_fetch(slot, fetch);
+    slot.fetches.clear();
+  }
+  if (slot.pulls.empty()) return;
+  auto ready = std::stable_partition(slot.pulls.begin(), slot.pulls.end(), [&](const WaitingPull& pull) {
+    return pull.head.version > store.version();
+  });
+  for (auto pull = ready; pull != slot.pulls.end(); ++pull) answer_pull(slot, pull->head, pull->answer);
+  slot.pulls.erase(ready, slot.pulls.end());
+}
+
+void Server::answer_pull(Slot& slot, const PullHead& head, const Messenger::Answer& answer) {
+  Reply reply;
+  reply.message.kind = kPull;
+  reply.message.set_head(VersionReply{slot.store.version()});
+  reply.message.payload = slot.store.part(head.begin, head.count);
+  reply.sent = [values = slot.store.values()] {};  // holds them as they are until they are sent
+  numbers_.payload_bytes += static_cast<int64_t>(reply.message.payload.size());
+  answer(reply);
+}
+
+// Every range passes through this version, or is at it: no later update has been decided yet.
+void Server::keep(int64_t version) {
+  snapshot_wanted_ = version;
+  for (auto& slot : slots_) {
+    slot->store.drop_snapshot();
+    if (slot->store.version() != version) continue;
+    slot->store.take_snapshot();
+    for (const WaitingFetch& fetch : slot->fetches) answer_fetch(*slot, fetch);
+    slot->fetches.clear();
+  }
+}
+
+void Server::answer_fetch(const Slot& slot, const WaitingFetch& fetch) {
+  const RangeStore::Snapshot& snapshot = *slot.store.snapshot();
+  auto array = static_cast<size_t>(fetch.head.array);
+  RangeStore::Buffer data = array == 0 ? snapshot.values : snapshot.state[array - 1];
+  Reply reply;
+  reply.message.kind = kFetch;
+  reply.message.set_head(FetchReply{snapshot.steps});
+  reply.message.payload = *data;
+  reply.sent = [data] {};
+  fetch.answer(reply);
+}
+
+void Server::push_keys(int from, const Message& request, const Messenger::Answer& answer) {
+  auto head = request.get_head<KeysHead>();
+  if (!opened_) throw CommError("worker {} names keys before it has opened anything", from);
+  size_t element = size_of(opened_->type);
+  bool sane = head.keys >= 1 && head.keys <= (int64_t{1} << 32) && head.width == opened_->align;
+  size_t keys_bytes = sane ? static_cast<size_t>(head.keys) * sizeof(int64_t) : 0;
+  size_t value_bytes = static_cast<size_t>(head.width) * element;
+  if (!sane || request.payload.size() != keys_bytes + static_cast<size_t>(head.keys) * value_bytes)
+    throw CommError("worker {} pushed {} bytes for {} keys of {} values; nothing was applied", from,
+                    request.payload.size(), head.keys, head.width);
+  std::vector<int64_t> keys(static_cast<size_t>(head.keys));
+  std::memcpy(keys.data(), request.payload.data(), keys_bytes);
+  std::span<const std::byte> values = request.payload.subspan(keys_bytes);
+  check_finite(from, values);
+  std::vector<Slot*> slots;
+  for (int64_t key : keys) {
+    if (key < 0 || key >= sharding_.elements() / head.width)
+      throw CommError("worker {} names key {}, there are {}; nothing was applied", from, key,
+                      sharding_.elements() / head.width);
+    slots.push_back(&slot_of(from, static_cast<int64_t>(sharding_.range_at(key * head.width))));
+  }
+  for (size_t i = 0; i < keys.size(); ++i) {
+    if (!slots[i]->store.is_new(from, head.sequence)) {
+      ++numbers_.duplicates;
+      continue;
+    }
+    slots[i]->store.apply_now(keys[i] * head.width, values.subspan(i * value_bytes, value_bytes), 1);
+  }
+  for (Slot* slot : slots) slot->store.note(from, head.sequence);
+  answer({});
+}
+
+void Server::pull_keys(int from, const Message& request, const Messenger::Answer& answer) {
+  auto head = request.get_head<KeysHead>();
+  if (!opened_) throw CommError("worker {} names keys before it has opened anything", from);
+  size_t value_bytes = static_cast<size_t>(head.width) * size_of(opened_->type);
+  if (head.width != opened_->align ||
+      request.payload.size() != static_cast<size_t>(head.keys) * sizeof(int64_t))
+    throw CommError("worker {} asked for {} keys of {} values with {} bytes", from, head.keys, head.width,
+                    request.payload.size());
+  auto values = std::make_shared<std::vector<std::byte>>();
+  for (int64_t i = 0; i < head.keys; ++i) {
+    int64_t key = 0;
+    std::memcpy(&key, request.payload.data() + static_cast<size_t>(i) * sizeof(int64_t), sizeof(int64_t));
+    if (key < 0 || key >= sharding_.elements() / head.width)
+      throw CommError("worker {} names key {}, there are {}", from, key, sharding_.elements() / head.width);
+    Slot& slot = slot_of(from, static_cast<int64_t>(sharding_.range_at(key * head.width)));
+    std::span<const std::byte> part = slot.store.part(key * head.width, head.width);
+    values->insert(values->end(), part.begin(), part.end());
+  }
+  YOKE_CHECK(values->size() == static_cast<size_t>(head.keys) * value_bytes, "keys were lost");
+  Reply reply;
+  reply.message.kind = kPullKeys;
+  reply.message.payload = *values;
+  reply.sent = [values] {};
+  answer(reply);
+}
+
+}  // namespace yoke::ps

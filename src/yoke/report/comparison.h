@@ -1,0 +1,34 @@
+// Several runs of the same model side by side: loss against time and against updates, staleness, who was
+// first.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "yoke/metrics/record.h"
+
+namespace yoke::report {
+
+struct ComparedRun {
+  std::string name;  // of the rule
+  int64_t k = 0;
+  std::vector<metrics::Record> records;
+  std::vector<int64_t> staleness;  // histogram
+  double staleness_mean = 0;
+  double idle_fraction = 0;
+  double updates_per_s = 0;
+  double final_loss = 0;
+  std::optional<double> seconds_to_target;
+  std::optional<double> rate_kept;  // of the update rate without delays
+};
+
+// Seconds until the loss is at most `target` for the first time; empty: never.
+std::optional<double> seconds_to(const std::vector<metrics::Record>& records, double target);
+
+// One HTML page.
+std::string comparison_html(const std::string& title, const std::string& about, double target,
+                            const std::vector<ComparedRun>& runs);
+
+}  // namespace yoke::report

@@ -1,0 +1,97 @@
+#include "yoke/report/servers.h"
+
+#include <fmt/core.h>
+
+#include <nlohmann/json.hpp>
+
+#include "yoke/base/error.h"
+#include "yoke/base/file.h"
+#include "yoke/report/html.h"
+#include "yoke/report/svg_chart.h"
+
+namespace yoke::report {
+namespace {
+
+constexpr int64_t kLargestCounts = int64_t{16} << 20;
+constexpr size_t kMostStalenessBars = 64;
+
+std::optional<nlohmann::json> counts_of(const RunFolder& run) {
+  try {
+    if (!std::filesystem::exists(run.path / "ps.json")) return std::nullopt;
+    return nlohmann::json::parse(read_file(run.path / "ps.json", kLargestCounts));
+  } catch (const std::exception&) {
+    return std::nullopt;  // torn: the rest of the report is shown without it
+  }
+}
+
+std::string card(const std::string& heading, const std::string& inside) {
+  return fmt::format("<figure class=\"card\"><h3>{}</h3>{}</figure>\n", escape(heading), inside);
+}
+
+std::string loss_against_time(const RunFolder& run) {
+  LineChart chart{.title = "Loss against time", .x_label = "seconds", .y_label = "loss"};
+  Series series{.name = "loss"};
+  for (const metrics::Record& record : run.records) series.points.push_back({record.time, record.loss});
+  if (series.points.empty()) return "";
+  chart.series.push_back(std::move(series));
+  return card("Loss against time", to_svg(chart));
+}
+
+std::string staleness_chart(const nlohmann::json& counts) {
+  StackedBars chart{
+      .title = "Staleness", .x_label = "updates behind", .y_label = "gradients", .legend = false};
+  chart.layers = {"gradients"};
+  const nlohmann::json& histogram = counts.at("staleness").at("histogram");
+  for (size_t s = 0; s < std::min(histogram.size(), kMostStalenessBars); ++s)
+    chart.bars.push_back(
+        {static_cast<double>(s) - 0.5, static_cast<double>(s) + 0.5, {histogram[s].get<double>()}});
+  if (chart.bars.empty()) return "";
+  return card(fmt::format("Staleness: {:.3g} on average, {:.0f}% fresh",
+                          counts.at("staleness").at("mean").get<double>(),
+                          100 * counts.at("staleness").at("fresh").get<double>()),
+              to_svg(chart));
+}
+
+std::string workers_table(const nlohmann::json& counts) {
+  std::string rows;
+  double seconds = std::max(1e-9, counts.at("seconds").get<double>());
+  int number = 0;
+  for (const nlohmann::json& worker : counts.at("workers")) {
+    auto share = [&](const char* key) { return 100 * worker.at(key).get<double>() / seconds; };
+    rows += fmt::format(
+        R"(<tr><td>{}{}</td><td class="num">{}</td><td class="num">{:.1f}%</td><td class="num">{:.1f}%</td>)"
+        R"(<td class="num">{:.1f}%</td><td class="num">{:.1f}%</td><td class="num">{:.1f}%</td></tr>)",
+        number++, worker.at("lost").get<bool>() ? " (lost)" : "", worker.at("gradients").get<int64_t>(),
+        share("compute_seconds"), share("pull_seconds"), share("push_seconds"), share("idle_seconds"),
+        share("cancelled_seconds"));
+  }
+  return fmt::format(
+      "<section class=\"card\"><h3>Where the workers' time "
+      "went</h3><table><tr><th>worker</th><th>gradients</th>"
+      "<th>compute</th><th>pull</th><th>push</th><th>idle</th><th>cancelled</th></tr>{}</table></section>\n",
+      rows);
+}
+
+}  // namespace
+
+std::string servers_section(const RunFolder& run) {
+  std::optional<nlohmann::json> counts = counts_of(run);
+  if (!counts) return "";
+  try {
+    double rate = counts->at("seconds").get<double>() > 0
+                      ? counts->at("updates").get<double>() / counts->at("seconds").get<double>()
+                      : 0;
+    return fmt::format(
+        "<h2>Parameter servers</h2>\n<p>{}, K = {}, {} server{}: {:.4g} updates/s, workers idle {:.1f}%, {} "
+        "minibatches "
+        "cancelled.</p>\n<div class=\"grid2\">{}{}</div>\n{}",
+        escape(counts->at("policy").get<std::string>()), counts->at("k").get<int64_t>(),
+        counts->at("servers").get<int64_t>(), counts->at("servers").get<int64_t>() == 1 ? "" : "s", rate,
+        100 * counts->at("idle_fraction").get<double>(), counts->at("cancelled").get<int64_t>(),
+        loss_against_time(run), staleness_chart(*counts), workers_table(*counts));
+  } catch (const nlohmann::json::exception&) {
+    return "";
+  }
+}
+
+}  // namespace yoke::report

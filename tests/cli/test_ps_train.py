@@ -1,0 +1,106 @@
+"""`yoke train --parallel.sync ps`, `yoke verify` and `yoke lab` with parameter servers, as users type them."""
+import json
+
+import pytest
+from conftest import ROOT
+
+MLP = ROOT / "configs/mlp_tiny.toml"
+RULES = ["sync", "k_sync", "k_batch_sync", "async", "k_async", "k_batch_async", "bounded_delay", "ssp"]
+
+
+def served(*words, workers=2, servers=1):
+    return ["train", MLP, "--nproc", workers, "--parallel.sync", "ps", "--ps.servers", servers, "--train.threads", 1, "--json", "-q", *words]
+
+
+def losses(folder):
+    return [json.loads(line)["loss"] for line in (folder / "metrics.jsonl").read_text().splitlines()]
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_every_rule_trains(yoke, tmp_path, rule):
+    summary = yoke(*served("--ps.policy", rule, "--ps.k", 2, "--ps.max_delay", 1, "--steps", 60, "--out.dir", tmp_path, workers=3, servers=2)).json
+    assert summary["steps"] == 60 and summary["world_size"] == 3
+    counts = json.loads((tmp_path / "ps.json").read_text())
+    assert counts["version"] == 60 and counts["policy"] == rule and len(counts["workers"]) == 3
+    assert losses(tmp_path)[-1] < losses(tmp_path)[0]
+    assert "Parameter servers" in (tmp_path / "report.html").read_text()
+
+
+def test_sync_and_bounded_delay_of_zero_equal_one_device(yoke):
+    result = yoke("verify", MLP, "--layouts", "data=2,sync=ps; data=4,sync=ps,servers=2,accumulate=2; data=2,sync=ps,policy=bounded_delay; "
+                  "data=2,sync=ps,policy=k_sync,k=2; data=1,sync=ps,policy=async", "--steps", 5, "--json", "-q").json
+    assert result["ok"]
+    for row in result["layouts"]:
+        assert row["max_diff"]["parameter"] < 1e-10 and row["max_diff"]["loss"] < 1e-10
+
+
+@pytest.mark.parametrize("optimizer", [["--train.momentum", 0], ["--train.momentum", 0.9], ["--train.optimizer", "adagrad"],
+                                       ["--train.optimizer", "adamw", "--train.lr", 0.001]])
+def test_every_optimizer_of_a_server_equals_that_of_one_device(yoke, optimizer):
+    assert yoke("verify", MLP, "--layouts", "data=2,sync=ps,servers=2", "--steps", 5, *optimizer, "--json", "-q").json["ok"]
+
+
+def test_one_asynchronous_worker_is_plain_sgd_bit_for_bit(yoke, tmp_path):
+    words = ["--train.momentum", 0, "--steps", 30, "--train.threads", 1]
+    ours = yoke(*served("--ps.policy", "async", *words, "--out.dir", tmp_path / "ps", workers=1)).json
+    alone = yoke("train", MLP, *words, "--json", "-q", "--out.dir", tmp_path / "one").json
+    assert ours["parameter_hash"] == alone["parameter_hash"]
+
+
+def test_a_run_goes_on_from_its_checkpoint(yoke, tmp_path):
+    words = ["--checkpoint.every_steps", 10]
+    whole = yoke(*served(*words, "--steps", 40, "--out.dir", tmp_path / "whole")).json
+    yoke(*served(*words, "--steps", 20, "--out.dir", tmp_path / "parts"))
+    more = yoke(*served(*words, "--steps", 40, "--out.dir", tmp_path / "parts")).json
+    assert more["resumed_from"] == 20
+    assert more["final_loss"] == pytest.approx(whole["final_loss"], rel=1e-5)
+    # And a run without servers goes on from one of theirs.
+    alone = yoke("train", MLP, "--nproc", 2, *words, "--steps", 45, "--json", "-q", "--out.dir", tmp_path / "parts").json
+    assert alone["resumed_from"] == 40
+
+
+def test_an_asynchronous_run_saves_one_version(yoke, tmp_path):
+    yoke(*served("--ps.policy", "async", "--checkpoint.every_steps", 20, "--steps", 50, "--out.dir", tmp_path))
+    assert yoke("ckpt", "verify", tmp_path, "--json").json
+    more = yoke(*served("--ps.policy", "async", "--steps", 60, "--out.dir", tmp_path)).json
+    assert more["resumed_from"] == 50 and more["steps"] == 60
+
+
+def test_downpour(yoke, tmp_path):
+    summary = yoke(*served("--ps.policy", "async", "--ps.n_push", 2, "--ps.n_fetch", 4, "--ps.warm_start", 5, "--train.optimizer", "adagrad",
+                           "--train.lr", 0.01, "--steps", 40, "--ps.log_updates", "--out.dir", tmp_path)).json
+    assert summary["steps"] == 40
+    lines = [json.loads(line) for line in (tmp_path / "updates.jsonl").read_text().splitlines()]
+    assert [line["version"] for line in lines] == list(range(1, 41))
+
+
+MISTAKES = [
+    (["--ps.policy", "k_async"], "needs ps.k"),
+    (["--ps.policy", "k_async", "--ps.k", 9], "k = 9 with 2 workers"),
+    (["--ps.policy", "asink"], "ps.policy"),
+    (["--ps.n_push", 2], "asynchronous rule"),
+    (["--train.optimizer", "lbfgs"], "sgd, adamw and adagrad"),
+    (["--slowdown.law", "gauss:1"], "'gauss:1' is not known"),
+    (["--ps.servers", 0], "ps.servers"),
+]
+
+
+@pytest.mark.parametrize("words,says", MISTAKES, ids=[" ".join(map(str, words)) for words, _ in MISTAKES])
+def test_mistakes(yoke, tmp_path, words, says):
+    failed = yoke(*served(*words, "--out.dir", tmp_path / "run"), code=2)
+    assert says in failed.err
+    assert not (tmp_path / "run").exists()
+
+
+def test_delays_are_for_workers_of_servers(yoke, tmp_path):
+    assert "parallel.sync" in yoke("train", MLP, "--slowdown.law", "exp:1ms", "--out.dir", tmp_path, code=2).err
+
+
+def test_the_lab_compares_rules(yoke, tmp_path):
+    result = yoke("lab", "stragglers", MLP, "--policies", "sync,k_batch_async", "--workers", 2, "--delay", "const:2x", "--delay-workers", 1,
+                  "--fault-free", "--steps", 40, "--train.threads", 1, "-o", tmp_path, "--json", "-q").json
+    assert [row["policy"] for row in result["results"]] == ["sync", "k_batch_async"]
+    for row in result["results"]:
+        assert {"k", "final_loss", "staleness_mean", "seconds_to_target", "rate_kept"} <= row.keys()
+    page = (tmp_path / "report.html").read_text()
+    assert "Loss against time" in page and "Loss against updates" in page and "reached a loss" in page
