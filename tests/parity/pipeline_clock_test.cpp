@@ -19,7 +19,7 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-constexpr double kForward = 0.012, kBackward = 0.024, kWeight = 0.012;  // seconds of a stage
+constexpr double kForward = 0.012, kBackward = 0.024, kWeight = 0.012;  // seconds of a pass
 constexpr double kTolerance = 1.05;
 constexpr int kAttempts = 6;  // the best counts: a busy machine wakes sleepers late
 
@@ -28,23 +28,20 @@ void sleep_for(double seconds) {
 }
 
 struct Sleep : torch::autograd::Function<Sleep> {
-  static torch::Tensor forward(AutogradContext* ctx, const torch::Tensor& x, const torch::Tensor& weight,
-                               double share) {
+  static torch::Tensor forward(AutogradContext* ctx, const torch::Tensor& x, const torch::Tensor& weight) {
     ctx->save_for_backward({weight});
-    ctx->saved_data["share"] = share;
-    sleep_for(kForward * share);
+    sleep_for(kForward);
     return x * 1.0;
   }
   static variable_list backward(AutogradContext* ctx, variable_list gradients) {
-    double share = ctx->saved_data["share"].toDouble();
     torch::Tensor weight = ctx->get_saved_variables()[0];
-    sleep_for((kBackward - kWeight) * share);
-    auto add = [weight, share] {
-      sleep_for(kWeight * share);
+    sleep_for(kBackward - kWeight);
+    auto add = [weight] {
+      sleep_for(kWeight);
       compute::add_to_gradient(weight, torch::zeros_like(weight));
     };
     if (!compute::take_gradient(weight, add)) add();
-    return {gradients[0], torch::Tensor(), torch::Tensor()};
+    return {gradients[0], torch::Tensor()};
   }
 };
 
@@ -54,14 +51,14 @@ class OneWeight : public torch::nn::Module {
   torch::Tensor weight;
 };
 
-models::Model sleeping_model(int blocks, double share) {
+models::Model sleeping_model(int blocks) {
   models::Model model;
   model.name = "sleeper";
   model.module = std::make_shared<torch::nn::Module>();
   for (int i = 0; i < blocks; ++i) {
     auto part = model.module->register_module(fmt::format("block{}", i), std::make_shared<OneWeight>());
-    auto forward = [part, share](const models::Tensors& inputs) -> models::Tensors {
-      return {Sleep::apply(inputs[0], part->weight, share)};
+    auto forward = [part](const models::Tensors& inputs) -> models::Tensors {
+      return {Sleep::apply(inputs[0], part->weight)};
     };
     model.blocks.push_back({fmt::format("block{}", i), forward, {part}});
   }
@@ -74,7 +71,7 @@ double measured(const parallel::PipelineLayout& layout, int steps) {
   std::mutex mutex;
   double first = 1e300, last = 0;
   comm::run_ranks(layout.ranks(), [&](comm::Communicator& comm) {
-    models::Model model = sleeping_model(static_cast<int>(layout.blocks.size()), 1.0 / layout.request.chunks);
+    models::Model model = sleeping_model(static_cast<int>(layout.blocks.size()));
     parallel::PipelineStage stage(model, layout, comm);
     auto optimizer = optim::make({}, stage.versions.newest());
     optim::GradScaler scaler({.enabled = false});
@@ -115,9 +112,10 @@ TEST_P(PipelineClock, AgreesWithTheSimulation) {
   plan::ScheduleRequest request = layout.request;
   request.minibatches = kSteps;
   sim::PipelineCosts times;
-  times.forward = {kForward};
-  times.backward = {kBackward};
-  times.weight_backward = {kWeight};
+  double chunks = layout.request.chunks;
+  times.forward = {kForward * chunks};
+  times.backward = {kBackward * chunks};
+  times.weight_backward = {kWeight * chunks};
   double expected = sim::simulate_pipeline(plan::make_schedule(request), times).makespan;
   double best = 1e300;
   for (int i = 0; i < kAttempts && best > kTolerance * expected; ++i)

@@ -10,7 +10,7 @@ struct OneWeightStage {
   explicit OneWeightStage(bool stash)
       : parameter(torch::full({1}, 10.0, torch::kDouble).requires_grad_()),
         versions({{"weight", parameter}}, stash),
-        optimizer(optim::make({.optimizer = "sgd", .lr = 1}, versions.newest())) {}
+        optimizer(optim::make({.optimizer = "sgd", .lr = 1, .momentum = 0}, versions.newest())) {}
 
   void update(bool keep) {
     parameter.mutable_grad() = torch::ones_like(parameter);
