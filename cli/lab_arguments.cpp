@@ -14,7 +14,7 @@ void add_options(CLI::App& command, LabArguments& lab) {
   command.add_option("--k", lab.k, "of the k_ rules [half of the workers]");
   command.add_option("--max-delay", lab.max_delay, "of bounded_delay and ssp")->capture_default_str();
   command
-      ->add_option("--delay", lab.delay, "none const:2x exp:5ms shifted_exp:5ms,5ms pareto:1ms,3 trace:FILE")
+      .add_option("--delay", lab.delay, "none const:2x exp:5ms shifted_exp:5ms,5ms pareto:1ms,3 trace:FILE")
       ->capture_default_str();
   command.add_option("--delay-workers", lab.delay_workers, "who has that delay: 3,5; default all");
   command.add_option("--target-loss", lab.target_loss, "who reaches it first? [the loss that all reach]");

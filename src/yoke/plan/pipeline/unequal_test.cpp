@@ -12,9 +12,9 @@
 namespace yoke::plan {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kUnlimited = std::numeric_limits<double>::infinity();
 
-struct Problem {
+struct UnequalProblem {
   Profile profile;
   PlanOptions options;
 };
@@ -23,8 +23,8 @@ double pick(Random& random, std::initializer_list<double> values) {
   return values.begin()[random.below(values.size())];
 }
 
-Problem random_problem(Random& random, bool with_memory) {
-  Problem problem;
+UnequalProblem random_problem(Random& random, bool with_memory) {
+  UnequalProblem problem;
   size_t layers = 1 + random.below(5), devices = 1 + random.below(4);
   for (size_t i = 0; i < layers; ++i)
     problem.profile.layers.push_back(
@@ -39,14 +39,14 @@ Problem random_problem(Random& random, bool with_memory) {
   options.levels = {{static_cast<int>(devices), static_cast<double>(1 + random.below(20))}};
   for (size_t i = 0; i < devices; ++i)
     options.devices.push_back(
-        {pick(random, {0.5, 1, 1, 2}), with_memory ? pick(random, {60, 150, 150, 400}) : kInfinity});
+        {pick(random, {0.5, 1, 1, 2}), with_memory ? pick(random, {60, 150, 150, 400}) : kUnlimited});
   return problem;
 }
 
 // Every way to give layers and devices to stages, from the definitions.
 class EveryAssignment {
  public:
-  explicit EveryAssignment(const Problem& problem)
+  explicit EveryAssignment(const UnequalProblem& problem)
       : problem_(problem),
         cuts_(prefix_cuts(problem.profile)),
         count_(static_cast<int>(problem.options.devices.size())) {}
@@ -87,14 +87,14 @@ class EveryAssignment {
     for (const Stage& stage : stages) {
       int r = std::popcount(stage.devices), versions = (left + r - 1) / r;
       left -= r;
-      double slowest = kInfinity, memory = kInfinity;
+      double slowest = kUnlimited, memory = kUnlimited;
       for (int d = 0; d < count_; ++d) {
         if ((stage.devices >> d & 1) == 0) continue;
         slowest = std::min(slowest, problem_.options.devices[static_cast<size_t>(d)].speed);
         memory = std::min(memory, problem_.options.devices[static_cast<size_t>(d)].memory);
       }
       double bytes = cuts_.weights_of(stage.begin, stage.end) + cuts_.activations_of(stage.begin, stage.end);
-      if (versions * bytes > memory) return kInfinity;
+      if (versions * bytes > memory) return kUnlimited;
       double sync = model.sync_seconds(r, cuts_.weights_of(stage.begin, stage.end), bandwidth);
       seconds =
           std::max(seconds, model.stage_seconds(cuts_.seconds_of(stage.begin, stage.end) / slowest, sync, r));
@@ -106,20 +106,20 @@ class EveryAssignment {
     return seconds;
   }
 
-  const Problem& problem_;
+  const UnequalProblem& problem_;
   const Cuts cuts_;
   const int count_;
-  double best_ = kInfinity;
+  double best_ = kUnlimited;
 };
 
 TEST(UnequalDevices, EqualTryingEveryAssignment) {
   Random random(21);
   int found = 0;
   for (int i = 0; i < 1200; ++i) {
-    Problem problem = random_problem(random, i % 2 == 1);
+    UnequalProblem problem = random_problem(random, i % 2 == 1);
     double best = EveryAssignment(problem).best();
     Cuts cuts = prefix_cuts(problem.profile);
-    if (best == kInfinity) {
+    if (best == kUnlimited) {
       EXPECT_THROW(make_plan(cuts, problem.options), ConfigError);
       continue;
     }
@@ -139,17 +139,17 @@ TEST(UnequalDevices, EqualTryingEveryAssignment) {
   EXPECT_GT(found, 600);
 }
 
-Problem equal_layers(int layers, std::vector<double> speeds) {
-  Problem problem;
+UnequalProblem equal_layers(int layers, std::vector<double> speeds) {
+  UnequalProblem problem;
   for (int i = 0; i < layers; ++i) problem.profile.layers.push_back({"l", 1, 1, 1, 1000});
   problem.options.model = &cost_model("ring");
   problem.options.levels = {{static_cast<int>(speeds.size()), 100}};
-  for (double speed : speeds) problem.options.devices.push_back({speed, kInfinity});
+  for (double speed : speeds) problem.options.devices.push_back({speed, kUnlimited});
   return problem;
 }
 
 TEST(UnequalDevices, SlowOnesGetFewerLayers) {
-  Problem problem = equal_layers(12, {1, 2, 1});
+  UnequalProblem problem = equal_layers(12, {1, 2, 1});
   problem.options.straight = true;
   PipelinePlan plan = make_plan(prefix_cuts(problem.profile), problem.options);
   EXPECT_DOUBLE_EQ(plan.bottleneck_seconds, 6);
@@ -161,7 +161,7 @@ TEST(UnequalDevices, SlowOnesGetFewerLayers) {
 TEST(UnequalDevices, DevicesThatAreAllAlikeGiveThePlanOfEqualOnes) {
   Random random(9);
   for (int i = 0; i < 200; ++i) {
-    Problem problem = random_problem(random, false);
+    UnequalProblem problem = random_problem(random, false);
     for (PlanDevice& device : problem.options.devices) device = {};
     Cuts cuts = prefix_cuts(problem.profile);
     PlanOptions plain = problem.options;
@@ -170,7 +170,7 @@ TEST(UnequalDevices, DevicesThatAreAllAlikeGiveThePlanOfEqualOnes) {
       try {
         return make_plan(cuts, options).bottleneck_seconds;
       } catch (const ConfigError&) {
-        return kInfinity;
+        return kUnlimited;
       }
     };
     EXPECT_EQ(seconds(problem.options), seconds(plain));
@@ -180,7 +180,7 @@ TEST(UnequalDevices, DevicesThatAreAllAlikeGiveThePlanOfEqualOnes) {
 TEST(UnequalDevices, ManyKindsAreSearchedInOrderAndThatIsSaid) {
   std::vector<double> speeds;
   for (int i = 0; i < 24; ++i) speeds.push_back(1 + 0.1 * i);
-  Problem problem = equal_layers(200, speeds);
+  UnequalProblem problem = equal_layers(200, speeds);
   PipelinePlan plan = make_plan(prefix_cuts(problem.profile), problem.options);
   EXPECT_FALSE(plan.exact);
   double all = 0;
@@ -190,11 +190,11 @@ TEST(UnequalDevices, ManyKindsAreSearchedInOrderAndThatIsSaid) {
 }
 
 TEST(UnequalDevices, TheBestOfEachNumberOfStages) {
-  Problem problem = equal_layers(6, {1, 1, 0.5, 0.5});
+  UnequalProblem problem = equal_layers(6, {1, 1, 0.5, 0.5});
   Cuts cuts = prefix_cuts(problem.profile);
   std::vector<PipelinePlan> plans = plans_by_stages(cuts, problem.options, 4);
   ASSERT_EQ(plans.size(), 4u);
-  double best = kInfinity;
+  double best = kUnlimited;
   for (size_t i = 0; i < plans.size(); ++i) {
     EXPECT_EQ(plans[i].stages.size(), i + 1);
     best = std::min(best, plans[i].bottleneck_seconds);
@@ -203,7 +203,7 @@ TEST(UnequalDevices, TheBestOfEachNumberOfStages) {
 }
 
 TEST(UnequalDevices, RefuseWhatCannotBe) {
-  Problem problem = equal_layers(4, {1, 2});
+  UnequalProblem problem = equal_layers(4, {1, 2});
   Cuts cuts = prefix_cuts(problem.profile);
   auto refused = [&](auto change) {
     PlanOptions options = problem.options;
@@ -214,7 +214,7 @@ TEST(UnequalDevices, RefuseWhatCannotBe) {
   refused([](PlanOptions& options) { options.levels.push_back({2, 1}); });
   refused([](PlanOptions& options) { options.devices.pop_back(); });
   refused([](PlanOptions& options) { options.devices[0].speed = 0; });
-  refused([](PlanOptions& options) { options.devices[0].speed = kInfinity; });
+  refused([](PlanOptions& options) { options.devices[0].speed = kUnlimited; });
   refused([](PlanOptions& options) { options.devices[0].memory = 0; });
   problem.options.devices[1].memory = 10;
   EXPECT_THROW(make_plan(cuts, problem.options), ConfigError);
