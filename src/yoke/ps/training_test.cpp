@@ -206,7 +206,10 @@ TEST(PsTraining, GoesOnWithoutALostWorker) {
     lesson.run([&](Learner& learner, int worker, LocalGroup& group) {
       std::vector<double> parameters(static_cast<size_t>(learner.elements()));
       for (int i = 0; learner.wait(); ++i) {
-        if (worker == 2 && i == 3) return group.close(worker);
+        if (worker == 2 && i == 3) {
+          learner.fall_silent();
+          return group.close(worker);
+        }
         if (learner.pull(parameters.data())) step(learner, parameters, 0.5);
       }
       if (worker == 0) learner.report();
