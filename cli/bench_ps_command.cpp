@@ -83,7 +83,8 @@ int64_t warm_up_of(const BenchPsArguments& arguments, int64_t updates) {
 sim::PsSimulation simulation_of(const BenchPsArguments& arguments) {
   if (arguments.policy.empty())
     throw ConfigError("--policy is required: one of {}.", join(plan::rule_names(), " "));
-  if (arguments.workers == -1) throw ConfigError("--workers is required: how many there are.");
+  if (arguments.workers == -1)
+    throw ConfigError("--workers is required: how many there are; --workers -1 is none.");
   check_range("--workers", arguments.workers, kMostWorkers);
   check_range("--servers", arguments.servers, kMostWorkers);
   if (arguments.updates != -1) check_range("--updates", arguments.updates, kMostUpdates);

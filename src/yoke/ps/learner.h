@@ -91,8 +91,8 @@ class Learner {
   std::string report();  // of the scheduler
   void ask_stop(int64_t signal);
   void goodbye();
-  // As goodbye() without a word, as one that dies: nothing is sent from here on.
-  void fall_silent() { said_goodbye_ = true; }
+  // Leaves without a word: the messenger ends, or has ended.
+  void abandon() { said_goodbye_ = true; }
 
   // Seconds of the last minibatch.
   double push_seconds() const { return push_seconds_; }

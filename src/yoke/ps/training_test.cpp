@@ -67,7 +67,6 @@ struct Class {
           body(learner, w, group);
         } catch (const std::exception& error) {
           ADD_FAILURE() << "worker " << w << ": " << error.what();
-          group.close(w);
         }
       });
     for (auto& thread : threads) thread.join();
@@ -207,7 +206,7 @@ TEST(PsTraining, GoesOnWithoutALostWorker) {
       std::vector<double> parameters(static_cast<size_t>(learner.elements()));
       for (int i = 0; learner.wait(); ++i) {
         if (worker == 2 && i == 3) {
-          learner.fall_silent();
+          learner.abandon();
           return group.close(worker);
         }
         if (learner.pull(parameters.data())) step(learner, parameters, 0.5);
