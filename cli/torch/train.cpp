@@ -176,7 +176,7 @@ int run_train(const CommandLine& line) {
       folder->summarise(outcome, plan, *worker, resume ? std::optional(progress.step) : std::nullopt);
   summary.peak_memory_bytes = std::move(memory);
   summary.parameter_hash = hash;
-  summary.world_size = world.size();
+  summary.world_size = world.size() * options.threads;
   folder->finish(summary);
   if (outcome.stopped_by_signal != 0) {
     log::info("stopped at step {} of {}; the same command goes on from there", outcome.steps,
