@@ -38,6 +38,7 @@ class Parser {
     add_environment();
     app_.add_subcommand("run", "start any program on several ranks: torchrun's flags, then PROGRAM");
     add_topo();
+    add_profile();
     add_pipeline();
     common(
         app_.add_subcommand("doctor", "check this machine: LibTorch, speed, devices, disk, what is missing"),
@@ -188,7 +189,10 @@ class Parser {
                "yoke verify configs/lenet_fashion.toml --layouts \"data=2; data=4; data=2,accumulate=2\"");
     VerifyArguments& arguments = out_.verify;
     command->add_option("FILE", arguments.file, "configuration (TOML)")->required();
-    command->add_option("--layouts", arguments.layouts, "layouts, with ; between them: data, accumulate")
+    command
+        ->add_option(
+            "--layouts", arguments.layouts,
+            "layouts, with ; between them: data, accumulate, pipeline, schedule, microbatches, chunks")
         ->required();
     command->add_option("--steps", arguments.steps, "steps of each")
         ->capture_default_str()
@@ -337,6 +341,19 @@ class Parser {
     }
   }
 
+  void add_profile() {
+    auto* command =
+        common(app_.add_subcommand("profile",
+                                   "time and size of each block of a model on this device, for yoke plan"),
+               "yoke profile configs/vgg16_synthetic.toml -o vgg16.json");
+    command->add_option("FILE", out_.profile.file, "configuration (TOML)")->required();
+    command->add_option("-o,--output", out_.profile.output, "file to write; without it: stdout");
+    command->add_option("--repeats", out_.profile.repeats, "passes of which medians are taken")
+        ->capture_default_str()
+        ->check(CLI::Range(1, 10000));
+    key_option(command, "--device", "train.device", "cpu, cuda or cuda:N");
+  }
+
   void add_pipeline() {
     describe(*common(app_.add_subcommand("plan", "the fastest split of a network's layers over devices"),
                      "yoke plan --profile vgg16.json --devices 8 --bandwidth 10gbit --explain"),
@@ -344,6 +361,9 @@ class Parser {
     describe(*common(app_.add_subcommand("simulate", "a pipeline schedule on a virtual clock"),
                      "yoke simulate --schedule 1f1b --stages 4 --microbatches 8 --forward 1 --backward 2"),
              out_.simulate);
+    describe(*common(app_.add_subcommand("partition", "which machine computes which nodes of a network"),
+                     "yoke partition network.json --parts 4 --svg network.svg"),
+             out_.partition);
   }
 
   CommandLine& out_;
@@ -353,7 +373,7 @@ class Parser {
 bool reads_configuration(const std::string& command) {
   return command == "train" || command == "eval" || command.rfind("model ", 0) == 0 ||
          command == "lab stragglers" || command == "bench step" || command == "bench scaling" ||
-         command == "verify" || command == "config show";
+         command == "verify" || command == "profile" || command == "config show";
 }
 
 std::string first_line(const std::string& text) {

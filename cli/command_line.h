@@ -63,6 +63,12 @@ struct VerifyArguments {
   double tolerance = 0;  // 0: 1e-10 in fp64, 1e-4 in fp32
 };
 
+struct ProfileArguments {
+  std::string file;
+  std::string output;
+  int64_t repeats = 9;
+};
+
 struct BenchMessengerArguments {
   std::vector<std::string> backends = {"shm"};
   std::vector<std::string> bytes = {"0", "1K", "64K", "1M"};
@@ -117,6 +123,7 @@ struct CommandLine {
   BenchScalingArguments bench_scaling;
   BenchMessengerArguments bench_messenger;
   VerifyArguments verify;
+  ProfileArguments profile;
   BenchPsArguments bench_ps;
   LabArguments lab;
   CheckpointArguments checkpoint;
@@ -127,6 +134,7 @@ struct CommandLine {
   TopoArguments topo;
   PlanArguments plan;
   SimulateArguments simulate;
+  PartitionArguments partition;
 };
 
 // Parses the words after the program's name. Prints help or the version and exits where that was asked.

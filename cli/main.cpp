@@ -12,6 +12,7 @@
 #include "cli/env_command.h"
 #include "cli/lab_command.h"
 #include "cli/output.h"
+#include "cli/partition_command.h"
 #include "cli/plan_command.h"
 #include "cli/ps_server.h"
 #include "cli/report_command.h"
@@ -29,6 +30,7 @@ namespace {
 // Mistakes in a configuration are reported before LibTorch is loaded, which takes half a second.
 void check_configuration(const CommandLine& line) {
   if (line.command == "verify") Configuration().load(line.verify.file, line.overrides);
+  if (line.command == "profile") Configuration().load(line.profile.file, line.overrides);
   if (line.command == "eval") Configuration().load(line.eval.file, line.overrides);
 }
 
@@ -78,6 +80,7 @@ constexpr std::pair<const char*, Command> kCommands[] = {
     {"topo predict", predict_topology},
     {"plan", plan_pipeline},
     {"simulate", simulate_schedule},
+    {"partition", partition_graph},
     {"bench collectives", bench_collectives},
     {"bench messenger", bench_messenger},
     {"bench ps", bench_ps},

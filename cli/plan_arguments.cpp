@@ -12,7 +12,8 @@ void describe(CLI::App& command, PlanArguments& a) {
   command.add_option("--cluster", a.cluster, "cluster.toml, instead of the above");
   command.add_option("--cost-model", a.cost_model, "ring paper2018 paper2019 released")
       ->capture_default_str();
-  command.add_option("--memory", a.memory, "of each device: 12GB");
+  command.add_option("--memory", a.memory, "of each device: 12GB; where they differ 12GB,12GB,6GB");
+  command.add_option("--speeds", a.speeds, "where devices differ, of each: 1,1,0.5; 1 is the profile's");
   command.add_option("--activation-cost", a.activation_cost, "on off; default: on, with released off");
   command.add_option("--states", a.states, "prefix, or antichain as the released optimizer")
       ->capture_default_str();
@@ -41,6 +42,16 @@ void describe(CLI::App& command, SimulateArguments& a) {
   command.add_option("--cluster", a.cluster, "with --plan: bandwidths of this cluster.toml");
   command.add_option("--svg", a.svg, "write the timeline here");
   command.add_option("--trace", a.trace, "write a Chrome trace here");
+}
+
+void describe(CLI::App& command, PartitionArguments& a) {
+  command.add_option("GRAPH", a.graph, "a profile (JSON, with edges) or PipeDream's graph.txt")->required();
+  command.add_option("--parts", a.parts, "machines")->required();
+  command.add_option("--balance", a.balance, "no part above this times the average")->capture_default_str();
+  command.add_option("--weight", a.weight, "what is balanced: seconds parameters nodes")
+      ->capture_default_str();
+  command.add_option("--seed", a.seed, "of the search in large graphs")->capture_default_str();
+  command.add_option("--svg", a.svg, "draw the graph here");
 }
 
 }  // namespace yoke::cli

@@ -1,4 +1,4 @@
-// The words of `yoke plan` and `yoke simulate`.
+// The words of `yoke plan`, `yoke simulate` and `yoke partition`.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,8 @@ struct PlanArguments {
   std::string levels;
   std::string cluster;
   std::string cost_model = "ring";
-  std::string memory;
+  std::string memory;           // of each device: "12GB", or "12GB,12GB,6GB"
+  std::string speeds;           // of each device: "1,1,0.5"; empty: all alike
   std::string activation_cost;  // on, off; empty: as the cost model has it
   std::string states = "prefix";
   std::string output;
@@ -45,8 +46,18 @@ struct SimulateArguments {
   std::string trace;
 };
 
-// The options of the two commands.
+struct PartitionArguments {
+  std::string graph;
+  int64_t parts = 0;
+  double balance = 1.1;
+  std::string weight = "seconds";
+  uint64_t seed = 1;
+  std::string svg;
+};
+
+// The options of the three commands.
 void describe(CLI::App& command, PlanArguments& arguments);
 void describe(CLI::App& command, SimulateArguments& arguments);
+void describe(CLI::App& command, PartitionArguments& arguments);
 
 }  // namespace yoke::cli

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <limits>
 
@@ -12,6 +13,7 @@
 #include "yoke/base/file.h"
 #include "yoke/base/log.h"
 #include "yoke/base/terminal.h"
+#include "yoke/base/text.h"
 #include "yoke/base/units.h"
 #include "yoke/plan/pipeline/planner.h"
 #include "yoke/report/table.h"
@@ -24,13 +26,48 @@ using plan::PipelineStage;
 
 constexpr int kExplainedStages = 6;
 
-std::vector<plan::Level> levels_of(const PlanArguments& arguments) {
+// What --cluster, --speeds and a list of --memory say of single devices; empty: they are all alike.
+std::vector<plan::PlanDevice> devices_of(const PlanArguments& arguments, const cluster::Topology& cluster) {
+  std::vector<plan::PlanDevice> devices;
+  for (int worker : cluster::workers_of(cluster)) {
+    const cluster::Device& device = cluster.devices[static_cast<size_t>(worker)];
+    devices.push_back({device.speed, device.memory > 0 ? device.memory : plan::PlanDevice{}.memory});
+  }
+  if (std::all_of(devices.begin(), devices.end(), [](const auto& d) { return d == plan::PlanDevice{}; }))
+    devices.clear();
+  std::vector<std::string> speeds, memories;
+  if (!arguments.speeds.empty()) speeds = split(arguments.speeds, ',');
+  if (arguments.memory.find(',') != std::string::npos) memories = split(arguments.memory, ',');
+  if (!speeds.empty() && !memories.empty() && speeds.size() != memories.size())
+    throw ConfigError("{} in --speeds and {} in --memory: one of each for every device.", speeds.size(),
+                      memories.size());
+  devices.resize(std::max({devices.size(), speeds.size(), memories.size()}));
+  for (size_t i = 0; i < speeds.size(); ++i) {
+    auto [end, error] =
+        std::from_chars(speeds[i].data(), speeds[i].data() + speeds[i].size(), devices[i].speed);
+    if (error != std::errc() || end != speeds[i].data() + speeds[i].size() || !(devices[i].speed > 0))
+      throw ConfigError("--speeds {}: numbers above 0 are wanted, one for each device: 1,1,0.5.",
+                        arguments.speeds);
+  }
+  for (size_t i = 0; i < memories.size(); ++i) {
+    auto bytes = parse_bytes(memories[i]);
+    if (!bytes || *bytes == 0)
+      throw ConfigError("--memory {}: sizes are wanted, one for all or one for each device: 12GB,6GB.",
+                        arguments.memory);
+    devices[i].memory = static_cast<double>(*bytes);
+  }
+  return devices;
+}
+
+std::vector<plan::Level> levels_of(const PlanArguments& arguments, const cluster::Topology& cluster,
+                                   const std::vector<plan::PlanDevice>& devices) {
   int ways = (arguments.cluster.empty() ? 0 : 1) + (arguments.levels.empty() ? 0 : 1) +
              (arguments.devices != 0 || !arguments.bandwidth.empty() ? 1 : 0);
   if (ways != 1)
     throw ConfigError(
         "give the devices in one way: --devices N --bandwidth B, or --levels LIST, or --cluster FILE.");
-  if (!arguments.cluster.empty()) return plan::levels_of(cluster::read_topology(arguments.cluster));
+  if (!arguments.cluster.empty())
+    return devices.empty() ? plan::levels_of(cluster) : plan::one_level_of(cluster);
   if (!arguments.levels.empty()) return plan::parse_levels(arguments.levels);
   if (arguments.devices < 1 || arguments.devices > 1'000'000)
     throw ConfigError("--devices {}: a whole number from 1 to 1000000 is wanted.", arguments.devices);
@@ -50,15 +87,24 @@ bool activation_cost_of(const PlanArguments& arguments, const plan::CostModel& m
 
 plan::PlanOptions options_of(const PlanArguments& arguments) {
   plan::PlanOptions options;
-  options.levels = levels_of(arguments);
+  cluster::Topology cluster;
+  if (!arguments.cluster.empty()) cluster = cluster::read_topology(arguments.cluster);
+  options.devices = devices_of(arguments, cluster);
+  auto as_first = [&](const plan::PlanDevice& device) { return device == options.devices.front(); };
+  if (std::all_of(options.devices.begin(), options.devices.end(), as_first) && !options.devices.empty() &&
+      options.devices.front().speed == 1) {
+    options.memory = options.devices.front().memory;
+    options.devices.clear();
+  }
+  options.levels = levels_of(arguments, cluster, options.devices);
   options.model = &plan::cost_model(arguments.cost_model);
   options.activation_cost = activation_cost_of(arguments, *options.model);
   options.straight = arguments.straight;
   options.fewer_devices = arguments.fewer_devices;
-  if (!arguments.memory.empty()) {
+  if (!arguments.memory.empty() && arguments.memory.find(',') == std::string::npos) {
     auto bytes = parse_bytes(arguments.memory);
     if (!bytes || *bytes == 0) throw ConfigError("--memory {}: a size as 12GB is wanted.", arguments.memory);
-    options.memory = static_cast<double>(*bytes);
+    options.memory = std::min(options.memory, static_cast<double>(*bytes));
   }
   return options;
 }
@@ -93,6 +139,8 @@ std::string milliseconds(double seconds) {
 void print_stages(const PipelinePlan& plan, const plan::Cuts& cuts, bool explain) {
   std::vector<std::string> heads = {"stage",      "layers",  "",         "replicas",
                                     "compute ms", "sync ms", "versions", "memory"};
+  const bool unequal = !plan.stages.front().devices.empty();
+  if (unequal) heads.insert(heads.end(), {"devices", "slowest"});
   if (explain) heads.insert(heads.end(), {"cut ms", "ms a minibatch", "bound by"});
   report::Table table(heads);
   for (size_t i = 0; i < plan.stages.size(); ++i) {
@@ -105,6 +153,11 @@ void print_stages(const PipelinePlan& plan, const plan::Cuts& cuts, bool explain
                                       milliseconds(stage.sync_seconds),
                                       std::to_string(stage.versions),
                                       format_bytes(stage.memory_bytes)};
+    if (unequal) {
+      std::vector<std::string> devices;
+      for (int device : stage.devices) devices.push_back(std::to_string(device));
+      cells.insert(cells.end(), {join(devices, " "), fmt::format("{:g}x", stage.slowest)});
+    }
     if (explain) {
       double seconds = std::max(stage.seconds, stage.transfer_seconds);
       bool slowest = seconds >= plan.bottleneck_seconds * (1 - 1e-9);
@@ -124,6 +177,8 @@ void print_plan(const PipelinePlan& plan, const plan::Cuts& cuts, bool explain) 
              milliseconds(plan.data_parallel_seconds), 100 * plan.communication_saved);
   fmt::print("{} minibatch{} under way for each replica of the first stage\n\n", plan.noam,
              plan.noam == 1 ? "" : "es");
+  if (!plan.exact)
+    fmt::print("so many kinds of devices: stages took neighbours in several orders, not every set\n\n");
   print_stages(plan, cuts, explain);
 }
 

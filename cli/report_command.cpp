@@ -5,11 +5,11 @@
 #include <filesystem>
 
 #include "cli/output.h"
+#include "cli/pipeline_report.h"
 #include "yoke/base/error.h"
 #include "yoke/base/file.h"
 #include "yoke/base/units.h"
 #include "yoke/metrics/summary.h"
-#include "yoke/report/report.h"
 
 namespace yoke::cli {
 namespace {
@@ -54,7 +54,17 @@ int write_report(const CommandLine& line) {
                  100 * *summary.scaling_efficiency, summary.world_size, format_short(summary.samples_per_s),
                  format_short(*summary.one_device_samples_per_s));
   }
-  report::write_report(run, output);
+  if (auto pipeline = write_run_report(run, output)) {
+    result["pipeline"] = {{"measured_seconds", pipeline->measured.makespan},
+                          {"simulated_seconds", pipeline->simulated.makespan},
+                          {"error_percent", pipeline->error_percent()},
+                          {"measured_bubble_fraction", pipeline->measured.idle_fraction()},
+                          {"simulated_bubble_fraction", pipeline->simulated.idle_fraction()}};
+    if (!line.json)
+      fmt::print("pipeline: measured {}, simulated {} ({:+.1f} %)\n",
+                 format_duration(pipeline->measured.makespan), format_duration(pipeline->simulated.makespan),
+                 pipeline->error_percent());
+  }
   if (line.json)
     print_json(result);
   else

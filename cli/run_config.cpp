@@ -44,6 +44,24 @@ void check_together(const RunConfig& config) {
   }
 }
 
+// What belongs to replicas that average their gradients, and to nothing else.
+void check_replicas(const RunConfig& config) {
+  const parallel::ParallelOptions& parallel = config.parallel;
+  bool stages = parallel.pipeline > 1 || !parallel.plan.empty();
+  auto refuse = [&](const std::string& key, const std::string& with) {
+    throw ConfigError("{} does not go with {}: it is for replicas that average gradients over ranks.", key,
+                      with);
+  };
+  std::string other = stages                         ? "a pipeline"
+                      : parallel.sync == "allreduce" ? ""
+                                                     : fmt::format("parallel.sync = \"{}\"", parallel.sync);
+  if (other.empty()) return;
+  if (parallel.zero > 0) refuse(fmt::format("parallel.zero = {}", parallel.zero), other);
+  if (parallel.split != "equal") refuse(fmt::format("parallel.split = \"{}\"", parallel.split), other);
+  if (stages && parallel.sync != "allreduce")
+    refuse(fmt::format("parallel.sync = \"{}\"", parallel.sync), other);
+}
+
 void check_servers(const RunConfig& config) {
   const TrainSection& train = config.train;
   if (config.parallel.sync != "ps") {
@@ -80,6 +98,7 @@ Configuration::Configuration() {
   schema.section("ddp", values.ddp);
   schema.section("ps", values.ps);
   schema.section("slowdown", values.slowdown);
+  schema.section("pipeline", values.pipeline);
   schema.section("checkpoint", values.checkpoint);
   schema.section("out", values.out);
 }
@@ -92,6 +111,7 @@ void Configuration::load(const std::string& file, const std::vector<config::Over
   for (const config::Override& change : cluster::config_overrides()) schema.set(change);
   for (const config::Override& change : overrides) schema.set(change);
   check_together(values);
+  check_replicas(values);
   check_servers(values);
 }
 

@@ -15,6 +15,7 @@
 #include "yoke/optim/options.h"
 #include "yoke/parallel/ddp/options.h"
 #include "yoke/parallel/options.h"
+#include "yoke/parallel/pipeline/options.h"
 #include "yoke/ps/options.h"
 
 namespace yoke::cli {
@@ -34,6 +35,8 @@ struct RunConfig {
   DdpOptions ddp;
   ps::PsOptions ps;
   ps::SlowdownOptions slowdown;
+  parallel::PipelineOptions pipeline;
+  std::vector<int> stage_replicas;  // of a plan; not a key
   checkpoint::CheckpointOptions checkpoint;
   metrics::OutOptions out;
 };

@@ -13,6 +13,7 @@
 #include "yoke/base/text.h"
 #include "yoke/base/units.h"
 #include "yoke/report/table.h"
+#include "yoke/report/timeline_svg.h"
 #include "yoke/sim/pipeline.h"
 #include "yoke/sim/pipeline_plan.h"
 
@@ -177,7 +178,8 @@ int simulate_schedule(const CommandLine& line) {
   plan::Schedule schedule = plan::make_schedule(job.request);
   sim::PipelineRun run = sim::simulate_pipeline(schedule, job.costs);
   if (!line.simulate.svg.empty())
-    write_file_atomically(line.simulate.svg, sim::pipeline_svg(schedule, run, title_of(job.request)));
+    write_file_atomically(line.simulate.svg,
+                          report::timeline_svg(title_of(job.request), {sim::timeline_of(schedule, run)}));
   if (!line.simulate.trace.empty())
     write_file_atomically(line.simulate.trace, sim::pipeline_trace(schedule, run));
   std::vector<StageSummary> stages = summarise(schedule, run);

@@ -1,6 +1,7 @@
 # Headers take most of the time of a source, so sources of one folder of src/yoke are compiled together, `few` at a time.
 # By folder, so that a new file makes only its neighbours compile again. Names of a folder's anonymous namespaces differ therefore.
-function(yoke_compile_together target few)
+# `depth`: 1 takes folders of src/yoke whole, 2 each of their sub-folders for itself.
+function(yoke_compile_together target few depth)
   if(YOKE_UNITY EQUAL 1)
     return()
   endif()
@@ -11,7 +12,11 @@ function(yoke_compile_together target few)
     if(alone STREQUAL "ON" OR NOT source MATCHES "\\.cpp$")
       continue()
     endif()
-    string(REGEX REPLACE ".*/src/yoke/([a-z_]+)/.*" "\\1" folder ${source})
+    if(depth EQUAL 2 AND source MATCHES "/src/yoke/([a-z_]+)/([a-z_]+)/")
+      set(folder "${CMAKE_MATCH_1}_${CMAKE_MATCH_2}")
+    else()
+      string(REGEX REPLACE ".*/src/yoke/([a-z_]+)/.*" "\\1" folder ${source})
+    endif()
     if(folder STREQUAL source)
       set(folder others)
     endif()

@@ -18,6 +18,21 @@ namespace {
 
 namespace format = checkpoint::format;
 
+// Which blocks each stage of a pipeline had when it was saved; empty for other layouts.
+nlohmann::json saved_stages(const format::Verdict& verdict) {
+  if (!verdict.ok) return nullptr;
+  nlohmann::json state = format::read_manifest(verdict.path).state;
+  return state.value("stages", nlohmann::json::array());
+}
+
+std::string stages_text(const nlohmann::json& stages) {
+  std::string text;
+  for (const auto& one : stages)
+    text += fmt::format("       stage {}: {} to {}\n", one.value("stage", 0), one.value("first", ""),
+                        one.value("last", ""));
+  return text;
+}
+
 int print_verdicts(const CommandLine& line, const std::vector<format::Verdict>& verdicts) {
   bool ok = true;
   nlohmann::json rows = nlohmann::json::array();
@@ -28,11 +43,14 @@ int print_verdicts(const CommandLine& line, const std::vector<format::Verdict>& 
                           {"ok", verdict.ok},
                           {"bytes", verdict.bytes}};
     if (!verdict.ok) row["problem"] = verdict.problem;
+    nlohmann::json stages = saved_stages(verdict);
+    if (!stages.empty()) row["stages"] = stages;
     rows.push_back(row);
     if (line.json) continue;
     fmt::print("{:<4} step {:<8} {:>10}  {}{}\n", verdict.ok ? "ok" : "BAD", verdict.step,
                format_bytes(static_cast<double>(verdict.bytes)), verdict.path.string(),
                verdict.ok ? "" : ": " + verdict.problem);
+    fmt::print("{}", stages_text(stages));
   }
   if (line.json) print_json({{"ok", ok}, {"checkpoints", rows}});
   return ok ? 0 : static_cast<int>(ExitCode::kCheckpoint);

@@ -12,6 +12,7 @@ int run_model_export(const CommandLine& line);
 int run_bench_step(const CommandLine& line);
 int run_bench_scaling(const CommandLine& line);  // as one rank
 int run_verify(const CommandLine& line);
+int run_profile(const CommandLine& line);
 int run_checkpoint_list(const CommandLine& line);
 int run_checkpoint_verify(const CommandLine& line);
 int run_checkpoint_export(const CommandLine& line);
@@ -31,6 +32,7 @@ inline constexpr Command kCommands[] = {
     {"bench step", run_bench_step},
     {"bench scaling", run_bench_scaling},
     {"verify", run_verify},
+    {"profile", run_profile},
     {"ckpt ls", run_checkpoint_list},
     {"ckpt verify", run_checkpoint_verify},
     {"ckpt export", run_checkpoint_export},

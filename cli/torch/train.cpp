@@ -8,6 +8,7 @@
 #include "cli/output.h"
 #include "cli/run_config.h"
 #include "cli/torch/commands.h"
+#include "cli/torch/follow_plan.h"
 #include "cli/torch/train_output.h"
 #include "cli/torch/train_parts.h"
 #include "cli/torch/worker_options.h"
@@ -21,6 +22,8 @@
 #include "yoke/data/loader.h"
 #include "yoke/engine/engine.h"
 #include "yoke/engine/parameter_hash.h"
+#include "yoke/engine/pipeline_timeline.h"
+#include "yoke/engine/pipeline_worker.h"
 #include "yoke/engine/run_state.h"
 #include "yoke/engine/speed_split.h"
 #include "yoke/engine/stop_signal.h"
@@ -42,7 +45,8 @@ engine::LoopPlan loop_plan(const RunConfig& config, const engine::Worker& worker
       loop.steps > 0 ? loop.steps : static_cast<int64_t>(std::ceil(loop.epochs * steps_per_epoch));
   plan.log_every = config.out.log_every;
   plan.skip_non_finite = loop.non_finite == "skip";
-  plan.wait_for_loss = worker.device.is_cpu();
+  // Stages of a pipeline do not wait for a loss that others compute.
+  plan.wait_for_loss = worker.device.is_cpu() && !worker.stage;
   bool tokens = worker.model.sample.kind == SampleKind::kTokens;
   plan.tokens_per_sample =
       tokens ? (config.data.seq_len > 0 ? config.data.seq_len : worker.model.sample.shape[0]) : 0;
@@ -97,6 +101,7 @@ int run_train(const CommandLine& line) {
   if (config.parallel.sync == "ps") return run_train_with_servers(line, configuration);
   const std::filesystem::path out = config.out.dir;
   World world = join_world(config);
+  follow_plan(config, world);
   const bool first = world.rank() == 0;  // who speaks and writes
   const checkpoint::Team team = engine::team_of(world.job());
   std::optional<checkpoint::Loaded> resume = find_resume(line.train, out, team);
@@ -109,11 +114,13 @@ int run_train(const CommandLine& line) {
   auto train_set = data::open(config.data, data::Split::kTrain, worker->model.sample, seed);
   data::DataOptions cut = config.data;
   cut.batch_size *= options.threads;
-  data::Loader loader(*train_set, cut, seed, {world.rank(), world.size()});
-  engine::LoopPlan plan = loop_plan(config, *worker, loader, world.size() * options.threads);
+  data::Shard shard{world.rank(), world.size()};
+  if (worker->stage) shard = {worker->stage->place.copy, worker->stage->layout.copies};
+  data::Loader loader(*train_set, cut, seed, shard);
+  engine::LoopPlan plan = loop_plan(config, *worker, loader, shard.size * options.threads);
 
   engine::Engine engine(*worker->strategy, loader, plan);
-  loader.set_shares(engine::parse_split(config.parallel.split, static_cast<int>(world.size())));
+  loader.set_shares(engine::parse_split(config.parallel.split, static_cast<int>(shard.size)));
   std::optional<engine::SpeedSplit> speeds;
   if (config.parallel.split == "speed" && replicas != nullptr) {
     speeds.emplace(*replicas, worker->device, [&](const auto& shares) { loader.set_shares(shares); });
@@ -137,28 +144,39 @@ int run_train(const CommandLine& line) {
     engine.attach_evaluation(
         [&, stop] { return engine::evaluate(*worker, *test_set, config.data.batch_size, stop, replicas); });
   }
-  checkpoint::Writer writer(out / "checkpoints", config.checkpoint, nullptr, team);
+  // Stages of a pipeline give their tensors to the first rank, replicas write together.
+  const bool together = !worker->stage;
+  checkpoint::Writer writer(out / "checkpoints", config.checkpoint, nullptr,
+                            together ? team : checkpoint::Team{});
   if (config.checkpoint.every_steps > 0) {
     auto state_at = [&](engine::Progress at) {
       return engine::collect_state(*worker, loader, at, configuration.schema.to_toml(), replicas);
     };
     checkpoint::State now = state_at(progress);
-    writer.reserve(now);
+    if (together || first) writer.reserve(now);
     engine.attach_checkpoints([&](int64_t step) { return step % config.checkpoint.every_steps == 0; },
                               [&, state_at](const engine::SaveRequest& request) {
-                                writer.save(request.step, state_at({request.step, request.samples}));
+                                checkpoint::State state = state_at({request.step, request.samples});
+                                if (together || first) writer.save(request.step, state);
                               });
   }
 
   engine::Outcome outcome =
       engine.run(first ? folder->run_info(worker->model, plan, progress.step) : metrics::RunInfo{});
   writer.wait();
+  if (worker->pipeline != nullptr) {
+    nlohmann::json timeline = engine::pipeline_timeline(*worker);
+    if (first) write_file_atomically(out / "pipeline.json", timeline.dump() + "\n");
+  }
   std::vector<int64_t> memory = peak_memory_of_ranks(*worker, replicas);  // after it all traces are written
   if (config.out.trace && first) join_traces(out);
+  std::string hash = engine::parameter_hash(engine::whole_model(*worker));
   if (!first) return outcome.stopped_by_signal != 0 ? 128 + outcome.stopped_by_signal : 0;
   metrics::Summary summary =
       folder->summarise(outcome, plan, *worker, resume ? std::optional(progress.step) : std::nullopt);
   summary.peak_memory_bytes = std::move(memory);
+  summary.parameter_hash = hash;
+  summary.world_size = world.size() * options.threads;
   folder->finish(summary);
   if (outcome.stopped_by_signal != 0) {
     log::info("stopped at step {} of {}; the same command goes on from there", outcome.steps,

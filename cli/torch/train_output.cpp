@@ -4,19 +4,18 @@
 #include <unistd.h>
 
 #include "cli/output.h"
+#include "cli/pipeline_report.h"
 #include "yoke/base/clock.h"
 #include "yoke/base/error.h"
 #include "yoke/base/file.h"
 #include "yoke/base/log.h"
 #include "yoke/base/units.h"
 #include "yoke/compute/device.h"
-#include "yoke/engine/parameter_hash.h"
 #include "yoke/metrics/console.h"
 #include "yoke/metrics/jsonl.h"
 #include "yoke/metrics/quantiles.h"
 #include "yoke/metrics/tensorboard.h"
 #include "yoke/metrics/trace_merge.h"
-#include "yoke/report/report.h"
 
 namespace yoke::cli {
 
@@ -79,12 +78,10 @@ metrics::Summary RunFolder::summarise(const engine::Outcome& outcome, const engi
   }
   summary.step_seconds = {metrics::median(outcome.step_seconds), metrics::p95(outcome.step_seconds)};
   double samples_per_step = static_cast<double>(config_.data.batch_size * plan.accumulate * plan.replicas);
-  summary.world_size = plan.replicas;
   if (!outcome.step_seconds.empty()) summary.samples_per_s = samples_per_step / summary.step_seconds.median;
   if (plan.tokens_per_sample > 0)
     summary.tokens_per_s = summary.samples_per_s * static_cast<double>(plan.tokens_per_sample);
   summary.parameters = worker.model.parameter_count();
-  summary.parameter_hash = engine::parameter_hash(*worker.model.module);
   summary.seconds = outcome.seconds;
   summary.resumed_from = resumed_from;
   summary.started = metrics::utc_time(started_);
@@ -94,7 +91,7 @@ metrics::Summary RunFolder::summarise(const engine::Outcome& outcome, const engi
 
 void RunFolder::finish(const metrics::Summary& summary) const {
   write_file_atomically(path_ / "summary.json", metrics::to_json(summary).dump(2) + "\n");
-  if (config_.out.report) report::write_report(path_, path_ / "report.html");
+  if (config_.out.report) write_run_report(path_, path_ / "report.html");
 }
 
 void join_traces(const std::filesystem::path& out) {

@@ -175,3 +175,42 @@ def test_mistakes_in_the_file(yoke, tmp_path, text, says):
     result = yoke("plan", "--profile", path, "--devices", 2, "--bandwidth", "1gbit", code=2)
     for part in ["p.txt", *says]:
         assert part in result.err
+
+
+def test_unequal_devices(yoke, profile):
+    path = profile([2] * 12, [1] * 12, [1000] * 12)
+    words = ["plan", "--profile", path, "--devices", 3, "--bandwidth", 100, "--straight"]
+    plan = yoke(*words, "--speeds", "1,2,1", "--json").json
+    assert plan["bottleneck_seconds"] == pytest.approx(6) and plan["one_device_seconds"] == pytest.approx(12)
+    fast = next(s for s in plan["stages"] if s["devices"] == [1])
+    assert fast["last"] - fast["first"] + 1 == 6 and fast["slowest"] == 2
+    text = yoke(*words, "--speeds", "1,2,1", "--explain").out
+    assert "slowest" in text and "2x" in text and "bottleneck" in text
+    # Equal devices need no list.
+    assert yoke(*words, "--speeds", "1,1,1", "--json").json == yoke(*words, "--json").json
+
+
+def test_unequal_memories(yoke, e3):
+    words = ["plan", "--profile", e3, "--devices", 3, "--bandwidth", 4, "--json"]
+    plan = yoke(*words, "--memory", "200,110,60").json
+    for stage in plan["stages"]:
+        assert stage["memory_bytes"] <= min([200, 110, 60][d] for d in stage["devices"])
+    assert yoke(*words, "--memory", "200,200,200").json == yoke(*words, "--memory", "200").json
+
+
+def test_a_cluster_of_unequal_devices(yoke, e3, tmp_path):
+    text = (ROOT / "examples/clusters/two_desktops.toml").read_text()
+    path = tmp_path / "cluster.toml"
+    path.write_text(text.replace('name = "left.gpu0"\nmachine = "left"', 'name = "left.gpu0"\nmachine = "left"\nspeed = 0.5\nmemory = "1GB"'))
+    plan = yoke("plan", "--profile", e3, "--cluster", path, "--json").json
+    assert plan["levels"] == [{"bandwidth": 1.25e9, "count": 4}]
+    assert sorted(d for s in plan["stages"] for d in s["devices"]) == [0, 1, 2, 3]
+    assert next(s for s in plan["stages"] if 0 in s["devices"])["slowest"] == 0.5
+    path.write_text(text.replace('name = "left.gpu0"', 'name = "left.gpu0"\nspeed = 0'))
+    assert "left.gpu0" in yoke("plan", "--profile", e3, "--cluster", path, code=2).err
+
+
+@pytest.mark.parametrize("words,says", [(["--speeds", "1,x"], "--speeds 1,x"), (["--speeds", "1,0"], "above 0"), (["--speeds", "1,1,2"], "3 speeds"),
+                                        (["--speeds", "1,2", "--memory", "1,2,3"], "one of each"), (["--memory", "1GB,none"], "--memory 1GB,none")])
+def test_mistakes_in_lists(yoke, e3, words, says):
+    assert says in yoke("plan", "--profile", e3, "--devices", 2, "--bandwidth", 4, *words, code=2).err

@@ -3,6 +3,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "yoke/compute/conv_ways.h"
+#include "yoke/compute/deferred_gradients.h"
 #include "yoke/compute/fast_path.h"
 #include "yoke/compute/layers.h"
 
@@ -73,6 +74,7 @@ std::string describe(const char* what, const Tensor& x, const Tensor& weight, co
 }
 
 std::vector<ConvPath> candidates_for(const Tensor& x, const Tensor& weight, const ConvShape& s) {
+  if (!plain_floats(x, weight)) return {ConvPath::kOneDnn};
   std::vector<ConvPath> paths = {ConvPath::kOneDnn, ConvPath::kChannelsLast};
   // Strides of size-1 dims can read as either format, and LibTorch's native path then trips over its own
   // gradient.
@@ -105,13 +107,24 @@ struct ConvFunction : torch::autograd::Function<ConvFunction> {
     ConvShape shape{{v[0], v[1]}, {v[2], v[3]}};
     GradientMask mask = {ctx->needs_input_grad(0), ctx->needs_input_grad(1),
                          ctx->saved_data["bias"].toBool() && ctx->needs_input_grad(2)};
+    auto add = [x, weight, grad_y, shape] {
+      add_to_gradient(weight, fastest_backward(grad_y, x, weight, shape, {false, true, false}).weight);
+    };
+    // Both gradients together are faster where nothing is put off.
+    if (mask[1] && !takes_at_once() && take_gradient(weight, add)) mask[1] = false;
+    ConvGradients g = fastest_backward(grad_y, x, weight, shape, mask);
+    return {g.x, g.weight, g.bias, Tensor()};
+  }
+
+  static ConvGradients fastest_backward(const Tensor& grad_y, const Tensor& x, const Tensor& weight,
+                                        const ConvShape& shape, GradientMask mask) {
+    if (!mask[0] && !mask[1] && !mask[2]) return {};
     std::string what =
         fmt::format("backward {}{}{} of {}", int{mask[0]}, int{mask[1]}, int{mask[2]}, format_name(grad_y));
     auto measured = [&](ConvPath path) { run_backward(path, grad_y, x, weight, shape, mask); };
     ConvPath path = ConvChoices::global().choose(describe(what.c_str(), x, weight, shape),
                                                  candidates_for(x, weight, shape), measured);
-    ConvGradients g = run_backward(path, grad_y, x, weight, shape, mask);
-    return {g.x, g.weight, g.bias, Tensor()};
+    return run_backward(path, grad_y, x, weight, shape, mask);
   }
 };
 
@@ -123,7 +136,9 @@ Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias, const C
               image_format(x) != ImageFormat::kOther && (!bias.defined() || plain_float(bias)) &&
               x.size(2) + 2 * shape.padding[0] >= weight.size(2) &&
               x.size(3) + 2 * shape.padding[1] >= weight.size(3);
-  if (!fast) return at::conv2d(x, weight, present(bias), shape.stride, shape.padding);
+  // Other formats need a function of ours only where gradients of weights are put off.
+  if (!fast && !(takes_gradients(weight) && !takes_at_once() && x.dim() == 4))
+    return at::conv2d(x, weight, present(bias), shape.stride, shape.padding);
   return ConvFunction::apply(x, weight, present(bias), shape);
 }
 

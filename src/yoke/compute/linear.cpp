@@ -3,6 +3,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "yoke/compute/affine.h"
+#include "yoke/compute/deferred_gradients.h"
 #include "yoke/compute/fast_path.h"
 #include "yoke/compute/gradient_home.h"
 #include "yoke/compute/layers.h"
@@ -116,11 +117,35 @@ struct LinearFunction : torch::autograd::Function<LinearFunction> {
     Tensor grad = grads[0].contiguous();
     if (activation != Activation::kNone) grad = before_activation(grad, kept, activation);
     Tensor grad_x, grad_weight, grad_bias;
-    if (ctx->needs_input_grad(1))
-      grad_weight = transposed ? weight_gradient(weight, x.t(), grad) : weight_gradient(weight, grad.t(), x);
+    Tensor left = transposed ? x.t() : grad.t(), right = transposed ? grad : x;
+    auto add = [weight, left, right] { add_product_to_gradient(weight, left, right); };
+    if (ctx->needs_input_grad(1) && !take_gradient(weight, add))
+      grad_weight = weight_gradient(weight, left, right);
     if (ctx->saved_data["bias"].toBool() && ctx->needs_input_grad(2)) grad_bias = sum_of_rows(grad);
     if (ctx->needs_input_grad(0)) grad_x = at::mm(grad, transposed ? weight.t() : weight);
     return {grad_x, grad_weight, grad_bias, Tensor(), Tensor()};
+  }
+};
+
+// Linear layers of any number format, for who takes the gradients of weights.
+struct SplitLinear : torch::autograd::Function<SplitLinear> {
+  static Tensor forward(AutogradContext* ctx, const Tensor& x, const Tensor& weight, bool transposed) {
+    ctx->save_for_backward({x, weight});
+    ctx->saved_data["transposed"] = transposed;
+    return at::matmul(x, transposed ? weight : weight.t());
+  }
+
+  static variable_list backward(AutogradContext* ctx, variable_list grads) {
+    variable_list saved = ctx->get_saved_variables();
+    const Tensor &x = saved[0], &weight = saved[1], &grad = grads[0];
+    bool transposed = ctx->saved_data["transposed"].toBool();
+    Tensor rows = x.reshape({-1, x.size(-1)}), back = grad.reshape({-1, grad.size(-1)});
+    Tensor left = transposed ? rows.t() : back.t(), right = transposed ? back : rows;
+    auto add = [weight, left, right] { add_product_to_gradient(weight, left, right); };
+    Tensor grad_x, grad_weight;
+    if (ctx->needs_input_grad(1) && !take_gradient(weight, add)) grad_weight = at::mm(left, right);
+    if (ctx->needs_input_grad(0)) grad_x = at::matmul(grad, transposed ? weight.t() : weight);
+    return {grad_x, grad_weight, Tensor()};
   }
 };
 
@@ -134,6 +159,10 @@ Tensor dense(const Tensor& x, const Tensor& weight, const Tensor& bias, bool tra
   bool fast = plain_floats(x, weight) && weight.is_contiguous() && x.numel() > 0 &&
               (!bias.defined() || (plain_float(bias) && bias.is_contiguous()));
   bool plain_cuda = x.is_cuda() && x.scalar_type() == weight.scalar_type() && bias.defined();
+  if (!fast && takes_gradients(weight) && x.scalar_type() == weight.scalar_type()) {
+    Tensor y = SplitLinear::apply(x, weight, transposed);
+    return activated(bias.defined() ? y + bias : y, activation);
+  }
   if (!fast && transposed && plain_cuda) return activated(affine(x, weight, bias), activation);
   if (!fast) return activated(at::linear(x, transposed ? weight.t() : weight, bias), activation);
   int64_t out = weight.size(transposed ? 1 : 0);

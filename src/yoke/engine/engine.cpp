@@ -39,12 +39,15 @@ Outcome Engine::run(const metrics::RunInfo& info) {
     saved = checkpoint_due_ && (last || due_since_last_step());
     if (saved) {
       Stopwatch watch;
+      strategy_.drain();
       save_({step_, samples_, last});
       pause_seconds_ += watch.seconds();
     }
   }
+  strategy_.drain();
   // Somebody may have been told to stop in an evaluation, or before the first step.
   if (stop_signal_ == 0) stop_signal_ = strategy_.agree({torch::zeros({}), requested_stop()}).stop_signal;
+  strategy_.settle();
   // A run that was stopped in its last evaluation does it now.
   if (evaluate_ && step_ >= plan_.total_steps && last_evaluated_ != step_ && stop_signal_ == 0)
     evaluate_now();
@@ -52,7 +55,6 @@ Outcome Engine::run(const metrics::RunInfo& info) {
   if (outcome_.stopped_by_signal != 0 && save_ && !saved) save_({step_, samples_, /*must=*/true});
   if (!losses_.empty()) log_step();
   for (auto& sink : sinks_) sink->finish();
-  strategy_.drain();
   outcome_.steps = step_;
   outcome_.samples = samples_;
   outcome_.seconds = since_start_.seconds();
@@ -117,8 +119,8 @@ Engine::StepLoss Engine::compute_gradients(metrics::TimeSplit& split) {
     data::Batch batch = loader_.next();
     split.data += waiting.seconds();
     double weight = batch.weight / static_cast<double>(plan_.accumulate);
-    parallel::ComputeResult result =
-        strategy_.compute(batch.inputs, batch.target, {weight, i + 1 == plan_.accumulate});
+    parallel::ComputeResult result = strategy_.compute(
+        batch.inputs, batch.target, {weight, i + 1 == plan_.accumulate, plan_.learning_rate(step_)});
     split.forward += result.forward_seconds;
     split.backward += result.backward_seconds;
     samples_ += batch.global_samples;
@@ -205,6 +207,7 @@ void Engine::evaluate_now() {
 
 void Engine::log_step() {
   if (losses_.empty()) return;
+  strategy_.settle();
   auto count = static_cast<double>(losses_.size());
   double loss = 0;
   for (const torch::Tensor& one : losses_) loss += one.item<double>() / count;

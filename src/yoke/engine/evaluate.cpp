@@ -30,6 +30,10 @@ std::optional<Evaluation> evaluate(const Worker& worker, const data::Dataset& da
   torch::NoGradGuard no_grad;
   AutocastGuard autocast(worker.device.type(), worker.autocast);
   int64_t rank = comm != nullptr ? comm->rank() : 0, ranks = comm != nullptr ? comm->size() : 1;
+  if (worker.stage) {  // all stages of a copy see the same samples
+    rank = worker.stage->place.copy;
+    ranks = worker.stage->layout.copies;
+  }
   int64_t last = dataset.size() * (rank + 1) / ranks;
   double loss = 0;
   int64_t correct = 0;
@@ -41,10 +45,13 @@ std::optional<Evaluation> evaluate(const Worker& worker, const data::Dataset& da
     data::Batch batch = dataset.gather(indices);
     for (torch::Tensor& input : batch.inputs) input = worker.place(input);
     torch::Tensor target = batch.target.to(worker.device);
-    models::Tensors outputs = model.forward(batch.inputs);
-    loss += model.loss(outputs, target).item<double>() * static_cast<double>(indices.size());
-    if (model.correct) correct += model.correct(outputs, target).item<int64_t>();
-    stopped = stop();
+    models::Tensors outputs =
+        worker.pipeline != nullptr ? worker.pipeline->evaluate(batch.inputs) : model.forward(batch.inputs);
+    // Stages but the last have none. They go on to the end: others wait for what they send.
+    if (!outputs.empty())
+      loss += model.loss(outputs, target).item<double>() * static_cast<double>(indices.size());
+    if (!outputs.empty() && model.correct) correct += model.correct(outputs, target).item<int64_t>();
+    stopped = stop() && worker.pipeline == nullptr;
   }
   torch::Tensor sums =
       torch::tensor({loss, static_cast<double>(correct), stopped ? 1.0 : 0.0}, torch::kFloat64);

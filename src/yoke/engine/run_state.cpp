@@ -6,9 +6,11 @@
 #include "yoke/checkpoint/random_state.h"
 #include "yoke/checkpoint/team.h"
 #include "yoke/checkpoint/weights.h"
-#include "yoke/comm/tensors/tensors.h"
 #include "yoke/compute/conv_path.h"
+#include "yoke/engine/gather_json.h"
+#include "yoke/engine/pipeline_worker.h"
 #include "yoke/parallel/ddp/zero/sharded_state.h"
+#include "yoke/parallel/pipeline/gather.h"
 
 namespace yoke::engine {
 namespace {
@@ -17,23 +19,7 @@ namespace {
 nlohmann::json states_of_ranks(const Worker& worker, comm::Communicator* replicas) {
   nlohmann::json here = {{"random", checkpoint::random_state(worker.device)},
                          {"tuning", compute::ConvChoices::global().to_json()}};
-  std::string own = here.dump();
-  if (replicas == nullptr) return {nlohmann::json::parse(own)};
-  auto length = static_cast<int64_t>(own.size());
-  torch::Tensor bytes = torch::from_blob(own.data(), {length}, torch::kUInt8).clone().to(worker.device);
-  torch::Tensor all_lengths = comm::all_gather(
-      *replicas, torch::tensor({length}, torch::kInt64).to(worker.device), "state of a rank: length");
-  all_lengths = all_lengths.cpu();
-  std::vector<int64_t> lengths(all_lengths.const_data_ptr<int64_t>(),
-                               all_lengths.const_data_ptr<int64_t>() + replicas->size());
-  torch::Tensor all = comm::all_gather(*replicas, bytes, "state of a rank", lengths).cpu();
-  nlohmann::json states = nlohmann::json::array();
-  const auto* at = reinterpret_cast<const char*>(all.const_data_ptr<uint8_t>());
-  for (int64_t one : lengths) {
-    states.push_back(nlohmann::json::parse(at, at + one));
-    at += one;
-  }
-  return states;
+  return gather_json(here, replicas, worker.device);
 }
 
 std::vector<optim::NamedTensor> named_parameters(const torch::nn::Module& module) {
@@ -55,11 +41,64 @@ std::vector<optim::NamedTensor> state_in_pieces(const parallel::Shards& shards, 
   return state;
 }
 
+// What this one of the replicas writes.
+void part_of_rank(Worker& worker, comm::Communicator* replicas, checkpoint::State& state) {
+  int rank = replicas != nullptr ? replicas->rank() : 0, ranks = replicas != nullptr ? replicas->size() : 1;
+  state.model = checkpoint::share_of(named_parameters(*worker.model.module), rank, ranks);
+  // Replicas may have statistics of their own: the first one's are kept.
+  for (const auto& item : worker.model.module->named_buffers())
+    if (rank == 0) state.model.emplace_back(item.key(), item.value());
+  state.optimizer = worker.shards ? state_in_pieces(*worker.shards, *worker.optimizer)
+                                  : checkpoint::share_of(worker.optimizer->state(), rank, ranks);
+}
+
 // Numbers that depend on nothing but seed, step and rank.
 void draw_anew(int64_t step, int rank) {
   torch::manual_seed(at::detail::getDefaultCPUGenerator().current_seed() +
                      0x9E3779B97F4A7C15u *
                          (static_cast<uint64_t>(step) * 4096 + static_cast<uint64_t>(rank) + 1));
+}
+
+int64_t data_replicas(const Worker& worker, const comm::Communicator* ranks) {
+  if (worker.stage) return worker.stage->layout.copies;
+  return ranks != nullptr ? ranks->size() : 1;
+}
+
+// How the stages cut the model, for people (`yoke ckpt ls`).
+nlohmann::json layout_of(const Worker& worker) {
+  nlohmann::json stages = nlohmann::json::array();
+  if (!worker.stage) return stages;
+  const parallel::PipelineLayout& layout = worker.stage->layout;
+  for (size_t part = 0; part < layout.blocks.size(); ++part)
+    stages.push_back({{"stage", static_cast<int>(part) % layout.request.stages},
+                      {"first", worker.model.blocks[layout.blocks[part].first].name},
+                      {"last", worker.model.blocks[layout.blocks[part].end - 1].name}});
+  return stages;
+}
+
+// The saved tensors of this rank's part of the model.
+std::vector<optim::NamedTensor> part_of_model(const Worker& worker,
+                                              const std::vector<optim::NamedTensor>& whole) {
+  if (!worker.stage) return whole;
+  std::vector<optim::NamedTensor> part;
+  for (const auto& [name, own] : parallel::held_tensors(*worker.stage))
+    for (const auto& saved : whole)
+      if (saved.first == name) part.push_back(saved);
+  return part;
+}
+
+std::vector<optim::NamedTensor> own_tensors(const Worker& worker) {
+  return worker.stage ? parallel::held_tensors(*worker.stage) : named_tensors(*worker.model.module);
+}
+
+// Weights under foreign names are matched with the whole model's; what other stages hold goes nowhere.
+std::vector<optim::NamedTensor> places_for_weights(const Worker& worker) {
+  std::vector<optim::NamedTensor> places = named_tensors(*worker.model.module);
+  if (!worker.stage) return places;
+  for (size_t i = 0; i < places.size(); ++i)
+    if (!worker.stage->tensors[i].held_by(worker.stage->place.stage))
+      places[i].second = torch::empty(places[i].second.sizes(), places[i].second.options());
+  return places;
 }
 
 }  // namespace
@@ -75,13 +114,12 @@ checkpoint::State collect_state(Worker& worker, const data::Loader& loader, Prog
   data::Position position = loader.position();
   checkpoint::State state;
   worker.strategy->drain();
-  int rank = replicas != nullptr ? replicas->rank() : 0, ranks = replicas != nullptr ? replicas->size() : 1;
-  state.model = checkpoint::share_of(named_parameters(*worker.model.module), rank, ranks);
-  // Replicas may have statistics of their own: the first one's are kept.
-  for (const auto& item : worker.model.module->named_buffers())
-    if (rank == 0) state.model.emplace_back(item.key(), item.value());
-  state.optimizer = worker.shards ? state_in_pieces(*worker.shards, *worker.optimizer)
-                                  : checkpoint::share_of(worker.optimizer->state(), rank, ranks);
+  if (worker.stage) {
+    state.model = whole_model(worker);
+    state.optimizer = parallel::gather_optimizer(*worker.stage, worker.optimizer->state());
+  } else {
+    part_of_rank(worker, replicas, state);
+  }
   state.rest = {
       {"step", progress.step},
       {"samples", progress.samples},
@@ -89,7 +127,8 @@ checkpoint::State collect_state(Worker& worker, const data::Loader& loader, Prog
       {"scaler",
        {{"scale", worker.scaler.current_scale()}, {"growth_tracker", worker.scaler.growth_tracker()}}},
       {"ranks", states_of_ranks(worker, replicas)},
-      {"replicas", replicas != nullptr ? replicas->size() : 1},
+      {"replicas", data_replicas(worker, replicas)},
+      {"stages", layout_of(worker)},
       {"configuration", configuration},
   };
   return state;
@@ -99,30 +138,36 @@ Progress restore_state(const checkpoint::Loaded& loaded, Worker& worker, data::L
                        comm::Communicator* replicas) {
   torch::NoGradGuard no_grad;
   if (loaded.state.rest.contains("weights_only")) {  // made by `yoke ckpt import`
-    checkpoint::copy_weights(loaded.state.model, named_tensors(*worker.model.module), loaded.path.string());
+    checkpoint::copy_weights(loaded.state.model, places_for_weights(worker), loaded.path.string());
     return {};
   }
-  checkpoint::restore_into(loaded.state.model, named_tensors(*worker.model.module),
+  checkpoint::restore_into(part_of_model(worker, loaded.state.model), own_tensors(worker),
                            loaded.path.string() + ", model");
   std::string what = loaded.path.string() + ", optimizer";
+  std::vector<optim::NamedTensor> own_state = worker.optimizer->state();
   if (worker.shards)
     parallel::restore_pieces(loaded.state.optimizer, *worker.shards, *worker.optimizer, what);
   else
-    checkpoint::restore_into(loaded.state.optimizer, worker.optimizer->state(), what);
+    checkpoint::restore_into(
+        worker.stage ? parallel::part_of_optimizer(*worker.stage, loaded.state.optimizer, own_state)
+                     : loaded.state.optimizer,
+        own_state, what);
   const nlohmann::json& rest = loaded.state.rest;
   try {
     worker.scaler.restore(rest.at("scaler").at("scale"), rest.at("scaler").at("growth_tracker"));
     Progress progress{rest.at("step"), rest.at("samples")};
-    int64_t ranks = replicas != nullptr ? replicas->size() : 1, ranks_before = rest.at("replicas");
+    int64_t ranks = replicas != nullptr ? replicas->size() : 1;
+    auto ranks_before = static_cast<int64_t>(rest.at("ranks").size());
+    int64_t shards = data_replicas(worker, replicas), shards_before = rest.at("replicas");
     int rank = replicas != nullptr ? replicas->rank() : 0;
     int64_t batch = rest.at("position").at("batch");
-    if (ranks == ranks_before) {
+    if (ranks == ranks_before && shards == shards_before) {
       const nlohmann::json& own = rest.at("ranks").at(static_cast<size_t>(rank));
       checkpoint::set_random_state(own.at("random"), worker.device);
       compute::ConvChoices::global().import_json(own.at("tuning"));
     } else {
       draw_anew(progress.step, rank);
-      batch = batch * ranks_before / ranks;
+      batch = batch * shards_before / shards;
       if (rank == 0) log::info("this checkpoint is of {} ranks; going on with {}", ranks_before, ranks);
     }
     loader.seek({rest.at("position").at("epoch"), std::min(batch, loader.batches_per_epoch() - 1)});

@@ -16,9 +16,10 @@ struct Progress {
   int64_t samples = 0;
 };
 
-// `configuration` is the effective one as TOML, kept for people and for `ckpt export`. With `replicas` it is
-// collective: random numbers are each rank's own, and each gets the part of the tensors that it writes
-// (checkpoint::Team).
+// `configuration` is the effective one as TOML, kept for people and for `ckpt export`. With `replicas` (all
+// ranks of the run) it is collective: random numbers are each rank's own, and each gets the part of the
+// tensors that it writes (checkpoint::Team). Stages of a pipeline give their tensors to rank 0, under the
+// names that one device uses.
 checkpoint::State collect_state(Worker& worker, const data::Loader& loader, Progress progress,
                                 const std::string& configuration, comm::Communicator* replicas = nullptr);
 

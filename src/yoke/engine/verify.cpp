@@ -11,12 +11,20 @@
 #include "yoke/data/sampler.h"
 #include "yoke/engine/run_state.h"
 #include "yoke/engine/speed_split.h"
+#include "yoke/engine/verify_pipeline.h"
+#include "yoke/engine/verify_trainee.h"
 #include "yoke/plan/policies/rule.h"
+#include "yoke/plan/schedules/schedule.h"
 
 namespace yoke::engine {
 namespace {
 
 using Tensors = std::vector<torch::Tensor>;
+
+constexpr const char* kWords =
+    "data=N, accumulate=N, zero=0|1|2, split=8:4, sync=threads, sync=ps, servers=N, policy=RULE, k=N, "
+    "pipeline=N, "
+    "schedule=NAME, microbatches=N, chunks=N, vertical_sync=1, with commas";
 
 void set_word(Layout& layout, const std::string& word) {
   size_t equals = word.find('=');
@@ -34,72 +42,40 @@ void set_word(Layout& layout, const std::string& word) {
     layout.split = word.substr(equals + 1);
     return;
   }
+  if (name == "schedule" && equals != std::string::npos) {
+    layout.schedule.schedule = word.substr(equals + 1);
+    plan::parse_schedule_kind(layout.schedule.schedule);
+    return;
+  }
   int64_t value = 0;
   const char* end = word.data() + word.size();
-  bool number = equals != std::string::npos &&
-                std::from_chars(word.data() + equals + 1, end, value).ptr == end && value >= 0;
-  auto refuse = [&] {
-    throw ConfigError(
-        "layout '{}': '{}' is not understood. A layout is data=N, accumulate=N, zero=0|1|2, split=8:4, "
-        "sync=threads, sync=ps, servers=N, policy=RULE, k=N, with commas.",
-        layout.text, word);
+  bool number =
+      equals != std::string::npos && std::from_chars(word.data() + equals + 1, end, value).ptr == end;
+  struct Number {
+    const char* name;
+    int64_t* place;
+    int64_t least = 1, most = INT64_MAX;
   };
-  if (!number || (value == 0 && name != "zero") || (value > 2 && name == "zero")) refuse();
-  if (name == "data")
-    layout.data = value;
-  else if (name == "accumulate")
-    layout.accumulate = value;
-  else if (name == "zero")
-    layout.zero = value;
-  else if (name == "servers")
-    layout.servers = value;
-  else if (name == "k")
-    layout.k = value;
-  else
-    refuse();
-}
-
-// Numbers of one kind, compared element by element.
-double relative_difference(const Tensors& ours, const Tensors& reference) {
-  double worst = 0, scale = 1;
-  for (size_t i = 0; i < ours.size(); ++i) {
-    if (!ours[i].defined() || !reference[i].defined()) continue;
-    torch::Tensor b = reference[i].detach().to(torch::kFloat64);
-    worst = std::max(worst, (ours[i].detach().to(torch::kFloat64) - b).abs().max().item<double>());
-    scale = std::max(scale, b.abs().max().item<double>());
+  const Number numbers[] = {{"data", &layout.data},
+                            {"accumulate", &layout.accumulate},
+                            {"zero", &layout.zero, 0, 2},
+                            {"servers", &layout.servers},
+                            {"k", &layout.k},
+                            {"pipeline", &layout.pipeline},
+                            {"microbatches", &layout.schedule.microbatches},
+                            {"chunks", &layout.schedule.chunks}};
+  if (number && name == "vertical_sync" && value == 1) {
+    layout.schedule.vertical_sync = true;
+    return;
   }
-  return worst / scale;
-}
-
-// A worker with the weights it is told to start from.
-struct Trainee {
-  explicit Trainee(const WorkerOptions& options)
-      : worker(make_worker(options)), parameters(worker->model.module->parameters()) {}
-
-  void start_from(const std::vector<torch::Tensor>& weights) {
-    torch::NoGradGuard no_grad;
-    auto own = named_tensors(*worker->model.module);
-    for (size_t i = 0; i < own.size(); ++i) own[i].second.copy_(weights[i]);
-  }
-
-  // The loss and gradients of one step, from the samples at `indices`, cut into micro-batches.
-  double compute(const data::Dataset& dataset, std::span<const int64_t> indices, int64_t micro_batches,
-                 double share = 1) {
-    worker->strategy->acquire();
-    size_t each = indices.size() / static_cast<size_t>(micro_batches);
-    torch::Tensor sum = torch::zeros({}, torch::kFloat64);
-    for (int64_t i = 0; i < micro_batches; ++i) {
-      data::Batch batch = dataset.gather(indices.subspan(static_cast<size_t>(i) * each, each));
-      double weight = share / static_cast<double>(micro_batches);
-      sum += worker->strategy->compute(batch.inputs, batch.target, {weight, i + 1 == micro_batches}).loss *
-             weight;
+  for (const Number& known : numbers) {
+    if (number && name == known.name && value >= known.least && value <= known.most) {
+      *known.place = value;
+      return;
     }
-    return worker->strategy->agree({sum, 0}).loss.item<double>();
   }
-
-  std::unique_ptr<Worker> worker;
-  Tensors parameters;
-};
+  throw ConfigError("layout '{}': '{}' is not understood. A layout is {}.", layout.text, word, kWords);
+}
 
 void check_batch(int64_t batch, const Layout& layout) {
   parse_split(layout.split, static_cast<int>(layout.data));
@@ -133,6 +109,7 @@ std::vector<Layout> parse_layouts(const std::string& text) {
 
 Verification verify(const VerifyOptions& options, const Layout& layout) {
   if (layout.served) return verify_with_servers(options, layout);
+  if (layout.pipeline > 1) return verify_pipeline(options, layout);
   int64_t batch = options.worker.batch_size;
   check_batch(batch, layout);
   WorkerOptions alone = options.worker;

@@ -21,9 +21,13 @@ struct Layout {
   int64_t servers = 1;
   std::string policy = "sync";
   int64_t k = 0;
+  int64_t pipeline = 1;  // stages
+  parallel::PipelineOptions schedule{};
+  int64_t ranks() const { return data * pipeline; }
 };
 
-// "data=2; data=4,accumulate=2". Throws ConfigError that lists the words it knows.
+// "data=2; data=4,accumulate=2; pipeline=2,schedule=gpipe,microbatches=4". Throws ConfigError that lists the
+// words it knows.
 std::vector<Layout> parse_layouts(const std::string& text);
 
 // Differences are relative to the largest number of the one device where that is above 1.
@@ -47,8 +51,9 @@ struct VerifyOptions {
   torch::ScalarType type = torch::kFloat64;
 };
 
-// Trains `layout` on ranks of this process (threads) and one device beside it. Throws ConfigError where the
-// batch cannot be cut that way.
+// Trains `layout` on ranks of this process (threads) and one device beside it, with the micro-batches of a
+// pipeline accumulated; `pipedream` and `2bw` beside a replay of their staleness (verify_stale.h). Throws
+// ConfigError where the batch cannot be cut that way.
 Verification verify(const VerifyOptions& options, const Layout& layout);
 
 // The same with parameter servers (layout.served). Gradients are not compared: nobody has their mean.

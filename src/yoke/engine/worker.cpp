@@ -14,6 +14,7 @@
 #include "yoke/compute/device.h"
 #include "yoke/compute/recompute.h"
 #include "yoke/data/dataset.h"
+#include "yoke/engine/pipeline_worker.h"
 #include "yoke/engine/run_state.h"
 #include "yoke/parallel/common/one_device.h"
 #include "yoke/parallel/data_parallel/threads_strategy.h"
@@ -141,14 +142,15 @@ std::vector<models::Model> followers_of(const Worker& worker, const WorkerOption
   return followers;
 }
 
-std::unique_ptr<parallel::Strategy> make_strategy(Worker& worker, const WorkerOptions& options) {
+std::unique_ptr<parallel::Strategy> make_strategy(Worker& worker, const WorkerOptions& options,
+                                                  std::vector<compute::Segment> segments) {
   parallel::OneDeviceOptions strategy;
   strategy.device = worker.device;
   strategy.precision = worker.autocast;
   strategy.clip_norm = options.optimizer.clip_norm;
   strategy.keep_batches = options.optimizer.optimizer == "lbfgs";
   strategy.place = worker.place;
-  strategy.segments = compute::recompute_segments(options.compute.recompute, block_costs(worker, options));
+  strategy.segments = std::move(segments);
   if (options.replicas != nullptr && options.replicas->size() > 1 && options.sync_batchnorm) {
     // On a communicator of their own, so that small messages do not wait behind buckets of gradients.
     worker.norms = options.replicas->split(0, options.replicas->rank(), "norms");
@@ -229,9 +231,13 @@ std::unique_ptr<Worker> make_worker(const WorkerOptions& options) {
   if (narrow) full_weights = copies_of(*worker->model.module);
   if (narrow) narrow_weights(*worker->model.module);
   if (channels_last) spread_channels_last(*worker->model.module);
+  std::vector<compute::Segment> segments =
+      compute::recompute_segments(options.compute.recompute, block_costs(*worker, options));
+  if (options.pipeline.stages > 1) make_stage(*worker, options);
   std::vector<optim::NamedTensor> parameters;
+  if (worker->stage) parameters = worker->stage->versions.newest();
   for (const auto& item : worker->model.module->named_parameters())
-    parameters.emplace_back(item.key(), item.value());
+    if (!worker->stage) parameters.emplace_back(item.key(), item.value());
   if (options.zero > 0 && options.replicas != nullptr && options.replicas->size() > 1) {
     check_zero(options, *worker);
     worker->shards =
@@ -241,11 +247,13 @@ std::unique_ptr<Worker> make_worker(const WorkerOptions& options) {
   worker->optimizer = optim::make(options.optimizer, std::move(parameters));
   fill_masters(*worker, full_weights);
   worker->scaler = optim::GradScaler({.enabled = worker->precision == Precision::kFp16});
-  worker->strategy = make_strategy(*worker, options);
-  // Replicas start alike and then draw numbers of their own.
-  int rank = options.ps                    ? options.ps->messenger->rank()
-             : options.replicas != nullptr ? options.replicas->rank()
-                                           : 0;
+  if (worker->stage)
+    make_pipeline(*worker, options, std::move(segments));
+  else
+    worker->strategy = make_strategy(*worker, options, std::move(segments));
+  // Ranks start alike and then draw numbers of their own.
+  const comm::Communicator* ranks = worker->stage ? options.pipeline.world : options.replicas;
+  int rank = options.ps ? options.ps->messenger->rank() : ranks != nullptr ? ranks->rank() : 0;
   if (rank > 0)
     torch::manual_seed(static_cast<uint64_t>(options.seed) +
                        0x9E3779B97F4A7C15u * static_cast<uint64_t>(rank));

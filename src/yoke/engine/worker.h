@@ -18,10 +18,21 @@
 #include "yoke/optim/optimizer.h"
 #include "yoke/parallel/ddp/options.h"
 #include "yoke/parallel/ddp/zero/shards.h"
+#include "yoke/parallel/pipeline/options.h"
+#include "yoke/parallel/pipeline/pipeline_strategy.h"
 #include "yoke/parallel/ps/setup.h"
 #include "yoke/parallel/strategy.h"
 
 namespace yoke::engine {
+
+// Stages on the ranks of `world`.
+struct PipelineSetup {
+  int stages = 1;               // 1: no pipeline
+  int copies = 1;               // of it, each on its part of the batch
+  std::vector<int> replicas{};  // of each stage, inside each copy; empty: one
+  parallel::PipelineOptions options{};
+  comm::Communicator* world = nullptr;
+};
 
 struct WorkerOptions {
   models::ModelOptions model;
@@ -33,6 +44,7 @@ struct WorkerOptions {
   torch::ScalarType type = torch::kFloat32;  // of weights; kFloat64 where rounding must not be seen
   std::string init;                          // safetensors; empty: fresh weights
   comm::Communicator* replicas = nullptr;    // those who train the same model; null: nobody
+  PipelineSetup pipeline;                    // instead of replicas
   int local_rank = 0;  // among the ranks of this machine, which share its devices and cores
   int local_ranks = 1;
   int64_t threads = 1;          // replicas in this process: parallel.sync = "threads"
@@ -51,10 +63,12 @@ struct Worker {
   std::function<torch::Tensor(const torch::Tensor&)> place;
   std::unique_ptr<comm::Communicator> norms;  // of BatchNorm layers that share their statistics
   models::Model model;
-  std::unique_ptr<parallel::Shards> shards;  // with parallel.zero: `optimizer` is of this rank's part
+  std::unique_ptr<parallel::Shards> shards;        // with parallel.zero: `optimizer` is of this rank's part
+  std::unique_ptr<parallel::PipelineStage> stage;  // null: this rank has the whole model
   optim::GradScaler scaler;
   std::unique_ptr<optim::Optimizer> optimizer;
   std::unique_ptr<parallel::Strategy> strategy;
+  parallel::PipelineStrategy* pipeline = nullptr;  // the strategy, where it is one
 };
 
 // Sets threads and seed of the process, builds everything. Throws ConfigError (device, sizes) or

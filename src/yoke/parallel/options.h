@@ -10,6 +10,8 @@ namespace yoke::parallel {
 
 struct ParallelOptions {
   int64_t data = 0;  // replicas; 0: as many as there are ranks
+  int64_t pipeline = 1;
+  std::string plan;  // of the pipeline: empty, "auto" or a file of `yoke plan --json`
   std::string sync = "allreduce";
   int64_t zero = 0;
   std::string split = "equal";
@@ -18,6 +20,9 @@ struct ParallelOptions {
 
 inline void describe(config::Fields& f, ParallelOptions& o) {
   f.integer("data", o.data, "replicas of the model, each on its part of the batch; 0 is one a rank");
+  f.integer("pipeline", o.pipeline, "stages of a pipeline; ranks are pipeline x data", 1, 1024);
+  f.text("plan", o.plan,
+         "stages and replicas of the pipeline: auto measures and plans, or a file of yoke plan --json");
   f.choice("sync", o.sync, {"allreduce", "threads", "ps"},
            "how replicas are kept equal: allreduce over ranks, threads (GPUs) of one process, or parameter "
            "servers");

@@ -23,11 +23,12 @@ struct ComputeResult {
 struct MicroBatch {
   double weight = 1;  // of its gradient
   bool last = true;   // of the step: what replicas have to tell each other is told with it
+  double lr = 0;      // of the step, for strategies that update while they compute
 };
 
 // What concerns all ranks: each tells its own, and hears what holds for all.
 struct StepNews {
-  torch::Tensor loss;   // mean over the samples of the step
+  torch::Tensor loss;   // mean over the samples of the step; to be read after settle()
   int stop_signal = 0;  // 0: go on
 };
 
@@ -62,17 +63,20 @@ class Strategy {
                                 const MicroBatch& micro) = 0;
   // Once a step, between the last compute and commit: all ranks of the step come to the same.
   virtual StepNews agree(const StepNews& here) { return here; }
+  // Returns when every loss that agree() gave can be read.
+  virtual void settle() {}
+  // Finishes what runs on from step to step, on all ranks: before parameters are looked at, and at the end.
+  virtual void drain() {}
   // Of the last step; empty where there is none to talk to.
   virtual std::optional<Communication> communication() const { return std::nullopt; }
   // Gradient noise scale (critical batch size) in samples, where it is measured.
   virtual std::optional<double> noise_scale() const { return std::nullopt; }
   // Combines gradients and moves the parameters.
   virtual CommitResult commit(const CommitOptions& options) = 0;
-  // Finishes what runs on from step to step, on all ranks: before parameters are looked at, and at the end.
-  virtual void drain() {}
   // The gradients of the step, whole, in the order of the model's parameters; between agree() and commit().
   // Where they are spread over ranks it is collective, and rank 0 alone gets them. For comparing: slow.
-  virtual std::vector<torch::Tensor> gradients() = 0;
+  // Empty where nobody has them together.
+  virtual std::vector<torch::Tensor> gradients() { return {}; }
   // Name of the first parameter whose gradient is not finite. For messages: slow.
   virtual std::optional<std::string> first_non_finite_gradient() = 0;
   // Where somebody else counts: steps and minibatches of all workers together, so far.

@@ -132,7 +132,7 @@ std::string to_html(const RunFolder& run) {
              "<title>{}</title>\n<style>{}</style>\n</head>\n<body>\n<main>\n",
              escape(name_of(run)), kStyle) +
          header(run) + notes(run) + facts(run) + curves(run) + servers_section(run) + time_split(run) +
-         configuration(run) + reproduce(run) +
+         (run.pipeline ? pipeline_section(*run.pipeline) : "") + configuration(run) + reproduce(run) +
          fmt::format("<footer>Written by Yoke from {} records.</footer>\n</main>\n</body>\n</html>\n",
                      format_count(static_cast<double>(run.records.size())));
 }

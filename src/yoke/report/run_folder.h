@@ -10,6 +10,7 @@
 
 #include "yoke/metrics/record.h"
 #include "yoke/metrics/summary.h"
+#include "yoke/report/pipeline_comparison.h"
 
 namespace yoke::report {
 
@@ -23,6 +24,8 @@ struct RunFolder {
   std::vector<ConfigSection> config;
   std::vector<metrics::Record> records;  // by increasing step
   std::optional<metrics::Summary> summary;
+  // For whoever can simulate to fill in; read_run() leaves it empty.
+  std::optional<PipelineComparison> pipeline;
   std::vector<std::string> notes;  // what is missing or damaged, for people
 };
 

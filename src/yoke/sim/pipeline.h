@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "yoke/metrics/timeline.h"
 #include "yoke/plan/schedules/schedule.h"
 
 namespace yoke::sim {
@@ -44,8 +45,8 @@ struct PipelineRun {
 // workers wait for each other for ever.
 PipelineRun simulate_pipeline(const plan::Schedule& schedule, const PipelineCosts& costs);
 
-// A picture: a row for each worker, time to the right. Stands alone, for light and dark pages.
-std::string pipeline_svg(const plan::Schedule& schedule, const PipelineRun& run, const std::string& title);
+// The run as a timeline, for report::timeline_svg(): passes, and updates that take time.
+metrics::Timeline timeline_of(const plan::Schedule& schedule, const PipelineRun& run);
 
 // Trace Event Format (Perfetto, chrome://tracing): a process for each stage, a thread for each replica.
 std::string pipeline_trace(const plan::Schedule& schedule, const PipelineRun& run);

@@ -8,7 +8,7 @@ namespace yoke::cluster {
 namespace {
 
 constexpr int kMostWorkers = 16;
-constexpr int64_t kMostTries = 2'000'000;
+constexpr int64_t kMostRingTries = 2'000'000;
 
 using Lanes = std::vector<std::vector<int>>;  // [worker][worker]: links that are left
 
@@ -31,9 +31,9 @@ std::vector<DirectLink> direct_links(const Topology& topology, const std::vector
 }
 
 // The largest number of rings, by trying: a ring, then the rings that what is left allows.
-class Search {
+class RingSearch {
  public:
-  explicit Search(Lanes lanes) : lanes_(std::move(lanes)), size_(static_cast<int>(lanes_.size())) {
+  explicit RingSearch(Lanes lanes) : lanes_(std::move(lanes)), size_(static_cast<int>(lanes_.size())) {
     most_ = size_ == 2 ? lanes_[0][1] : 1 << 20;
     for (const auto& row : lanes_) {
       int degree = 0;
@@ -42,7 +42,7 @@ class Search {
     }
   }
 
-  bool cut_off() const { return tries_ > kMostTries; }
+  bool cut_off() const { return tries_ > kMostRingTries; }
 
   std::vector<std::vector<int>> run() {
     if (size_ == 2) return std::vector<std::vector<int>>(static_cast<size_t>(most_), {0, 1});
@@ -52,7 +52,7 @@ class Search {
 
  private:
   int& lanes(int a, int b) { return lanes_[static_cast<size_t>(a)][static_cast<size_t>(b)]; }
-  bool done() const { return static_cast<int>(best_.size()) == most_ || tries_ > kMostTries; }
+  bool done() const { return static_cast<int>(best_.size()) == most_ || tries_ > kMostRingTries; }
 
   void next_ring() {
     if (found_.size() > best_.size()) best_ = found_;
@@ -86,7 +86,7 @@ class Search {
   }
 
   void extend(std::vector<int>& ring, std::vector<bool>& used) {
-    if (done() || ++tries_ > kMostTries) return;
+    if (done() || ++tries_ > kMostRingTries) return;
     int at = ring.back();
     if (static_cast<int>(ring.size()) == size_) {
       // Each ring once, not once for each way round.
@@ -148,7 +148,7 @@ std::vector<std::vector<int>> disjoint_direct_rings(const Topology& topology, bo
       lanes[static_cast<size_t>(link.a)][static_cast<size_t>(link.b)] += link.width;
       lanes[static_cast<size_t>(link.b)][static_cast<size_t>(link.a)] += link.width;
     }
-    Search search(std::move(lanes));
+    RingSearch search(std::move(lanes));
     auto rings = search.run();
     exact = exact && !search.cut_off();
     if (static_cast<double>(rings.size()) * slowest <= most) continue;

@@ -50,6 +50,12 @@ void check_devices(const Topology& topology) {
     if (!between && machines.count(device.machine) == 0)
       throw ConfigError("topology: device `{}` is in machine `{}`, which is not there. Machines: {}.",
                         device.name, device.machine, join(topology.machines));
+    if (!(device.speed > 0 && device.speed <= 1e6))
+      throw ConfigError("topology: device `{}`: speed {}. It must be above 0; 1 is the profile's.",
+                        device.name, device.speed);
+    if (!(device.memory >= 0 && device.memory <= 1e18))
+      throw ConfigError("topology: device `{}`: memory {}. It must be 0 bytes (not said) or more.",
+                        device.name, device.memory);
   }
 }
 
@@ -114,6 +120,8 @@ std::string to_string(const Topology& topology) {
   for (const Device& device : topology.devices) {
     out += fmt::format("\n[[device]]\nname = {}\nmachine = {}\nkind = \"{}\"\n", quoted(device.name),
                        quoted(device.machine), to_string(device.kind));
+    if (device.speed != 1) out += fmt::format("speed = {}\n", number(device.speed));
+    if (device.memory > 0) out += fmt::format("memory = {}\n", number(device.memory));
   }
   for (const Link& link : topology.links) {
     out +=

@@ -24,6 +24,8 @@ struct Device {
   std::string name;
   std::string machine;  // empty: a switch between machines
   DeviceKind kind = DeviceKind::kGpu;
+  double speed = 1;   // times that of the device a profile was measured on
+  double memory = 0;  // bytes; 0: not said
   bool operator==(const Device&) const = default;
 };
 

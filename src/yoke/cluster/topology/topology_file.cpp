@@ -18,6 +18,15 @@ namespace {
 
 constexpr int64_t kLargestFile = 16 << 20;
 
+std::optional<double> no_unit(std::string_view) {
+  return std::nullopt;
+}
+
+std::optional<double> bytes(std::string_view text) {
+  auto value = parse_bytes(text);
+  return value ? std::optional<double>(static_cast<double>(*value)) : std::nullopt;
+}
+
 // One table of the file; every error begins with file and line.
 class TableReader {
  public:
@@ -156,11 +165,13 @@ class FileReader {
   }
 
   void read_device(const TableReader& table) {
-    table.accept_only({"name", "machine", "kind"});
+    table.accept_only({"name", "machine", "kind", "speed", "memory"});
     Device device;
     device.name = table.required_text("name");
     device.kind = table.placed("kind", [&] { return parse_device_kind(table.text("kind", "gpu")); });
     device.machine = table.text("machine", out_.machines.size() == 1 ? out_.machines[0] : "");
+    device.speed = table.quantity("speed", 1, no_unit, "0.5");
+    device.memory = table.quantity("memory", 0, bytes, "12GB");
     out_.devices.push_back(std::move(device));
   }
 

@@ -83,6 +83,22 @@ TEST(Topology, OneMachineNeedsNoName) {
   EXPECT_EQ(topology.links[0].kind, LinkKind::kPcie);
 }
 
+TEST(Topology, DevicesMayDifferInSpeedAndMemory) {
+  Topology topology = parse_topology(
+      "[[device]]\nname = \"a\"\nspeed = 0.5\nmemory = \"12GB\"\n[[device]]\nname = \"b\"\nspeed = 2\n",
+      "c.toml");
+  EXPECT_EQ(topology.devices[0].speed, 0.5);
+  EXPECT_EQ(topology.devices[0].memory, 12e9);
+  EXPECT_EQ(topology.devices[1].speed, 2);
+  EXPECT_EQ(topology.devices[1].memory, 0);
+  EXPECT_EQ(parse_topology(to_string(topology), "again.toml"), topology);
+  for (const char* line :
+       {"speed = 0", "speed = -1", "speed = \"fast\"", "speed = nan", "memory = -1", "memory = \"lots\""})
+    EXPECT_THROW(parse_topology(std::string("[[device]]\nname = \"a\"\n") + line + "\n", "c.toml"),
+                 ConfigError)
+        << line;
+}
+
 TEST(Topology, MistakesInAFileNameThePlace) {
   expect_error("[[device]\n", "c.toml:1: not valid TOML");
   expect_error("[[devices]]\nname = \"a\"\n", "c.toml:1: unknown section `devices`");

@@ -8,12 +8,12 @@
 namespace yoke::cluster {
 namespace {
 
-constexpr int64_t kMostTries = 1'000'000;  // workers looked at
+constexpr int64_t kMostOrderTries = 1'000'000;  // workers looked at
 
 // Branch and bound over the orders that begin with worker 0; the cost is the busiest link's seconds per byte.
-class Search {
+class OrderSearch {
  public:
-  explicit Search(const Routes& routes)
+  explicit OrderSearch(const Routes& routes)
       : routes_(routes), size_(routes.workers()), load_(static_cast<size_t>(routes.directed_links()), 0) {
     used_.assign(static_cast<size_t>(size_), false);
     used_[0] = true;
@@ -23,13 +23,13 @@ class Search {
 
   std::vector<int> run(bool& exact) {
     extend(0);
-    exact = tries_ <= kMostTries;
+    exact = tries_ <= kMostOrderTries;
     return best_;
   }
 
  private:
   bool done() const {
-    return best_cost_ <= least_possible_ * (1 + 1e-9) || (tries_ > kMostTries && !best_.empty());
+    return best_cost_ <= least_possible_ * (1 + 1e-9) || (tries_ > kMostOrderTries && !best_.empty());
   }
 
   // Every worker must send to somebody, and every machine to another one.
@@ -146,7 +146,7 @@ std::vector<int> widest_order(const Topology& topology, const Routes& routes, bo
                      [&](int a, int b) { return routes.machine(a) < routes.machine(b); });
     return order;
   }
-  return Search(routes).run(exact);
+  return OrderSearch(routes).run(exact);
 }
 
 }  // namespace yoke::cluster

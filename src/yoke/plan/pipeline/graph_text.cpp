@@ -27,7 +27,7 @@ struct Node {
   bool dropped = false;
 };
 
-struct Place {
+struct LinePlace {
   const std::string& file;
   int64_t line;
   [[noreturn]] void fail(const std::string& text) const { throw ConfigError("{}:{}: {}", file, line, text); }
@@ -43,7 +43,7 @@ std::vector<std::string_view> cut(std::string_view text, std::string_view separa
   return parts;
 }
 
-int64_t node_number(std::string_view id, const Place& place) {
+int64_t node_number(std::string_view id, const LinePlace& place) {
   int64_t number = -1;
   if (id.substr(0, 4) == "node") {
     auto [end, error] = std::from_chars(id.data() + 4, id.data() + id.size(), number);
@@ -53,7 +53,7 @@ int64_t node_number(std::string_view id, const Place& place) {
   return number;
 }
 
-double number_of(std::string_view text, const char* field, const Place& place) {
+double number_of(std::string_view text, const char* field, const LinePlace& place) {
   double value = -1;
   auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size() || !(value >= 0 && value <= 1e18))
@@ -62,7 +62,7 @@ double number_of(std::string_view text, const char* field, const Place& place) {
 }
 
 // A number, or `[1.0; 2.0]` whose sum counts.
-double size_of(std::string_view text, const char* field, const Place& place) {
+double size_of(std::string_view text, const char* field, const LinePlace& place) {
   if (text.empty() || text.front() != '[') return number_of(text, field, place);
   if (text.back() != ']') place.fail(fmt::format("{}={}: the list has no `]`.", field, text));
   double sum = 0;
@@ -71,7 +71,7 @@ double size_of(std::string_view text, const char* field, const Place& place) {
   return sum;
 }
 
-Node read_node(const std::vector<std::string_view>& parts, const Place& place) {
+Node read_node(const std::vector<std::string_view>& parts, const LinePlace& place) {
   Node node;
   node.number = node_number(parts[0], place);
   node.layer.name = std::string(parts[1]);
@@ -96,7 +96,7 @@ class Graph {
   void read(std::string_view text, const std::string& file) {
     int64_t line_number = 0;
     for (std::string_view line : cut(text, "\n")) {
-      Place place{file, ++line_number};
+      LinePlace place{file, ++line_number};
       if (!line.empty() && line.back() == '\r') line.remove_suffix(1);
       if (line.find_first_not_of(" \t") == std::string_view::npos) continue;
       if (line.front() == '\t')
@@ -137,7 +137,7 @@ class Graph {
   const Node& at(int index) const { return nodes_[static_cast<size_t>(index)]; }
   Node& at(int index) { return nodes_[static_cast<size_t>(index)]; }
 
-  void add_node(std::string_view line, const Place& place) {
+  void add_node(std::string_view line, const LinePlace& place) {
     std::vector<std::string_view> parts = cut(line, kSeparator);
     if (parts.size() != 3 && parts.size() != 4)
       place.fail(fmt::format("this is neither a layer nor an edge. Accepted: {}, or <tab>nodeA -- nodeB",
@@ -149,14 +149,14 @@ class Graph {
     nodes_.push_back(std::move(node));
   }
 
-  int index_of(std::string_view id, const Place& place) const {
+  int index_of(std::string_view id, const LinePlace& place) const {
     auto found = index_.find(node_number(id, place));
     if (found == index_.end())
       place.fail(fmt::format("{} is not among the layers; their lines stand above the edges.", id));
     return found->second;
   }
 
-  void add_edge(std::string_view line, const Place& place) {
+  void add_edge(std::string_view line, const LinePlace& place) {
     std::vector<std::string_view> parts = cut(line, kSeparator);
     if (parts.size() != 2) place.fail("an edge is wanted here. Accepted: <tab>nodeA -- nodeB");
     int from = index_of(parts[0], place), to = index_of(parts[1], place);

@@ -5,16 +5,13 @@
 #include <numeric>
 
 #include "yoke/base/error.h"
+#include "yoke/plan/at.h"
 
 namespace yoke::plan {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kSlack = 1 + 1e-12;  // the bounds are sums in another order
-
-size_t at(int index) {
-  return static_cast<size_t>(index);
-}
 
 int64_t divide_up(int64_t a, int64_t b) {
   return (a + b - 1) / b;
@@ -56,17 +53,22 @@ void IntervalRows::improve(const Task& task, const Row& row, int b, int d, Centr
   const double* done = cuts.seconds.data();
   const double devices = pricing_.devices_below(task.level), begin = done[task.a], end = done[b];
   const bool chain = cuts.part_of.empty();
+  const bool plain = chain && task.level == 0 && !pricing_.limited() && !pricing_.stages_pay_cuts();
   for (int r = std::min(d - 1, pricing_.most_replicas(d)); r >= 1; --r) {
     if (best <= (end - begin) / (d * devices)) return;
     const double* before = row[at(d - r)].data() - task.a;
+    int& centre = centres[at(d * task.components + r)];
+    const double middle = begin + (end - begin) * (d - r) / d;
+    while (centre < b && done[centre] < middle) ++centre;
+    if (plain) {
+      improve_plain(task, before, b, d, r, centre, best);
+      continue;
+    }
     auto try_cut = [&](int s) {
       if (before[s] >= best || pricing_.cut(task.level, s) >= best) return;
       if (!chain && (!cuts.ordered(task.a, s) || !cuts.ordered(s, b))) return;
       best = std::min(best, std::max({before[s], pricing_.cut(task.level, s), last_stage(task, s, b, d, r)}));
     };
-    int& centre = centres[at(d * task.components + r)];
-    const double middle = begin + (end - begin) * (d - r) / d;
-    while (centre < b && done[centre] < middle) ++centre;
     const double most_before = (d - r) * devices * kSlack, most_after = r * devices * kSlack;
     for (int s = centre; s < b && done[s] - begin <= best * most_before; ++s) try_cut(s);
     for (int s = centre - 1; s > task.a && end - done[s] <= best * most_after; --s) {
@@ -76,6 +78,30 @@ void IntervalRows::improve(const Task& task, const Row& row, int b, int d, Centr
       if (chain && pricing_.model().stage_seconds((end - done[s]) / devices, sync, r) > best * kSlack) break;
       try_cut(s);
     }
+  }
+}
+
+// The same for devices without a memory limit, where nearly all the time goes: each price once, in place.
+void IntervalRows::improve_plain(const Task& task, const double* before, int b, int d, int r, int centre,
+                                 double& best) const {
+  const double *done = pricing_.cuts.seconds.data(), *weights = pricing_.cuts.weights.data();
+  const double* cut = pricing_.cut_prices(task.level);
+  const double begin = done[task.a], end = done[b], all_weights = weights[b];
+  const double factor = pricing_.sync_factor(task.level, r, false);
+  const double most_before = (d - r) * kSlack, most_after = r * kSlack;
+  const CostModel model = pricing_.model();
+  auto last_seconds = [&](int s) {
+    return model.stage_seconds(end - done[s], factor * (all_weights - weights[s]), r);
+  };
+  for (int s = centre; s < b && done[s] - begin <= best * most_before; ++s) {
+    if (before[s] >= best || cut[s] >= best) continue;
+    best = std::min(best, std::max({before[s], cut[s], last_seconds(s)}));
+  }
+  for (int s = centre - 1; s > task.a && end - done[s] <= best * most_after; --s) {
+    if (before[s] >= best) continue;
+    const double last = last_seconds(s);
+    if (last > best * kSlack) break;
+    if (cut[s] < best) best = std::min(best, std::max({before[s], cut[s], last}));
   }
 }
 

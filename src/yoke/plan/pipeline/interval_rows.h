@@ -52,6 +52,8 @@ class IntervalRows {
       std::vector<int>;  // [components x components]: where the last search for a balanced cut ended
   Row row(const Task& task);
   void improve(const Task& task, const Row& row, int b, int d, Centres& centres, double& best);
+  void improve_plain(const Task& task, const double* before, int b, int d, int r, int centre,
+                     double& best) const;
   double last_stage(const Task& task, int s, int b, int d, int r);
   Behind below(const Task& task, int d, int r) const;
   bool fits(const Task& task, int s, int b, int d, int r) const;

@@ -99,4 +99,14 @@ std::vector<Level> levels_of(const cluster::Topology& topology) {
   return levels;
 }
 
+std::vector<Level> one_level_of(const cluster::Topology& topology) {
+  cluster::Routes routes(topology);
+  if (routes.workers() == 0) throw ConfigError("{}: there are no devices.", topology.name);
+  double narrowest = std::numeric_limits<double>::infinity();
+  for (int a = 0; a < routes.workers(); ++a)
+    for (int b = 0; b < routes.workers(); ++b)
+      if (a != b) narrowest = std::min(narrowest, routes.bandwidth(a, b));
+  return {{routes.workers(), routes.workers() > 1 ? narrowest : 1.0}};
+}
+
 }  // namespace yoke::plan

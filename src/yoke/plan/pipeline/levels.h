@@ -29,4 +29,7 @@ void validate(const std::vector<Level>& levels);
 // of its devices. Throws ConfigError when machines have different numbers of devices.
 std::vector<Level> levels_of(const cluster::Topology& topology);
 
+// All devices as one level, with the bandwidth of the narrowest way between any two.
+std::vector<Level> one_level_of(const cluster::Topology& topology);
+
 }  // namespace yoke::plan

@@ -27,6 +27,10 @@ ordered_json stage_json(const PipelineStage& stage) {
                       {"versions", stage.versions},
                       {"bound", stage.bound}};
   if (!stage.layers.empty()) out["layers"] = stage.layers;
+  if (!stage.devices.empty()) {
+    out["devices"] = stage.devices;
+    out["slowest"] = stage.slowest;
+  }
   return out;
 }
 
@@ -51,13 +55,16 @@ PipelineStage read_stage(const json& value, const std::string& where) {
   stage.memory_bytes = reader.number("memory_bytes", 0.0);
   stage.versions = reader.count("versions", 1);
   stage.bound = reader.text("bound", "");
-  if (reader.has("layers")) {
-    for (const json& layer : reader.array("layers")) {
-      if (!layer.is_number_unsigned() || layer.get<double>() > 1e6)
-        reader.refuse("layers", "a list of layer numbers is");
-      stage.layers.push_back(layer.get<int>());
+  stage.slowest = reader.number("slowest", 1.0);
+  auto numbers = [&](const char* key, const char* accepted, std::vector<int>& list) {
+    if (!reader.has(key)) return;
+    for (const json& number : reader.array(key)) {
+      if (!number.is_number_unsigned() || number.get<double>() > 1e6) reader.refuse(key, accepted);
+      list.push_back(number.get<int>());
     }
-  }
+  };
+  numbers("layers", "a list of layer numbers is", stage.layers);
+  numbers("devices", "a list of device numbers is", stage.devices);
   return stage;
 }
 
@@ -105,6 +112,7 @@ std::string to_json(const PipelinePlan& plan) {
                       {"speedup_over_one", plan.speedup_over_one},
                       {"speedup_over_data_parallel", plan.speedup_over_data_parallel},
                       {"communication_saved", plan.communication_saved}};
+  if (!plan.exact) out["exact"] = false;
   for (const Level& level : plan.levels)
     out["levels"].push_back({{"count", level.count}, {"bandwidth", level.bandwidth}});
   for (const PipelineStage& stage : plan.stages) out["stages"].push_back(stage_json(stage));
@@ -119,6 +127,7 @@ PipelinePlan parse_plan(std::string_view text, const std::string& file_name) {
   plan.states = reader.text("states", "prefix");
   plan.activation_cost = reader.truth("activation_cost", true);
   plan.overlaps = reader.truth("overlaps", true);
+  plan.exact = reader.truth("exact", true);
   plan.config = reader.text("config", "");
   plan.bottleneck_seconds = reader.number("bottleneck_seconds", 0.0);
   plan.devices_used = reader.count("devices_used", 0);

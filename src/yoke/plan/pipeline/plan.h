@@ -26,6 +26,10 @@ struct PipelineStage {
   int64_t versions = 1;     // of its weights, for minibatches that are under way
   std::string bound;        // "compute", "sync" or "transfer"
   std::vector<int> layers;  // antichain only
+  // Unequal devices only: which ones share it (from 0, as given), and the speed of the slowest: replicas take
+  // minibatches in turn and wait for it. All seconds are those of the slowest.
+  std::vector<int> devices;
+  double slowest = 1;
   bool operator==(const PipelineStage&) const = default;
 };
 
@@ -39,11 +43,12 @@ struct PipelinePlan {
   double bottleneck_seconds = 0;  // between two minibatches in the steady state
   std::vector<PipelineStage> stages;
   int64_t devices_used = 0;
-  int64_t noam = 1;  // minibatches under way for each replica of the first stage
-  double one_device_seconds = 0;
+  int64_t noam = 1;               // minibatches under way for each replica of the first stage
+  double one_device_seconds = 0;  // on the fastest
   double data_parallel_seconds = 0;
   double speedup_over_one = 1;
   double speedup_over_data_parallel = 1;
+  bool exact = true;               // false: so many kinds of devices that not every assignment was tried
   double communication_saved = 0;  // 1 - bytes of the plan / bytes of data parallelism, for each minibatch
   bool operator==(const PipelinePlan&) const = default;
 };

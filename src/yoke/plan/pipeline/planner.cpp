@@ -7,6 +7,7 @@
 #include "yoke/base/units.h"
 #include "yoke/plan/pipeline/interval_rows.h"
 #include "yoke/plan/pipeline/threshold_search.h"
+#include "yoke/plan/pipeline/unequal.h"
 
 namespace yoke::plan {
 namespace {
@@ -76,6 +77,7 @@ class Planner {
 
 PipelinePlan make_plan(const Cuts& cuts, const PlanOptions& options) {
   validate(options.levels);
+  if (!options.devices.empty()) return plan_unequal(cuts, options);
   Pricing pricing(cuts, options);
   Stages stages = Planner(pricing).best();
   if (stages.empty()) fail_no_plan(pricing);
@@ -84,6 +86,7 @@ PipelinePlan make_plan(const Cuts& cuts, const PlanOptions& options) {
 
 std::vector<PipelinePlan> plans_by_stages(const Cuts& cuts, const PlanOptions& options, int most) {
   validate(options.levels);
+  if (!options.devices.empty()) return unequal_by_stages(cuts, options, most);
   Pricing pricing(cuts, options);
   Planner planner(pricing);
   if (planner.coupled()) return {make_plan(cuts, options)};

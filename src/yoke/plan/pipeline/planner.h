@@ -10,7 +10,7 @@
 namespace yoke::plan {
 
 // Throws ConfigError where no plan exists: the memory does not suffice, or a straight pipeline has fewer
-// layers than there are devices.
+// layers than there are devices. With options.devices (unequal.h) also where there is more than one level.
 PipelinePlan make_plan(const Cuts& cuts, const PlanOptions& options);
 
 // The best plan of each number of stages of the outermost level from 1 to `most`, where there is one. Several

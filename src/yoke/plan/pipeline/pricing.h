@@ -11,6 +11,13 @@
 
 namespace yoke::plan {
 
+// One device where they are not all alike.
+struct PlanDevice {
+  double speed = 1;  // times that of the device the profile was measured on
+  double memory = std::numeric_limits<double>::infinity();  // bytes
+  bool operator==(const PlanDevice&) const = default;
+};
+
 struct PlanOptions {
   std::vector<Level> levels;  // from the innermost outwards
   const CostModel* model = nullptr;
@@ -18,6 +25,8 @@ struct PlanOptions {
   double memory = std::numeric_limits<double>::infinity();  // bytes of each device
   bool straight = false;                                    // no replicas
   bool fewer_devices = false;  // components of the outermost level may stay idle where that is better
+  // Speeds and memories of all devices of the one level; empty: all are as the profile's, with `memory`.
+  std::vector<PlanDevice> devices;
 };
 
 // A stage at one level, and how the component below divides it.
@@ -37,6 +46,7 @@ class Pricing {
   const Level& level(int k) const { return options.levels[static_cast<size_t>(k)]; }
   int levels() const { return static_cast<int>(options.levels.size()); }
   int most_replicas(int devices) const { return options.straight ? std::min(1, devices) : devices; }
+  bool stages_pay_cuts() const { return stages_pay_cuts_; }
   bool limited() const { return options.memory < std::numeric_limits<double>::infinity(); }
 
   // Devices in one component that level k counts.
@@ -53,6 +63,12 @@ class Pricing {
   }
   // Both ways over the cut at boundary b.
   double cut(int k, int b) const { return cuts_[static_cast<size_t>(k)][static_cast<size_t>(b)]; }
+  const double* cut_prices(int k) const { return cuts_[static_cast<size_t>(k)].data(); }
+  // Seconds of sync for each byte of weights.
+  double sync_factor(int k, int replicas, bool first) const {
+    double factor = factors_[static_cast<size_t>(k)][static_cast<size_t>(replicas)];
+    return first && k > 0 && model().released_rules ? factor / level(k - 1).count : factor;
+  }
   // What one version of a stage takes: its weights, and the outputs kept for the backward pass.
   double bytes_per_version(int a, int b) const { return cuts.weights_of(a, b) + cuts.activations_of(a, b); }
   // How many versions of the stage fit into a device.
@@ -69,12 +85,6 @@ class Pricing {
   const PlanOptions options;
 
  private:
-  // Seconds of sync for each byte of weights.
-  double sync_factor(int k, int replicas, bool first) const {
-    double factor = factors_[static_cast<size_t>(k)][static_cast<size_t>(replicas)];
-    return first && k > 0 && model().released_rules ? factor / level(k - 1).count : factor;
-  }
-
   std::vector<std::vector<double>> factors_;  // [level][replicas]
   std::vector<std::vector<double>> cuts_;     // [level][boundary]
   std::vector<double> devices_below_;         // [level]

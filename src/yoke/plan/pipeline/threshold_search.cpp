@@ -10,7 +10,7 @@ namespace yoke::plan {
 namespace {
 
 constexpr double kAnyTime = std::numeric_limits<double>::max();  // what is impossible takes infinity
-constexpr double kSlack = 1 + 1e-12;                             // lower bounds are sums in another order
+constexpr double kBoundSlack = 1 + 1e-12;                        // lower bounds are sums in another order
 
 }  // namespace
 
@@ -83,7 +83,7 @@ ThresholdSearch::Replicas ThresholdSearch::allowed(double limit, int a, int b, d
 // Most stages need so many components that others have marked all they could mark.
 bool ThresholdSearch::adds_nothing(double limit, double inner_seconds, const Runs& after) const {
   if (inner_seconds <= limit || pricing_.model().volume_per_replica_rises) return false;
-  return inner_seconds > limit * kSlack * (tail_ - 1 - after.front().low);
+  return inner_seconds > limit * kBoundSlack * (tail_ - 1 - after.front().low);
 }
 
 // A stage of r components before d others keeps ceil((r + d)/r) versions: with `fit` of them in memory, d may
@@ -114,7 +114,7 @@ void ThresholdSearch::fill(double limit, const Sets& after, Sets& sets) {
     for (int b = a + 1; b <= end; ++b) {
       const Runs& runs = after[static_cast<size_t>(b)];
       if (runs.empty() || !cuts.ordered(a, b)) continue;
-      if (cuts.seconds_of(a, b) / (devices_below_ * components_) > limit * kSlack) break;
+      if (cuts.seconds_of(a, b) / (devices_below_ * components_) > limit * kBoundSlack) break;
       double inner_seconds = inner(a, b);
       if (adds_nothing(limit, inner_seconds, runs)) continue;
       pass_on(a, b, allowed(limit, a, b, inner_seconds, hint), runs);
@@ -137,17 +137,37 @@ const ThresholdSearch::Sets& ThresholdSearch::sets_with(int stages_left) const {
   return layers_.size() == 1 ? layers_.front() : layers_[static_cast<size_t>(stages_left)];
 }
 
+// The most replicas with which stage [a, b) can stand before what `runs` can do; 0: none.
+int ThresholdSearch::replicas_before(double limit, int a, int b, int components, const Runs& runs) const {
+  const int64_t fit = level_ == 0 ? pricing_.versions_that_fit(a, b) : Pricing::kAnyNumber;
+  if (fit < 1) return 0;
+  const double inner_seconds = inner(a, b);
+  const int most = pricing_.most_replicas(components);
+  auto works = [&](int r) {
+    return (components - r) <= (fit - 1) * r &&
+           pricing_.stage(level_, inner_seconds, a, b, r, a == 0) <= limit;
+  };
+  for (const Run& run : runs) {  // small numbers behind leave many for this stage
+    int high = std::min(most, components - run.low), low = std::max(1, components - run.high);
+    if (high < low) continue;
+    if (pricing_.model().volume_per_replica_rises) {
+      for (int r = high; r >= low; --r)
+        if (works(r)) return r;
+      continue;
+    }
+    // From 2 on fewer are slower, and keep more versions each.
+    if (works(high)) return high;
+    if (low == 1 && works(1)) return 1;
+  }
+  return 0;
+}
+
 PlanNode ThresholdSearch::next_stage(double limit, int a, int components, const Sets& after) const {
   for (int b = pricing_.cuts.count(); b > a; --b) {
     const Runs& runs = after[static_cast<size_t>(b)];
     if (runs.empty() || !pricing_.cuts.ordered(a, b)) continue;
     if (b < pricing_.cuts.count() && pricing_.cut(level_, b) > limit) continue;
-    int64_t fit = level_ == 0 ? pricing_.versions_that_fit(a, b) : Pricing::kAnyNumber;
-    double inner_seconds = inner(a, b);
-    for (int r = pricing_.most_replicas(components); r >= 1; --r) {
-      if (!reaches(runs, components - r) || (components - r) > (fit - 1) * r || fit < 1) continue;
-      if (pricing_.stage(level_, inner_seconds, a, b, r, a == 0) <= limit) return {a, b, r, {}};
-    }
+    if (int r = replicas_before(limit, a, b, components, runs); r > 0) return {a, b, r, {}};
   }
   YOKE_CHECK(false, "no stage after boundary {} with {} components within {} s", a, components, limit);
   return {};

@@ -56,6 +56,7 @@ class ThresholdSearch {
   bool reaches(const Runs& runs, int components) const;
   int components_used(const Runs& runs) const;  // 0: none of those wanted
   const Sets& sets_with(int stages_left) const;
+  int replicas_before(double limit, int a, int b, int components, const Runs& runs) const;
   PlanNode next_stage(double limit, int a, int components, const Sets& after) const;
   double price(const std::vector<PlanNode>& stages) const;
 

@@ -25,7 +25,7 @@ constexpr struct {
   const char* name;
   const char* form;
   size_t values;
-} kForms[] = {
+} kLawForms[] = {
     {"none", "none", 0},
     {"const", "const:2x", 1},
     {"exp", "exp:MEAN", 1},
@@ -87,7 +87,7 @@ std::shared_ptr<const std::vector<double>> read_trace(const std::string& file) {
 
 std::string accepted() {
   std::vector<std::string> forms;
-  for (const auto& form : kForms) forms.emplace_back(form.form);
+  for (const auto& form : kLawForms) forms.emplace_back(form.form);
   return join(forms, " ");
 }
 
@@ -99,14 +99,15 @@ DelayLaw parse_delay_law(const std::string& text) {
   std::string rest = colon == std::string::npos ? "" : text.substr(colon + 1);
   DelayLaw law;
   size_t kind = 0;
-  while (kind < std::size(kForms) && name != kForms[kind].name) ++kind;
-  if (kind == std::size(kForms))
+  while (kind < std::size(kLawForms) && name != kLawForms[kind].name) ++kind;
+  if (kind == std::size(kLawForms))
     throw ConfigError("delay law '{}' is not known. Accepted: {}.", text, accepted());
   law.kind = static_cast<Kind>(kind);
   // A file's name may hold commas.
   std::vector<std::string> values = law.kind == Kind::kTrace ? std::vector{trim(rest)} : split(rest, ',');
-  if (values.size() != kForms[kind].values || (kForms[kind].values == 0) != (colon == std::string::npos))
-    throw ConfigError("delay law '{}': the form is {}.", text, kForms[kind].form);
+  if (values.size() != kLawForms[kind].values ||
+      (kLawForms[kind].values == 0) != (colon == std::string::npos))
+    throw ConfigError("delay law '{}': the form is {}.", text, kLawForms[kind].form);
   switch (law.kind) {
     case Kind::kNone:
       break;

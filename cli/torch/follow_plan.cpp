@@ -1,0 +1,96 @@
+#include "cli/torch/follow_plan.h"
+
+#include <fmt/core.h>
+
+#include "cli/torch/worker_options.h"
+#include "yoke/base/clock.h"
+#include "yoke/base/error.h"
+#include "yoke/base/file.h"
+#include "yoke/base/log.h"
+#include "yoke/base/units.h"
+#include "yoke/comm/tensors/tensors.h"
+#include "yoke/engine/profile_model.h"
+#include "yoke/plan/pipeline/planner.h"
+
+namespace yoke::cli {
+namespace {
+
+constexpr int64_t kProbeBytes = 4 << 20;
+constexpr int kProbes = 5;
+
+// Bytes a second from rank 0 to rank 1, as stages would send them.
+double measured_bandwidth(World& world, torch::Device device) {
+  torch::Tensor block = torch::zeros({kProbeBytes}, torch::kUInt8).to(device);
+  double best = 0;
+  for (int i = 0; i < kProbes; ++i) {
+    world.comm().barrier().wait();
+    Stopwatch watch;
+    if (world.rank() == 0) comm::send(world.comm(), block, 1, 0, "bandwidth");
+    if (world.rank() == 1) comm::receive(world.comm(), block, 0, 0, "bandwidth");
+    best = std::max(best, static_cast<double>(kProbeBytes) / watch.seconds());
+  }
+  return best;
+}
+
+// The same text on all ranks.
+std::string shared_text(World& world, const std::string& text, torch::Device device) {
+  torch::Tensor length = torch::tensor({static_cast<int64_t>(text.size())}, torch::kInt64).to(device);
+  comm::broadcast(world.comm(), length, 0, "plan: length");
+  torch::Tensor bytes = torch::zeros({length.cpu().item<int64_t>()}, torch::kUInt8);
+  if (world.rank() == 0) std::copy(text.begin(), text.end(), bytes.data_ptr<uint8_t>());
+  bytes = bytes.to(device);
+  comm::broadcast(world.comm(), bytes, 0, "plan");
+  bytes = bytes.cpu();
+  return {reinterpret_cast<const char*>(bytes.const_data_ptr<uint8_t>()), static_cast<size_t>(bytes.numel())};
+}
+
+plan::PipelinePlan plan_now(const RunConfig& config, World& world) {
+  engine::WorkerOptions options = worker_options(config);
+  options.pipeline = {};
+  options.local_rank = world.local_rank();
+  options.local_ranks = world.job().identity().local_world_size;
+  auto worker = engine::make_worker(options);
+  double bandwidth = measured_bandwidth(world, worker->device);
+  std::string text;
+  if (world.rank() == 0) {
+    plan::Profile profile = engine::profile_model(*worker, config.data.batch_size);
+    plan::PlanOptions how;
+    how.levels = {{world.size(), bandwidth}};
+    how.model = &plan::cost_model("ring");
+    text = plan::to_json(plan::make_plan(plan::prefix_cuts(profile), how));
+  }
+  return plan::parse_plan(shared_text(world, text, worker->device), "the plan of rank 0");
+}
+
+void check(const plan::PipelinePlan& plan, const RunConfig& config, const World& world) {
+  int devices = 0;
+  for (const plan::PipelineStage& stage : plan.stages) devices += stage.replicas;
+  if (world.size() % devices != 0 ||
+      (config.parallel.data > 0 && config.parallel.data * devices != world.size()))
+    throw ConfigError("parallel.plan = \"{}\": a plan of {} devices with {} ranks. Start --nproc {}.",
+                      config.parallel.plan, devices, world.size(), devices);
+}
+
+}  // namespace
+
+void follow_plan(RunConfig& config, World& world) {
+  if (config.parallel.plan.empty() || world.size() == 1) return;
+  bool now = config.parallel.plan == "auto";
+  plan::PipelinePlan plan =
+      now ? plan_now(config, world) : plan::parse_plan(read_file(config.parallel.plan), config.parallel.plan);
+  check(plan, config, world);
+  if (world.rank() == 0)
+    log::info("plan {}: {} a minibatch, {:.2f}x one device", plan.config,
+              format_duration(plan.bottleneck_seconds), plan.speedup_over_one);
+  config.parallel.pipeline = static_cast<int64_t>(plan.stages.size());
+  config.stage_replicas.clear();
+  config.pipeline.stages.clear();
+  if (plan.stages.size() == 1) return;
+  for (const plan::PipelineStage& stage : plan.stages) {
+    config.pipeline.stages +=
+        fmt::format("{}{}-{}", config.pipeline.stages.empty() ? "" : ",", stage.first, stage.last);
+    config.stage_replicas.push_back(stage.replicas);
+  }
+}
+
+}  // namespace yoke::cli

@@ -1,0 +1,51 @@
+// Gradients that several ranks have a part of: replicas of a stage, and stages that share a weight.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "yoke/comm/communicator.h"
+#include "yoke/parallel/pipeline/ownership.h"
+
+namespace yoke::parallel {
+
+class GradientExchange {
+ public:
+  // Collective over `world`, whose ranks are those of the layout. Both must outlive it.
+  GradientExchange(comm::Communicator& world, const PipelineLayout& layout,
+                   const std::vector<OwnedTensor>& tensors);
+
+  // Each gradient becomes the sum of those of all ranks that hold its parameter. Collective among those.
+  // Gradients are those of the model's parameters.
+  void sum();
+
+  // Clips what each set of stages holds by its own norm: without a flush there is no norm of the whole.
+  void clip_each(double max_norm) const;
+
+  struct Judgement {
+    double norm = 0;  // of the gradients of the whole model, each counted once
+    bool overflow = false;
+  };
+  // Collective over the world. `overflow`: this rank has met one.
+  Judgement judge(bool overflow) const;
+
+  // Whether some parameter of the model is held by several stages.
+  bool ties() const { return ties_; }
+  // Parameters that this rank holds.
+  const std::vector<torch::Tensor>& parameters() const { return parameters_; }
+
+ private:
+  struct Group {
+    std::unique_ptr<comm::Communicator> comm;  // null: nobody to talk to
+    std::vector<torch::Tensor> parameters;
+  };
+  static void sum(const Group& group);
+
+  comm::Communicator& world_;
+  std::vector<Group> groups_;
+  std::vector<torch::Tensor> parameters_;
+  bool ties_ = false;
+  std::vector<torch::Tensor> counted_;  // in the norm, by this rank
+};
+
+}  // namespace yoke::parallel

@@ -1,0 +1,320 @@
+#include <ATen/Parallel.h>
+#include <gtest/gtest.h>
+#include <torch/utils.h>
+
+#include <map>
+#include <mutex>
+
+#include "yoke/comm/run_ranks.h"
+#include "yoke/models/test_batch.h"
+#include "yoke/parallel/common/one_device.h"
+#include "yoke/parallel/pipeline/gather.h"
+#include "yoke/parallel/pipeline/pipeline_strategy.h"
+#include "yoke/parallel/pipeline/replay.h"
+
+namespace yoke::parallel {
+namespace {
+
+using models::Model;
+using models::ModelOptions;
+using models::TestBatch;
+
+const ModelOptions kMlp{.name = "mlp", .sizes = {6, 24, 24, 24, 24, 24, 24, 24, 3}};
+const ModelOptions kGpt2{
+    .name = "gpt2", .layers = 4, .heads = 2, .width = 8, .vocabulary = 11, .positions = 6};
+const ModelOptions kS2vt{.name = "s2vt", .width = 6, .vocabulary = 9, .frames = 3, .features = 5, .words = 4};
+
+struct Task {
+  ModelOptions model = kMlp;
+  PipelineOptions pipeline;
+  int stages = 2;
+  int copies = 1;
+  int steps = 4;
+  int64_t samples = 12;  // of a step, of all copies
+  double clip_norm = 0;
+  bool recompute = false;
+  std::string optimizer = "sgd";
+};
+
+Model make_model(const ModelOptions& options) {
+  torch::manual_seed(3);
+  Model model = models::build(options);
+  model.module->to(torch::kDouble);
+  return model;
+}
+
+// Batches of all steps; the same each time.
+std::vector<TestBatch> batches_of(const Task& task) {
+  Model model = models::lay_out(task.model);
+  torch::manual_seed(5);
+  std::vector<TestBatch> batches;
+  for (int i = 0; i < task.steps; ++i)
+    batches.push_back(converted(models::make_test_batch(model.sample, task.samples), torch::kDouble));
+  return batches;
+}
+
+TestBatch part_of(const TestBatch& whole, int64_t part, int64_t parts) {
+  TestBatch batch;
+  int64_t rows = whole.target.size(0) / parts;
+  for (const torch::Tensor& one : whole.inputs) batch.inputs.push_back(one.narrow(0, part * rows, rows));
+  batch.target = whole.target.narrow(0, part * rows, rows);
+  return batch;
+}
+
+optim::OptimizerOptions optimizer_of(const Task& task) {
+  optim::OptimizerOptions options;
+  options.optimizer = task.optimizer;
+  options.lr = 0.1;
+  options.clip_norm = task.clip_norm;
+  if (task.optimizer == "sgd") options.momentum = 0.9;
+  return options;
+}
+
+std::vector<compute::Segment> segments_of(const Task& task, size_t blocks) {
+  return compute::recompute_segments(task.recompute ? "blocks" : "none",
+                                     std::vector<compute::BlockCost>(blocks));
+}
+
+struct Result {
+  std::vector<double> losses;
+  std::map<std::string, torch::Tensor> weights;
+  std::map<std::string, torch::Tensor> optimizer;
+  std::optional<double> grad_norm;
+};
+
+PipelineLayout layout_of(const Task& task, const Model& model) {
+  return make_layout(task.pipeline, task.stages, task.copies, std::vector<double>(model.blocks.size(), 1),
+                     task.samples / task.copies);
+}
+
+// Copies of the weights that the theory allows: n, n-1, …, 1; n with vertical sync; 2 for 2bw.
+int most_versions(const Task& task, int stage) {
+  if (task.pipeline.schedule == "2bw") return 2;
+  if (task.pipeline.schedule != "pipedream") return 1;
+  return task.pipeline.vertical_sync ? task.stages : task.stages - stage;
+}
+
+Result run_pipeline(const Task& task) {
+  Result result;
+  std::mutex building;  // seeds are the process's
+  std::vector<TestBatch> batches = batches_of(task);
+  comm::run_ranks(task.stages * task.copies, [&](comm::Communicator& comm) {
+    at::set_num_threads(1);  // tiny operators: teams of threads would only wait for each other
+    std::unique_lock lock(building);
+    Model model = make_model(task.model);
+    lock.unlock();
+    PipelineStage stage(model, layout_of(task, model), comm);
+    auto optimizer = optim::make(optimizer_of(task), stage.versions.newest());
+    optim::GradScaler scaler({.enabled = false});
+    PipelineStrategyOptions options;
+    options.runner.segments = segments_of(task, model.blocks.size());
+    options.clip_norm = task.clip_norm;
+    PipelineStrategy strategy(model, stage, *optimizer, scaler, options);
+    std::vector<torch::Tensor> losses;
+    std::optional<double> norm;
+    for (const TestBatch& whole : batches) {
+      TestBatch batch = part_of(whole, stage.place.copy, task.copies);
+      strategy.acquire();
+      ComputeResult computed = strategy.compute(batch.inputs, batch.target, {1, true, 0.1});
+      EXPECT_LE(stage.versions.alive(), most_versions(task, stage.place.stage));
+      losses.push_back(strategy.agree({computed.loss, 0}).loss);
+      norm = strategy.commit({0.1, true}).grad_norm;
+    }
+    strategy.drain();
+    strategy.settle();
+    auto weights = gather_model(stage);
+    auto state = gather_optimizer(stage, optimizer->state());
+    if (comm.rank() != 0) return;
+    for (const torch::Tensor& loss : losses) result.losses.push_back(loss.item<double>());
+    result.weights.insert(weights.begin(), weights.end());
+    result.optimizer.insert(state.begin(), state.end());
+    result.grad_norm = norm;
+  });
+  return result;
+}
+
+// Gradient accumulation on one device, over the same micro-batches.
+Result run_alone(const Task& task) {
+  Result result;
+  Model model = make_model(task.model);
+  std::vector<optim::NamedTensor> parameters;
+  for (const auto& item : model.module->named_parameters()) parameters.emplace_back(item.key(), item.value());
+  auto optimizer = optim::make(optimizer_of(task), parameters);
+  optim::GradScaler scaler({.enabled = false});
+  OneDeviceOptions options;
+  options.clip_norm = task.clip_norm;
+  options.segments = segments_of(task, model.blocks.size());
+  OneDevice device(model, *optimizer, scaler, options);
+  int64_t parts = layout_of(task, model).request.microbatches * task.copies;
+  for (const TestBatch& whole : batches_of(task)) {
+    device.acquire();
+    double loss = 0;
+    for (int64_t i = 0; i < parts; ++i) {
+      TestBatch batch = part_of(whole, i, parts);
+      double weight = 1.0 / static_cast<double>(parts);
+      loss += device.compute(batch.inputs, batch.target, {weight, i + 1 == parts, 0}).loss.item<double>() *
+              weight;
+    }
+    result.losses.push_back(loss);
+    result.grad_norm = device.commit({0.1, true}).grad_norm;
+  }
+  for (const auto& item : model.module->named_parameters())
+    result.weights[item.key()] = item.value().detach();
+  for (const auto& item : model.module->named_buffers()) result.weights[item.key()] = item.value();
+  for (const auto& [name, tensor] : optimizer->state()) result.optimizer[name] = tensor;
+  return result;
+}
+
+double largest_difference(const std::map<std::string, torch::Tensor>& a,
+                          const std::map<std::string, torch::Tensor>& b) {
+  EXPECT_EQ(a.size(), b.size());
+  double worst = 0;
+  for (const auto& [name, tensor] : a)
+    worst = std::max(worst,
+                     (tensor.to(torch::kDouble) - b.at(name).to(torch::kDouble)).abs().max().item<double>());
+  return worst;
+}
+
+void expect_equal(const Task& task) {
+  std::string what = fmt::format("{} {} on {} stages, {} copies", task.model.name, task.pipeline.schedule,
+                                 task.stages, task.copies);
+  Result ours = run_pipeline(task), alone = run_alone(task);
+  ASSERT_EQ(ours.losses.size(), alone.losses.size());
+  for (size_t i = 0; i < ours.losses.size(); ++i) EXPECT_NEAR(ours.losses[i], alone.losses[i], 1e-10) << what;
+  EXPECT_LE(largest_difference(ours.weights, alone.weights), 1e-10) << what;
+  EXPECT_LE(largest_difference(ours.optimizer, alone.optimizer), 1e-10) << what;
+  ASSERT_TRUE(ours.grad_norm && alone.grad_norm) << what;
+  EXPECT_NEAR(*ours.grad_norm, *alone.grad_norm, 1e-10) << what;
+}
+
+TEST(Pipeline, EqualsAccumulationOnOneDeviceForEverySchedule) {
+  for (const char* schedule : {"naive", "gpipe", "1f1b", "interleaved", "zb-h1"}) {
+    for (int stages : {2, 4}) {
+      Task task;
+      task.pipeline.schedule = schedule;
+      task.pipeline.microbatches = 6;
+      task.stages = stages;
+      expect_equal(task);
+    }
+  }
+}
+
+TEST(Pipeline, DoesNotDeadlockWhateverTheNumberOfMicroBatches) {
+  for (const char* schedule : {"gpipe", "1f1b", "zb-h1", "interleaved"}) {
+    for (int64_t micro : {1, 3, 4, 12}) {
+      Task task;
+      task.steps = 2;
+      task.pipeline.schedule = schedule;
+      task.pipeline.microbatches = micro;
+      task.stages = 4;
+      expect_equal(task);
+    }
+  }
+}
+
+TEST(Pipeline, SumsGradientsOfTiedWeightsAndSendsSeveralTensors) {
+  for (const ModelOptions& model : {kGpt2, kS2vt}) {
+    for (const char* schedule : {"gpipe", "1f1b", "zb-h1"}) {
+      Task task;
+      task.model = model;
+      task.pipeline.schedule = schedule;
+      task.pipeline.microbatches = 4;
+      task.stages = 3;
+      expect_equal(task);
+    }
+  }
+}
+
+TEST(Pipeline, StandsBesideCopiesOfItself) {
+  Task task;
+  task.model = kGpt2;
+  task.copies = 2;
+  task.pipeline.microbatches = 3;
+  expect_equal(task);
+}
+
+TEST(Pipeline, ClipsByTheNormOfAllStages) {
+  Task task;
+  task.model = kGpt2;
+  task.clip_norm = 0.01;
+  task.stages = 3;
+  task.pipeline.microbatches = 4;
+  expect_equal(task);
+}
+
+TEST(Pipeline, RecomputesInsideStages) {
+  Task task;
+  task.model = kGpt2;
+  task.recompute = true;
+  task.pipeline.microbatches = 4;
+  expect_equal(task);
+  task.pipeline.schedule = "zb-h1";
+  expect_equal(task);
+}
+
+TEST(Pipeline, GathersTheStateOfAdamAsOneDeviceHasIt) {
+  Task task;
+  task.model = kGpt2;
+  task.optimizer = "adamw";
+  task.pipeline.microbatches = 4;
+  expect_equal(task);
+}
+
+Result run_replay(const Task& task, bool stash) {
+  Result result;
+  Model model = make_model(task.model);
+  StaleReplay replay(model, layout_of(task, model), optimizer_of(task), stash);
+  for (const TestBatch& batch : batches_of(task))
+    result.losses.push_back(replay.step(batch.inputs, batch.target, 0.1));
+  for (const auto& [name, tensor] : replay.weights()) result.weights[name] = tensor;
+  return result;
+}
+
+void expect_staleness(Task task) {
+  task.steps = 6;
+  std::string what = fmt::format("{} {} on {} stages, {} micro-batches, vertical sync {}", task.model.name,
+                                 task.pipeline.schedule, task.stages, task.pipeline.microbatches,
+                                 task.pipeline.vertical_sync);
+  Result ours = run_pipeline(task), replay = run_replay(task, true), wrong = run_replay(task, false);
+  for (size_t i = 0; i < ours.losses.size(); ++i)
+    EXPECT_NEAR(ours.losses[i], replay.losses[i], 1e-10) << what << ", step " << i;
+  EXPECT_LE(largest_difference(ours.weights, replay.weights), 1e-10) << what;
+  EXPECT_GT(largest_difference(ours.weights, wrong.weights), 1e-8)
+      << what << ": stashing makes no difference";
+}
+
+TEST(Pipeline, HasExactlyTheStalenessOfItsSchedule) {
+  for (const ModelOptions& model : {kMlp, kGpt2}) {
+    for (int stages : {2, 4}) {
+      Task task;
+      task.model = model;
+      task.stages = stages;
+      task.pipeline.schedule = "pipedream";
+      for (int64_t micro : {1, 3}) {
+        if (model.name == "gpt2" && micro == 3) continue;
+        task.pipeline.microbatches = micro;
+        task.pipeline.vertical_sync = false;
+        expect_staleness(task);
+        task.pipeline.vertical_sync = true;
+        expect_staleness(task);
+      }
+      task.pipeline.vertical_sync = false;
+      task.pipeline.schedule = "2bw";
+      task.pipeline.microbatches = 4;
+      expect_staleness(task);
+    }
+  }
+}
+
+TEST(Pipeline, ClipsEachStageByItselfWithoutAFlush) {
+  Task task;
+  task.model = kGpt2;
+  task.stages = 3;
+  task.pipeline.schedule = "pipedream";
+  task.pipeline.microbatches = 2;
+  task.clip_norm = 0.05;
+  expect_staleness(task);
+}
+
+}  // namespace
+}  // namespace yoke::parallel
