@@ -190,9 +190,8 @@ class Parser {
     VerifyArguments& arguments = out_.verify;
     command->add_option("FILE", arguments.file, "configuration (TOML)")->required();
     command
-        ->add_option(
-            "--layouts", arguments.layouts,
-            "layouts, with ; between them: data, accumulate, pipeline, schedule, microbatches, chunks")
+        ->add_option("--layouts", arguments.layouts,
+                     "with ; between them; words: data accumulate zero split sync pipeline schedule …")
         ->required();
     command->add_option("--steps", arguments.steps, "steps of each")
         ->capture_default_str()

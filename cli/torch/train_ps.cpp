@@ -15,6 +15,7 @@
 #include "yoke/cluster/identity.h"
 #include "yoke/cluster/world.h"
 #include "yoke/compute/device.h"
+#include "yoke/engine/parameter_hash.h"
 #include "yoke/engine/run_state.h"
 #include "yoke/engine/stop_signal.h"
 #include "yoke/parallel/ps/ps_strategy.h"
@@ -126,6 +127,8 @@ int run_train_with_servers(const CommandLine& line, Configuration& configuration
   metrics::Summary summary =
       folder->summarise(outcome, plan, *worker, resume ? std::optional(progress.step) : std::nullopt);
   summary.peak_memory_bytes = {compute::peak_memory_bytes(worker->device)};
+  summary.parameter_hash = engine::parameter_hash(*worker->model.module);
+  summary.world_size = workers;
   folder->finish(summary);
   if (code != 0) {
     log::info("stopped at step {} of {}; the same command goes on from there", outcome.steps,
