@@ -71,9 +71,14 @@ def test_killed_and_started_again_is_bit_identical(name, tmp_path, cache_folder)
 
 
 def ranks_of(process):
-    """Process ids of the ranks that a launcher has started."""
-    children = pathlib.Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
-    return [int(pid) for pid in children if b"train" in pathlib.Path(f"/proc/{pid}/cmdline").read_bytes()]
+    """Process ids of the ranks that a launcher has started, by rank."""
+    ranks = {}
+    for task in pathlib.Path(f"/proc/{process.pid}/task").iterdir():
+        for pid in (task / "children").read_text().split():
+            if os.readlink(f"/proc/{pid}/exe").endswith("yoke-torch"):
+                words = pathlib.Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+                ranks[next(int(w[5:]) for w in words if w.startswith(b"RANK="))] = int(pid)
+    return ranks
 
 
 @pytest.mark.parametrize("option", [[], ["--parallel.zero", "2"], ["--ddp.hook", "int8"], ["--parallel.backend", "tcp"]])
@@ -81,11 +86,14 @@ def test_a_rank_killed_while_it_trains_ends_the_job_by_name_and_loses_nothing(op
     words = ["configs/gpt2_tiny.toml", "--nproc", "2", "--train.threads", "1", "--steps", "100000", *option]
     run = tmp_path / "run"
     process = start(words, run, cache_folder)
-    assert wait_for_steps(run, process, 20)
-    ranks = ranks_of(process)
-    assert len(ranks) == 2
-    os.kill(ranks[1], signal.SIGKILL)
-    out, err = process.communicate(timeout=60)
+    try:
+        assert wait_for_steps(run, process, 20)
+        ranks = ranks_of(process)
+        assert sorted(ranks) == [0, 1]
+        os.kill(ranks[1], signal.SIGKILL)
+        out, err = process.communicate(timeout=60)
+    finally:
+        process.kill()
     assert process.returncode == 137, err
     assert "rank 1" in err and "SIGKILL" in err
     saved = max(int(p.name.split("-")[1]) for p in (run / "checkpoints").glob("step-*[0-9]"))
