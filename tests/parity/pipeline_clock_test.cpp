@@ -150,7 +150,9 @@ TEST_P(PipelineClock, AgreesWithTheSimulation) {
     undisturbed += counts ? 1 : 0;
     double expected = simulated(layout, measured);
     std::printf("%s: simulated %.4f s, measured %.4f s\n", GetParam(), expected, measured.makespan);
-    if (counts) EXPECT_GE(measured.makespan, 0.95 * expected);
+    if (counts) {
+      EXPECT_GE(measured.makespan, 0.95 * expected);
+    }
     best = std::min(best, measured.makespan / expected);
   }
   if (best > kTolerance && undisturbed == 0)
