@@ -72,9 +72,10 @@ void Server::run() {
   std::unique_lock lock(mutex_);
   auto all_gone = [&] { return std::all_of(gone_.begin(), gone_.end(), [](bool gone) { return gone; }); };
   changed_.wait(lock, [&] { return all_gone() || !error_.empty(); });
-  // A server that has seen the last worker leave ends before one that has not.
+  // A server that has seen the last worker leave ends before one that has not. A server that died takes
+  // workers with it, which are lost after it.
   if (!changed_.wait_for(lock, std::chrono::duration<double>(kLastWorkersSeconds), all_gone) ||
-      (!error_.empty() && std::find(lost_.begin(), lost_.end(), true) != lost_.end()))
+      (!error_.empty() && std::count(lost_.begin(), lost_.end(), true) > lost_before_))
     throw CommError("parameter server {} (rank {}): {}", own_index(), messenger_.rank(), error_);
 }
 
@@ -288,6 +289,7 @@ void Server::goodbye(int from, bool lost, const std::string& why) {
 void Server::peer_lost(int peer, const std::string& why) {
   if (!is_worker(peer)) {
     std::lock_guard lock(mutex_);
+    if (error_.empty()) lost_before_ = std::count(lost_.begin(), lost_.end(), true);
     error_ = fmt::format("server {} (rank {}) is lost: {}", peer - options_.workers, peer, why);
     changed_.notify_all();
     return;

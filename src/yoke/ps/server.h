@@ -131,6 +131,7 @@ class Server {
   std::condition_variable changed_;
   std::vector<bool> gone_;  // by worker: left or lost
   std::string error_;
+  std::ptrdiff_t lost_before_ = 0;  // workers that were lost when another server was
 };
 
 }  // namespace yoke::ps
