@@ -2,15 +2,14 @@
 
 #include <algorithm>
 #include <bit>
-#include <cmath>
 
 #include "yoke/base/error.h"
+#include "yoke/plan/pipeline/falling_limit.h"
 
 namespace yoke::plan {
 namespace {
 
-constexpr double kAnyTime = std::numeric_limits<double>::max();  // what is impossible takes infinity
-constexpr double kBoundSlack = 1 + 1e-12;                        // lower bounds are sums in another order
+constexpr double kBoundSlack = 1 + 1e-12;  // lower bounds are sums in another order
 
 }  // namespace
 
@@ -26,15 +25,7 @@ void ThresholdSearch::mark(int64_t low, int64_t high) {
   if (high >= components_ && low < tail_) tail_ = static_cast<int>(low);
   high = std::min<int64_t>(high, components_);
   if (low > high) return;
-  auto first = static_cast<size_t>(low) / 64, last = static_cast<size_t>(high) / 64;
-  uint64_t head = ~uint64_t{0} << (low % 64), tail = ~uint64_t{0} >> (63 - high % 64);
-  if (first == last) {
-    marks_[first] |= head & tail;
-    return;
-  }
-  marks_[first] |= head;
-  for (size_t word = first + 1; word < last; ++word) marks_[word] = ~uint64_t{0};
-  marks_[last] |= tail;
+  set_bits(marks_, static_cast<size_t>(low), static_cast<size_t>(high));
 }
 
 ThresholdSearch::Runs ThresholdSearch::marked_runs() const {
@@ -203,26 +194,9 @@ std::optional<ThresholdSearch::Found> ThresholdSearch::within(double limit, int 
 }
 
 std::optional<ThresholdSearch::Found> ThresholdSearch::best(int stages) {
-  std::optional<Found> found = within(kAnyTime, stages);
-  if (!found) return found;
   // Nothing is faster than all devices busy with nothing but compute.
-  double below = pricing_.cuts.seconds.back() / (devices_below_ * components_) * (1 - 1e-9);
-  auto improve = [&](double limit) {
-    std::optional<Found> better = within(limit, stages);
-    if (!better) return false;
-    found = std::move(better);
-    return true;
-  };
-  while (found->seconds - below > 1e-9 * found->seconds) {
-    double middle = below + (found->seconds - below) / 2;
-    if (!improve(middle)) below = middle;
-  }
-  // What is left between the two are prices equal but for rounding; take the last of them.
-  for (int i = 0; i < 64 && found->seconds > 0; ++i) {
-    double previous = found->seconds;
-    if (!improve(std::nextafter(previous, 0))) break;
-  }
-  return found;
+  const double bound = pricing_.cuts.seconds.back() / (devices_below_ * components_) * (1 - 1e-9);
+  return fastest_within(bound, [&](double limit) { return within(limit, stages); });
 }
 
 }  // namespace yoke::plan

@@ -8,6 +8,7 @@
 #include <optional>
 #include <vector>
 
+#include "yoke/plan/pipeline/bit_set.h"
 #include "yoke/plan/pipeline/pricing.h"
 
 namespace yoke::plan {
@@ -66,7 +67,7 @@ class ThresholdSearch {
   const int components_;
   const double devices_below_;
   std::vector<Sets> layers_;  // [number of stages], or a single one for any number
-  std::vector<uint64_t> marks_;
+  Bits marks_;
   int tail_ = 0;  // all counts from here on are marked
 };
 

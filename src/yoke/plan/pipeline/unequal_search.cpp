@@ -2,37 +2,12 @@
 
 #include <algorithm>
 #include <bit>
-#include <cmath>
 
 #include "yoke/base/error.h"
 #include "yoke/plan/at.h"
+#include "yoke/plan/pipeline/falling_limit.h"
 
 namespace yoke::plan {
-namespace {
-
-constexpr double kAnyPrice = std::numeric_limits<double>::max();
-
-bool test(const std::vector<uint64_t>& bits, int index) {
-  return ((bits[at(index) / 64] >> (index % 64)) & 1) != 0;
-}
-
-void set(std::vector<uint64_t>& bits, int index) {
-  bits[at(index) / 64] |= uint64_t{1} << (index % 64);
-}
-
-void set_range(std::vector<uint64_t>& bits, int first, int last) {
-  const uint64_t head = ~uint64_t{0} << (first % 64), tail = ~uint64_t{0} >> (63 - last % 64);
-  const size_t begin = at(first) / 64, end = at(last) / 64;
-  if (begin == end) {
-    bits[begin] |= head & tail;
-    return;
-  }
-  bits[begin] |= head;
-  for (size_t word = begin + 1; word < end; ++word) bits[word] = ~uint64_t{0};
-  bits[end] |= tail;
-}
-
-}  // namespace
 
 UnequalSearch::UnequalSearch(const Pricing& pricing, const DeviceStates& states)
     : pricing_(pricing), states_(states), end_(pricing.cuts.count()), into_(states.steps.size()) {
@@ -80,12 +55,12 @@ void UnequalSearch::pass_on(double limit, const Bits& ends, const DeviceGroup& g
       bits &= ~(uint64_t{1} << place);
       if (monotone) {
         const int low = (*first)[at(b)], high = std::min(b, covered) - 1;
-        if (low <= high) set_range(begins, low, high);
+        if (low <= high) set_bits(begins, at(low), at(high));
         covered = std::min(covered, low);
         continue;
       }
       for (int a = b - 1; a >= 0; --a)
-        if (allowed(limit, group, versions, a, b)) set(begins, a);
+        if (allowed(limit, group, versions, a, b)) set_bit(begins, at(a));
     }
   }
 }
@@ -108,7 +83,7 @@ UnequalStage UnequalSearch::first_stage(double limit, int a, int state, const Re
   for (int b = end_; b > a; --b) {
     for (UnequalStage step : into_[at(state)]) {
       const DeviceGroup& group = states_.groups[at(step.group)];
-      if (!test(after[at(step.from)], b) || !allowed(limit, group, versions(step.from, group), a, b))
+      if (!has_bit(after[at(step.from)], at(b)) || !allowed(limit, group, versions(step.from, group), a, b))
         continue;
       step.begin = a;
       step.end = b;
@@ -123,14 +98,14 @@ std::optional<UnequalSearch::Found> UnequalSearch::within(double limit, int stag
   lowest_.clear();
   open_.assign(at(end_) / 64 + 1, 0);
   for (int b = 0; b <= end_; ++b)
-    if (b == 0 || b == end_ || pricing_.cut(0, b) <= limit) set(open_, b);
+    if (b == 0 || b == end_ || pricing_.cut(0, b) <= limit) set_bit(open_, at(b));
   layers_.assign(at(stages) + 1, Reach(into_.size(), Bits(open_.size())));
-  set(layers_.front()[0], end_);
+  set_bit(layers_.front()[0], at(end_));
   if (stages == 0) fill(limit, layers_.front(), layers_.front());
   for (size_t left = 1; left <= at(stages); ++left) fill(limit, layers_[left - 1], layers_[left]);
   int state = -1;
   for (int candidate = 1; candidate < static_cast<int>(into_.size()); ++candidate) {
-    if (!test(layers_.back()[at(candidate)], 0)) continue;
+    if (!has_bit(layers_.back()[at(candidate)], 0)) continue;
     if (candidate != states_.all && !pricing_.options.fewer_devices) continue;
     if (state < 0 || states_.taken[at(candidate)] < states_.taken[at(state)]) state = candidate;
   }
@@ -147,23 +122,8 @@ std::optional<UnequalSearch::Found> UnequalSearch::within(double limit, int stag
 }
 
 std::optional<UnequalSearch::Found> UnequalSearch::best(int stages) {
-  std::optional<Found> found = within(kAnyPrice, stages);
-  if (!found) return found;
-  double below = pricing_.cuts.seconds.back() / fastest_ * (1 - 1e-9);
-  auto improve = [&](double limit) {
-    std::optional<Found> better = within(limit, stages);
-    if (!better) return false;
-    found = std::move(better);
-    return true;
-  };
-  while (found->seconds - below > 1e-9 * found->seconds) {
-    double middle = below + (found->seconds - below) / 2;
-    if (!improve(middle)) below = middle;
-  }
-  // What is left between the two are prices equal but for rounding; take the last of them.
-  for (int i = 0; i < 64 && found->seconds > 0; ++i)
-    if (!improve(std::nextafter(found->seconds, 0))) break;
-  return found;
+  const double bound = pricing_.cuts.seconds.back() / fastest_ * (1 - 1e-9);
+  return fastest_within(bound, [&](double limit) { return within(limit, stages); });
 }
 
 }  // namespace yoke::plan

@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "yoke/plan/pipeline/bit_set.h"
 #include "yoke/plan/pipeline/pricing.h"
 #include "yoke/plan/pipeline/unequal_states.h"
 
@@ -32,9 +33,8 @@ class UnequalSearch {
   std::optional<Found> best(int stages = 0);
 
  private:
-  using Bits = std::vector<uint64_t>;  // boundaries
-  using Reach = std::vector<Bits>;     // [state]: where the rest can begin with these devices
-  using Lowest = std::vector<int>;     // [end]: the first boundary a stage up to `end` may begin at
+  using Reach = std::vector<Bits>;  // [state]: the boundaries where the rest can begin with these devices
+  using Lowest = std::vector<int>;  // [end]: the first boundary a stage up to `end` may begin at
 
   std::optional<Found> within(double limit, int stages);
   void fill(double limit, const Reach& after, Reach& reach);
