@@ -1,6 +1,5 @@
-"""Two machines in miniature: network namespaces that this test makes, joined by a shaped link. Needs root and iproute2."""
+"""Jobs over two machines in miniature, joined by a link that is slow, loses packets or is cut."""
 import json
-import os
 import re
 import shutil
 import subprocess
@@ -10,65 +9,34 @@ import time
 import pytest
 from conftest import YOKE
 from test_collectives import PROGRAM, clean_environment
+from two_machines import Machines, make_secret, sh, why_not
 
 RATE = 1e9 / 8  # bytes a second of the shaped link; of 1514 bytes of a packet 1448 are ours, so 0.956 is all there is
 
 
-def sh(*words, check=True):
-    return subprocess.run([str(w) for w in words], check=check, capture_output=True, text=True)
-
-
-class Machines:
-    """Namespaces a and b with 10.83.0.1 and 10.83.0.2, a veth pair between them, and both ends shaped."""
-
-    def __init__(self):
-        self.names = [f"yoke-{os.getpid()}-{end}" for end in "ab"]
-        for name in self.names:
-            sh("ip", "netns", "add", name)
-            sh("ip", "-n", name, "link", "set", "lo", "up")
-        sh("ip", "link", "add", "eth0", "netns", self.names[0], "type", "veth", "peer", "name", "eth0", "netns", self.names[1])
-        for index, name in enumerate(self.names):
-            sh("ip", "-n", name, "addr", "add", f"10.83.0.{index + 1}/24", "dev", "eth0")
-            sh("ip", "-n", name, "link", "set", "eth0", "up")
-
-    def shape(self):
-        for name in self.names:
-            sh("ip", "netns", "exec", name, "tc", "qdisc", "add", "dev", "eth0", "root", "tbf", "rate", "1gbit", "burst", "256kb",
-               "latency", "50ms")
-
-    def start(self, node, secret, *words, nproc=1):
-        command = ["ip", "netns", "exec", self.names[node], YOKE, "run", "--nnodes", 2, "--nproc-per-node", nproc, "--node-rank", node,
-                   "--rdzv-endpoint", "10.83.0.1:29571", "--rdzv-id", "ns", "--secret-file", secret, *words]
-        return subprocess.Popen([str(w) for w in command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                                env=clean_environment())
-
-    def close(self):
-        for name in self.names:
-            sh("ip", "netns", "del", name, check=False)
-
-
 @pytest.fixture
 def machines():
-    if os.geteuid() != 0 or not shutil.which("ip") or not shutil.which("tc"):
-        pytest.skip("network namespaces need root, ip and tc")
+    if reason := why_not():
+        pytest.skip(reason)
     try:
-        made = Machines()
+        made = Machines().__enter__()
     except subprocess.CalledProcessError as error:
         pytest.skip(f"no network namespaces here: {error.stderr.strip()}")
     yield made
-    made.close()
+    made.__exit__()
 
 
 @pytest.fixture
 def secret(tmp_path):
-    file = tmp_path / "secret"
-    file.write_bytes(os.urandom(32))
-    file.chmod(0o600)
-    return file
+    return make_secret(tmp_path / "secret")
+
+
+def start(machines, node, secret, *words, nproc=1):
+    return machines.run(YOKE, node, secret, *words, nproc=nproc, stdout=subprocess.PIPE, env=clean_environment())
 
 
 def bench(machines, secret, *words, nproc=1):
-    nodes = [machines.start(node, secret, YOKE, "bench", "collectives", "--json", "-q", *words, nproc=nproc) for node in range(2)]
+    nodes = [start(machines, node, secret, YOKE, "bench", "collectives", "--json", "-q", *words, nproc=nproc) for node in range(2)]
     texts = [node.communicate(timeout=120) for node in nodes]
     for node, (out, err) in zip(nodes, texts):
         assert node.returncode == 0, err
@@ -97,11 +65,11 @@ if sys.argv[1] == "0": print(SIZE / statistics.median(seconds))
 
 def share_of_plain_sockets(machines):
     """What two plain streams, one each way, reach of the link with whatever else this machine does now."""
-    start = lambda node: subprocess.Popen(["ip", "netns", "exec", machines.names[node], sys.executable, "-c", PLAIN, str(node)],
+    begin = lambda node: subprocess.Popen([*machines.inside(node), sys.executable, "-c", PLAIN, str(node)],
                                           stdout=subprocess.PIPE, text=True)
-    first = start(0)
+    first = begin(0)
     assert first.stdout.readline() == "ready\n"
-    second = start(1)
+    second = begin(1)
     out = first.communicate(timeout=60)[0]
     assert second.wait(60) == 0
     return float(out) / RATE
@@ -114,7 +82,7 @@ def share_of_the_bound(machines, secret):
 
 
 def test_all_reduce_fills_a_gigabit_link(machines, secret):
-    machines.shape()
+    machines.shape("1gbit")
     tries = []
     for _ in range(3):
         ours = share_of_the_bound(machines, secret)
@@ -135,11 +103,11 @@ def test_ranks_of_two_machines_reduce_inside_first(machines, secret):
 def test_loss_changes_nothing_but_the_time(machines, secret):
     if not shutil.which("nft"):
         pytest.skip("nft is not installed")
-    for name in machines.names:
-        sh("ip", "netns", "exec", name, "nft", "add", "table", "inet", "f")
-        sh("ip", "netns", "exec", name, "nft", "add chain inet f i { type filter hook input priority 0; }")
-        sh("ip", "netns", "exec", name, "nft", "add rule inet f i numgen random mod 100 < 2 drop")
-    nodes = [machines.start(node, secret, PROGRAM, "tcp", 5, 400000) for node in range(2)]
+    for node in range(2):
+        for rule in ("table inet f", "chain inet f i { type filter hook input priority 0; }",
+                     "rule inet f i numgen random mod 100 < 2 drop"):
+            sh(*machines.inside(node), "nft", f"add {rule}")
+    nodes = [start(machines, node, secret, PROGRAM, "tcp", 5, 400000) for node in range(2)]
     for node in nodes:
         out, err = node.communicate(timeout=120)
         assert node.returncode == 0, err
@@ -147,10 +115,10 @@ def test_loss_changes_nothing_but_the_time(machines, secret):
 
 def test_a_cut_link_ends_the_job_on_both_sides(machines, secret):
     # Ranks meet within 3 s, and an operation may take 3 s.
-    nodes = [machines.start(node, secret, "--join-timeout", 3, PROGRAM, "tcp", 100000, 40000, "none", -1, -1, 3) for node in range(2)]
+    nodes = [start(machines, node, secret, "--join-timeout", 3, PROGRAM, "tcp", 100000, 40000, "none", -1, -1, 3) for node in range(2)]
     deadline = time.monotonic() + 20
     while time.monotonic() < deadline:
-        established = sh("ip", "netns", "exec", machines.names[0], "ss", "-tn", "state", "established").stdout
+        established = sh(*machines.inside(0), "ss", "-tn", "state", "established").stdout
         if established.count("10.83.0.1") >= 2:
             break
     sh("ip", "-n", machines.names[0], "link", "set", "eth0", "down")
