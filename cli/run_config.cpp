@@ -56,6 +56,8 @@ void check_replicas(const RunConfig& config) {
                       : parallel.sync == "allreduce" ? ""
                                                      : fmt::format("parallel.sync = \"{}\"", parallel.sync);
   if (other.empty()) return;
+  if (config.slowdown.law != "none" && parallel.sync != "ps")
+    refuse(fmt::format("slowdown.law = \"{}\"", config.slowdown.law), other);
   if (parallel.zero > 0) refuse(fmt::format("parallel.zero = {}", parallel.zero), other);
   if (parallel.split != "equal") refuse(fmt::format("parallel.split = \"{}\"", parallel.split), other);
   if (stages && parallel.sync != "allreduce")
@@ -64,14 +66,8 @@ void check_replicas(const RunConfig& config) {
 
 void check_servers(const RunConfig& config) {
   const TrainSection& train = config.train;
-  if (config.parallel.sync != "ps") {
-    if (config.slowdown.law != "none")
-      throw ConfigError(
-          "slowdown.law = \"{}\": delays are for workers of parameter servers: parallel.sync = \"ps\".",
-          config.slowdown.law);
-    return;
-  }
   plan::parse_delay_law(config.slowdown.law);
+  if (config.parallel.sync != "ps") return;
   plan::parse_max_delay("ps.max_delay", config.ps.max_delay);
   if (train.optimizer.optimizer == "lbfgs")
     throw ConfigError("train.optimizer = \"lbfgs\": servers can do sgd, adamw and adagrad.");

@@ -20,6 +20,7 @@ engine::WorkerOptions worker_options(const RunConfig& config) {
   options.tuning_file = cluster::cache_folder() / "tuning.json";
   options.ddp = config.ddp;
   options.zero = config.parallel.zero;
+  options.slowdown = config.slowdown;
   if (config.parallel.sync == "threads") options.threads = std::max<int64_t>(1, config.parallel.data);
   options.pipeline.options = config.pipeline;
   options.pipeline.stages = static_cast<int>(config.parallel.pipeline);

@@ -1,5 +1,6 @@
 """`yoke train --nproc`, `yoke verify` and `yoke bench scaling` as users type them."""
 import json
+import re
 
 import pytest
 from conftest import ROOT
@@ -94,6 +95,13 @@ def test_every_way_to_be_data_parallel_learns_the_same(yoke, tmp_path, option):
     assert max(abs(a - b) for a, b in zip(losses(tmp_path / "plain"), losses(tmp_path / "other"))) < 1e-5
 
 
+def test_a_slow_rank_gets_the_smaller_part(yoke, tmp_path):
+    words = ["train", ROOT / "configs/lenet_fashion.toml", "--nproc", 2, "--train.threads", 1, "--train.evaluate", "false", "--steps", 24,
+             "--parallel.split", "speed", "--slowdown.law", "const:4x", "--slowdown.workers", 1, "--out.dir", tmp_path / "run"]
+    said = re.findall(r"parts of the batch are ([0-9.]+) %, ([0-9.]+) %", yoke(*words).err)
+    assert said and 65 < float(said[0][0]) < 95, said  # 80 and 20 where nothing else runs
+
+
 def test_spread_state_goes_on_bit_for_bit_and_with_any_number_of_ranks(yoke, tmp_path):
     common = ["train", MLP, "--train.threads", 1, "--train.optimizer", "adamw", "--json", "-q", "--checkpoint.every_steps", 5]
     whole = yoke(*common, "--nproc", 2, "--parallel.zero", 2, "--steps", 20, "--out.dir", tmp_path / "whole").json
@@ -113,6 +121,10 @@ def test_spread_state_goes_on_bit_for_bit_and_with_any_number_of_ranks(yoke, tmp
     (["--parallel.zero", 1, "--ddp.hook", "fp16"], "does not go with ddp.hook"),
     (["--parallel.split", "8:4:2"], "3 shares for 2 replicas"),
     (["--parallel.split", "fast"], "equal, speed, or a share"),
+    (["--slowdown.law", "gauss:1"], "'gauss:1' is not known"),
+    (["--slowdown.law", "exp:1ms", "--slowdown.workers", "2"], "slowdown.workers"),
+    (["--slowdown.law", "exp:1ms", "--parallel.sync", "threads"], "does not go with parallel.sync"),
+    (["--slowdown.law", "exp:1ms", "--parallel.pipeline", 2], "does not go with a pipeline"),
     (["--parallel.sync", "telepathy"], "threads")])
 def test_what_does_not_go_together_is_explained(yoke, tmp_path, words, says):
     assert says in yoke("train", MLP, "--nproc", 2, "--out.dir", tmp_path / "run", *words, code=2).err
@@ -136,3 +148,6 @@ def test_bench_scaling_gives_every_figure(yoke):
     # Two ranks send half of the gradients each, twice, and a loss.
     parameters = yoke("model", "info", "mlp", "--json").json["parameters"]
     assert rows[1]["bytes_sent"] == pytest.approx(4 * parameters, rel=0.02)
+    # With spread state half of the gradients, and half of the parameters on their way back.
+    spread = yoke("bench", "scaling", "--model", "mlp", "--nproc", 2, "--batch", 8, "--steps", 10, "--parallel.zero", 1, "--json", "-q")
+    assert spread.json["results"][0]["bytes_sent"] == pytest.approx(4 * parameters, rel=0.02)

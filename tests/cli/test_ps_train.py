@@ -92,10 +92,6 @@ def test_mistakes(yoke, tmp_path, words, says):
     assert not (tmp_path / "run").exists()
 
 
-def test_delays_are_for_workers_of_servers(yoke, tmp_path):
-    assert "parallel.sync" in yoke("train", MLP, "--slowdown.law", "exp:1ms", "--out.dir", tmp_path, code=2).err
-
-
 def test_the_lab_compares_rules(yoke, tmp_path):
     result = yoke("lab", "stragglers", MLP, "--policies", "sync,k_batch_async", "--workers", 2, "--delay", "const:2x", "--delay-workers", 1,
                   "--fault-free", "--train.steps", 40, "--train.threads", 1, "-o", tmp_path, "--json", "-q").json

@@ -16,12 +16,15 @@ constexpr int64_t kRounds = 5;
 class Runner {
  public:
   Runner(const WorkerOptions& options, uint64_t seed)
-      : worker_(make_worker(options)), batches_(synthetic_batches(*worker_, options.batch_size, seed)) {
+      : worker_(make_worker(options)),
+        replicas_(options.replicas),
+        batches_(synthetic_batches(*worker_, options.batch_size, seed)) {
     ddp_ = dynamic_cast<parallel::DdpStrategy*>(worker_->strategy.get());
     for (int64_t i = 0; i < kBenchWarmUpSteps; ++i) step();
   }
 
   void round(int64_t steps) {
+    const int64_t before = sent();
     for (int64_t i = 0; i < steps; ++i) {
       Stopwatch watch;
       step();
@@ -30,8 +33,9 @@ class Runner {
       const DdpStep& last = ddp_->ddp().last_step();
       comm.push_back(last.comm_seconds);
       exposed.push_back(last.exposed_seconds);
-      bytes_sent = last.bytes_sent;
     }
+    worker_->strategy->drain();  // of ZeRO, the last step's parameters are still under way
+    bytes_sent = (sent() - before) / steps;
   }
 
   torch::Device device() const { return worker_->device; }
@@ -40,6 +44,8 @@ class Runner {
   int64_t bytes_sent = 0;
 
  private:
+  int64_t sent() const { return replicas_ != nullptr ? replicas_->counters().bytes_sent : 0; }
+
   void step() {
     const data::Batch& batch = batches_[turn_++ % batches_.size()];
     parallel::Strategy& strategy = *worker_->strategy;
@@ -51,6 +57,7 @@ class Runner {
   }
 
   std::unique_ptr<Worker> worker_;
+  comm::Communicator* replicas_;  // null: nobody
   std::vector<data::Batch> batches_;
   parallel::DdpStrategy* ddp_ = nullptr;
   size_t turn_ = 0;
@@ -60,6 +67,15 @@ double over_ranks(double value, ReduceOp op, torch::Device device, comm::Communi
   torch::Tensor tensor = torch::tensor({value}, torch::kFloat64).to(device);
   comm::all_reduce(comm, tensor, op, "a figure");
   return tensor.item<double>();
+}
+
+// The median of steps that wait for each other and move nothing.
+double slowest_of_each(const std::vector<double>& seconds, torch::Device device, comm::Communicator& comm) {
+  torch::Tensor slowest = torch::tensor(seconds, torch::kFloat64).to(device);
+  comm::all_reduce(comm, slowest, ReduceOp::kMax, "the slowest");
+  slowest = slowest.cpu();
+  const double* begin = slowest.const_data_ptr<double>();
+  return metrics::median({begin, begin + slowest.numel()});
 }
 
 }  // namespace
@@ -83,6 +99,7 @@ ScalingResult bench_scaling(const WorkerOptions& options, comm::Communicator& co
   result.step_seconds_p95 = metrics::p95(together.seconds);
   result.alone_step_seconds =
       over_ranks(metrics::median(alone.seconds), ReduceOp::kMean, together.device(), comm);
+  result.alone_slowest_seconds = slowest_of_each(alone.seconds, together.device(), comm);
   if (!together.comm.empty()) {
     result.comm_seconds = metrics::median(together.comm);
     result.exposed_comm_seconds = metrics::median(together.exposed);

@@ -17,6 +17,7 @@
 #include "yoke/engine/pipeline_worker.h"
 #include "yoke/engine/run_state.h"
 #include "yoke/parallel/common/one_device.h"
+#include "yoke/parallel/common/slow_motion.h"
 #include "yoke/parallel/data_parallel/threads_strategy.h"
 #include "yoke/parallel/ddp/ddp_strategy.h"
 #include "yoke/parallel/ddp/sync_batchnorm.h"
@@ -142,6 +143,20 @@ std::vector<models::Model> followers_of(const Worker& worker, const WorkerOption
   return followers;
 }
 
+// [slowdown] for replicas that average gradients, or one device alone.
+void slow_down(Worker& worker, const WorkerOptions& options) {
+  const plan::DelayLaw law = plan::parse_delay_law(options.slowdown.law);
+  if (law.kind == plan::DelayLaw::Kind::kNone) return;
+  if (worker.device.is_cuda())
+    throw ConfigError("slowdown.law = \"{}\" is for CPUs: a GPU does not wait when its host does.",
+                      options.slowdown.law);
+  const int rank = options.replicas != nullptr ? options.replicas->rank() : 0;
+  const int size = options.replicas != nullptr ? options.replicas->size() : 1;
+  if (plan::parse_slow_workers("slowdown.workers", options.slowdown.workers, size)[static_cast<size_t>(rank)])
+    worker.model =
+        parallel::in_slow_motion(worker.model, law, static_cast<uint64_t>(options.slowdown.seed), rank);
+}
+
 std::unique_ptr<parallel::Strategy> make_strategy(Worker& worker, const WorkerOptions& options,
                                                   std::vector<compute::Segment> segments) {
   parallel::OneDeviceOptions strategy;
@@ -247,10 +262,9 @@ std::unique_ptr<Worker> make_worker(const WorkerOptions& options) {
   worker->optimizer = optim::make(options.optimizer, std::move(parameters));
   fill_masters(*worker, full_weights);
   worker->scaler = optim::GradScaler({.enabled = worker->precision == Precision::kFp16});
-  if (worker->stage)
-    make_pipeline(*worker, options, std::move(segments));
-  else
-    worker->strategy = make_strategy(*worker, options, std::move(segments));
+  if (worker->stage) make_pipeline(*worker, options, std::move(segments));
+  if (!worker->stage && !options.ps) slow_down(*worker, options);
+  if (!worker->stage) worker->strategy = make_strategy(*worker, options, std::move(segments));
   // Ranks start alike and then draw numbers of their own.
   const comm::Communicator* ranks = worker->stage ? options.pipeline.world : options.replicas;
   int rank = options.ps ? options.ps->messenger->rank() : ranks != nullptr ? ranks->rank() : 0;

@@ -52,6 +52,7 @@ struct WorkerOptions {
   bool sync_batchnorm = false;  // statistics of all replicas' batches
   DdpOptions ddp;
   std::optional<parallel::PsSetup> ps;  // parameter servers; `replicas` is null then
+  ps::SlowdownOptions slowdown;         // of replicas; workers of parameter servers have theirs in `ps`
   std::filesystem::path tuning_file;    // measured choices are remembered here; empty: not at all
 };
 

@@ -1,4 +1,5 @@
-// [ps]: training with parameter servers. [slowdown]: workers that are made slower on purpose.
+// [ps]: training with parameter servers. [slowdown]: workers that are made slower on purpose, with and
+// without them.
 #pragma once
 
 #include <cstdint>
