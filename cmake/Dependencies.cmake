@@ -17,8 +17,15 @@ find_path(YOKE_TOMLPP_INCLUDE toml++/toml.h HINTS "${_bundle}" REQUIRED)
 find_path(YOKE_CLI11_INCLUDE CLI/CLI.hpp HINTS "${_bundle}" REQUIRED)
 find_path(YOKE_XXHASH_INCLUDE xxhash.h HINTS "${_bundle}" REQUIRED)
 
-# What our public headers show (fmt, json) and what the libraries link. Sources with LibTorch see the fmt that LibTorch brings, which is
-# headers only (FMT_HEADER_ONLY on yoke_torch); the others use the system's library, which saves 4 s of compiling in each of them.
+# LibTorch brings an fmt of its own, headers only, which costs a source 5 s. Ours, which is compiled, is found before it here;
+# programs against the installed package use LibTorch's (FMT_HEADER_ONLY), and the two do not meet: fmt's names have its version in them.
+get_target_property(_fmt fmt::fmt INTERFACE_INCLUDE_DIRECTORIES)
+find_path(YOKE_FMT_INCLUDE fmt/core.h HINTS ${_fmt} REQUIRED)
+set(YOKE_FMT_FIRST "${CMAKE_BINARY_DIR}/fmt_first")
+file(MAKE_DIRECTORY "${YOKE_FMT_FIRST}")
+file(CREATE_LINK "${YOKE_FMT_INCLUDE}/fmt" "${YOKE_FMT_FIRST}/fmt" SYMBOLIC)
+
+# What our public headers show (fmt, json) and what the libraries link.
 add_library(yoke_dependencies INTERFACE)
 add_library(yoke::dependencies ALIAS yoke_dependencies)
 set_target_properties(yoke_dependencies PROPERTIES EXPORT_NAME dependencies)
