@@ -261,7 +261,7 @@ class Parser {
     command->add_option("--reduce", arguments.reduce, "sum mean max min prod")->capture_default_str();
     command
         ->add_option("--algorithm", arguments.algorithms,
-                     "auto ring tree halving_doubling star direct hierarchical")
+                     "auto ring tree halving_doubling star direct hierarchical exchange")
         ->delimiter(',')
         ->capture_default_str();
     command->add_option("--iterations", arguments.iterations, "timed samples; 0 chooses")

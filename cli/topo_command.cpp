@@ -31,8 +31,9 @@ constexpr struct {
   Algorithm algorithm;
   const char* label;  // of its column
 } kColumnsOfTable[] = {
-    {Algorithm::kRing, "ring"}, {Algorithm::kTree, "tree"},     {Algorithm::kHalvingDoubling, "halving"},
-    {Algorithm::kStar, "star"}, {Algorithm::kDirect, "direct"}, {Algorithm::kHierarchical, "hierarch"}};
+    {Algorithm::kRing, "ring"},     {Algorithm::kTree, "tree"},     {Algorithm::kHalvingDoubling, "halving"},
+    {Algorithm::kStar, "star"},     {Algorithm::kDirect, "direct"}, {Algorithm::kHierarchical, "hier."},
+    {Algorithm::kExchange, "exch."}};
 
 struct Prediction {
   Collective op;
@@ -177,10 +178,16 @@ void print_rings(const Topology& topology, const cluster::RingSet& rings) {
   }
 }
 
+// At most six characters up to a quarter of an hour.
+std::string milliseconds(double seconds) {
+  double value = seconds * 1e3;
+  return value < 1 ? fmt::format("{:.4f}", value) : fmt::format("{:.{}f}", value, value < 100 ? 2 : 0);
+}
+
 // A row for each operation and size, a column for each algorithm; the fastest has a star.
 void print_predictions(const std::vector<Prediction>& predictions) {
   fmt::print("\n{:<14} {:>9}", "operation", "bytes");
-  for (const auto& column : kColumnsOfTable) fmt::print(" {:>8}", column.label);
+  for (const auto& column : kColumnsOfTable) fmt::print(" {:>7}", column.label);
   fmt::print("\n");
   for (size_t begin = 0, end = 0; begin < predictions.size(); begin = end) {
     const Prediction& first = predictions[begin];
@@ -196,9 +203,7 @@ void print_predictions(const std::vector<Prediction>& predictions) {
                                 predictions.begin() + static_cast<ptrdiff_t>(end),
                                 [&](const Prediction& p) { return p.algorithm == column.algorithm; });
       bool there = found != predictions.begin() + static_cast<ptrdiff_t>(end);
-      fmt::print(
-          " {:>8}",
-          there ? fmt::format("{:.4g}{}", found->seconds * 1e3, found->seconds == best ? "*" : "") : "-");
+      fmt::print(" {:>7}", there ? milliseconds(found->seconds) + (found->seconds == best ? "*" : "") : "-");
     }
     fmt::print("\n");
   }

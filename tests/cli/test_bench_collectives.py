@@ -25,7 +25,8 @@ def all_reduce_formulas(n):
     halving = [core] * (power - folded) + [(core[0] + S, core[1] + 1)] * folded + [(S, 1)] * folded
     each = (2 * (n - 1) * S // n, 2 * (n - 1))
     return {"ring": [each] * n, "direct": [each] * n, "hierarchical": [each] * n,  # of machines with one rank
-            "star": [((n - 1) * S, n - 1)] + [(S, 1)] * (n - 1), "halving_doubling": halving}
+            "star": [((n - 1) * S, n - 1)] + [(S, 1)] * (n - 1), "halving_doubling": halving,
+            "exchange": [((n - 1) * S, n - 1)] * n}
 
 
 @pytest.mark.parametrize("ranks", [2, 3, 4])

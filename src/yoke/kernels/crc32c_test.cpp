@@ -2,9 +2,15 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstdio>
 #include <cstring>
+#include <random>
 #include <string>
 #include <vector>
+
+#include "yoke/kernels/crc32c_kernels.h"
+#include "yoke/kernels/crc32c_polynomial.h"
 
 namespace yoke::kernels {
 namespace {
@@ -14,6 +20,91 @@ std::vector<uint8_t> noise(size_t bytes) {
   uint32_t state = 12345;
   for (uint8_t& byte : data) byte = static_cast<uint8_t>((state = state * 1664525u + 1013904223u) >> 24);
   return data;
+}
+
+// Division by the polynomial, one bit at a time, as it is defined; shares nothing with the kernels.
+uint32_t next_by_bits(uint8_t byte, uint32_t crc) {
+  crc ^= byte;
+  for (int bit = 0; bit < 8; ++bit) crc = crc & 1u ? (crc >> 1) ^ 0x82f63b78u : crc >> 1;
+  return crc;
+}
+
+// The registers after each of the bytes, from `start`.
+std::vector<uint32_t> all_by_bits(const uint8_t* data, size_t bytes, uint32_t start) {
+  std::vector<uint32_t> registers{start};
+  for (size_t i = 0; i < bytes; ++i) registers.push_back(next_by_bits(data[i], registers.back()));
+  return registers;
+}
+
+template <class Visit>
+void for_available(Visit visit) {
+  for (const Crc32cKernel& kernel : crc32c_kernels()) {
+    if (kernel.available())
+      visit(kernel);
+    else
+      std::printf("this processor cannot run '%s'\n", kernel.name);
+  }
+}
+
+TEST(Crc32cPolynomial, MultipliesAndRaisesToPowers) {
+  uint32_t power = crc::kOne;
+  for (uint64_t n = 0; n < 300; ++n, power = crc::times_x(power)) {
+    ASSERT_EQ(crc::power_of_x(n), power) << n;
+    ASSERT_EQ(crc::multiply(power, crc::power_of_x(77)), crc::power_of_x(n + 77)) << n;
+  }
+  EXPECT_EQ(crc::power_of_x(32), crc::kPolynomial);  // x^32 is what is left of it
+}
+
+TEST(Crc32cKernels, EqualDivisionByBitsForEveryLengthAndAlignment) {
+  constexpr size_t kLengths = 4096, kAlignments = 64;
+  std::vector<uint8_t> memory = noise(kLengths + 2 * kAlignments);
+  uint8_t* data = memory.data() + (kAlignments - reinterpret_cast<uintptr_t>(memory.data()) % kAlignments);
+  for (size_t offset = 0; offset < kAlignments; ++offset) {
+    const uint32_t start = offset % 2 ? 0x9e3779b9u * static_cast<uint32_t>(offset) : ~0u;
+    std::vector<uint32_t> wanted = all_by_bits(data + offset, kLengths, start);
+    for_available([&](const Crc32cKernel& kernel) {
+      if (kernel.sum == crc::by_table && offset > 3) return;  // slow, and sees single bytes only
+      for (size_t length = 0; length <= kLengths; ++length)
+        ASSERT_EQ(kernel.sum(data + offset, length, start), wanted[length])
+            << kernel.name << ": " << length << " bytes at " << offset;
+    });
+  }
+}
+
+TEST(Crc32cKernels, EqualDivisionByBitsHoweverTheDataIsSplit) {
+  std::vector<uint8_t> data = noise(200'000);
+  std::vector<uint32_t> wanted = all_by_bits(data.data(), data.size(), ~0u);
+  for_available([&](const Crc32cKernel& kernel) {
+    std::mt19937 random(7);
+    for (int trial = 0; trial < 50; ++trial) {
+      size_t at = 0;
+      uint32_t crc = ~0u;
+      while (at < data.size()) {
+        // Of all orders of magnitude: single bytes as well as several blocks.
+        size_t most = size_t{1} << random() % 18;
+        size_t bytes = std::min<size_t>(random() % most + 1, data.size() - at);
+        crc = kernel.sum(data.data() + at, bytes, crc);
+        at += bytes;
+        ASSERT_EQ(crc, wanted[at]) << kernel.name << " at " << at;
+      }
+    }
+  });
+}
+
+TEST(Crc32cKernels, SeeEveryBitOfABlock) {
+  std::vector<uint8_t> data = noise(12'288 + 1'000);
+  for_available([&](const Crc32cKernel& kernel) {
+    const uint32_t right = kernel.sum(data.data(), data.size(), ~0u);
+    for (size_t at = 0; at < data.size(); ++at) {
+      data[at] ^= static_cast<uint8_t>(1u << at % 8);
+      ASSERT_NE(kernel.sum(data.data(), data.size(), ~0u), right) << kernel.name << " at " << at;
+      data[at] ^= static_cast<uint8_t>(1u << at % 8);
+    }
+  });
+}
+
+TEST(Crc32cKernels, TheLastIsThereEverywhere) {
+  EXPECT_TRUE(crc32c_kernels().back().available());
 }
 
 TEST(Crc32c, HasThePublishedValues) {

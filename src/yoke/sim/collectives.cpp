@@ -71,23 +71,42 @@ class Replay {
     });
   }
 
-  void take(int rank, const Step& step) {
+  std::vector<int64_t> message_for(int rank, const Step& step) {
     auto& channel = channels_[{step.peer, rank}];
     std::vector<int64_t> message = std::move(channel.front());
     channel.pop_front();
     if (static_cast<int64_t>(message.size()) != step.range.count)
       throw ConfigError("replay: rank {} expects {} elements of rank {}, {} came.", rank, step.range.count,
                         step.peer, message.size());
-    int64_t* data = at(rank, step.range);
     Moved& moved = moved_[static_cast<size_t>(rank)];
     moved.elements_received += step.range.count;
+    if (step.action != Action::kReceive) moved.elements_combined += step.range.count;
+    return message;
+  }
+
+  void take(int rank, const Step& step) {
+    std::vector<int64_t> message = message_for(rank, step);
+    int64_t* data = at(rank, step.range);
     if (step.action == Action::kReceive) {
       std::copy(message.begin(), message.end(), data);
-      return;
+    } else if (step.action == Action::kCombine) {
+      std::transform(data, data + step.range.count, message.begin(), data, combine_);
+    } else {
+      merged_[{step.range.begin, step.range.count}][step.peer] = std::move(message);
     }
-    moved.elements_combined += step.range.count;
-    std::transform(message.begin(), message.end(), data, data,
-                   [&](int64_t theirs, int64_t mine) { return combine_(mine, theirs); });
+  }
+
+  // What came for a range and what is there, in the order of ranks.
+  void merge(int rank) {
+    for (auto& [where, contributions] : merged_) {
+      int64_t* data = at(rank, {where.first, where.second});
+      contributions[rank].assign(data, data + where.second);
+      auto next = contributions.begin();
+      std::copy(next->second.begin(), next->second.end(), data);
+      for (++next; next != contributions.end(); ++next)
+        std::transform(data, data + where.second, next->second.begin(), data, combine_);
+    }
+    merged_.clear();
   }
 
   bool one_more_round() {
@@ -98,6 +117,7 @@ class Replay {
       for (size_t i = next(rank); i < end; ++i) {
         if (list(rank)[i].action != Action::kSend) take(rank, list(rank)[i]);
       }
+      merge(rank);
       next(rank) = end;
       send_round(rank);
       progress = true;
@@ -123,6 +143,8 @@ class Replay {
   std::vector<size_t> next_;
   std::vector<Moved> moved_;
   std::map<std::pair<int, int>, std::deque<std::vector<int64_t>>> channels_;
+  // Of the round under way: begin and count of a range, then by rank.
+  std::map<std::pair<int64_t, int64_t>, std::map<int, std::vector<int64_t>>> merged_;
 };
 
 }  // namespace
@@ -153,7 +175,8 @@ double price_rounds(const StepLists& lists, int64_t element_bytes, const plan::L
       Load& load = loads[static_cast<size_t>(step.round)];
       double bytes = static_cast<double>(step.range.count * element_bytes);
       (step.action == Action::kSend ? load.out : load.in) += cost.alpha + bytes * cost.beta;
-      if (step.action == Action::kCombine) load.combining += bytes * cost.gamma;
+      if (step.action == Action::kCombine || step.action == Action::kMerge)
+        load.combining += bytes * cost.gamma;
     }
     rounds.resize(std::max(rounds.size(), loads.size()));
     for (size_t t = 0; t < loads.size(); ++t)

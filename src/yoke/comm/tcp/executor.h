@@ -128,6 +128,7 @@ class Executor {
   std::vector<int> finished_frames_;  // [unit * lanes + lane]
   std::vector<std::pair<int, int>> waiting_to_combine_;  // unit, lane
   int64_t frames_left_ = 0;
+  std::vector<const void*> sources_;  // of the reduction under way
   std::vector<pollfd> polled_;
   std::vector<Channel*> polled_channels_;
   uint64_t sequence_ = 0;

@@ -109,7 +109,7 @@ bool Executor::place_held(Channel& channel) {
 bool Executor::receive_here(Channel& channel) {
   const Unit& unit = this->unit(channel.queue->receives[channel.receiving].unit);
   const plan::Range range = unit.frame(channel.receive_frame);
-  const bool combines = unit.action == plan::Action::kCombine;
+  const bool combines = unit.combines();
   if (channel.connection->next_header()->length != bytes(range.count))
     throw CommError("a frame of {} bytes instead of {} from {}", channel.connection->next_header()->length,
                     bytes(range.count), channel.connection->peer_text());
@@ -152,7 +152,7 @@ void Executor::next_receive(Channel& channel) {
            unit(receives[channel.receiving].unit).frames <= channel.lane);
 }
 
-// In list order whoever came first: a frame is combined when all contributions to it are there.
+// In the list's order whoever came first: a frame is combined when all contributions to it are there.
 bool Executor::combine(int index, int lane) {
   const Unit& unit = this->unit(index);
   for (int peer : unit.peers) {
@@ -175,9 +175,14 @@ void Executor::reduce_frame(const Unit& unit, const plan::Range& range, int lane
   const ReduceOp op = mean && !mean_here ? ReduceOp::kSum : operation_->reduce;
   const auto count = static_cast<size_t>(range.count);
   void* place = places_->at(range);
-  std::vector<const void*> sources{place};
-  for (int peer : unit.peers) sources.push_back(channel_of(peer, lane).scratch.data());
-  kernels::reduce(std::span<void* const>(&place, 1), sources, count, type, op);
+  sources_.clear();
+  for (int peer : unit.peers) sources_.push_back(channel_of(peer, lane).scratch.data());
+  // What is there comes first, but for merges, which know ranks only.
+  auto ours = sources_.begin();
+  if (unit.action == plan::Action::kMerge)
+    ours += std::lower_bound(unit.peers.begin(), unit.peers.end(), links_.setup().rank) - unit.peers.begin();
+  sources_.insert(ours, place);
+  kernels::reduce(std::span<void* const>(&place, 1), sources_, count, type, op);
   if (mean && unit.is_final && !mean_here) kernels::divide(place, count, type, links_.setup().size);
 }
 

@@ -43,8 +43,8 @@ Unit unit_of(const plan::Step& step, size_t element_bytes) {
 // Contributions to one range that arrive in one round are combined in one pass: for 16-bit types that is one
 // rounding.
 bool joins(const Unit& last, const plan::Step& step) {
-  return step.action == Action::kCombine && last.action == Action::kCombine && last.round == step.round &&
-         last.range == step.range && last.peers.size() < kMostPeers &&
+  return step.action == last.action && last.round == step.round && last.range == step.range &&
+         (last.peers.size() < kMostPeers || last.action == Action::kMerge) &&
          std::find(last.peers.begin(), last.peers.end(), step.peer) == last.peers.end();
 }
 
@@ -60,7 +60,7 @@ int unit_for(Program& program, int& last_combine, const plan::Step& step, size_t
   if (last_combine >= 0 && joins(program.units[static_cast<size_t>(last_combine)], step)) return last_combine;
   program.units.push_back(unit_of(step, element_bytes));
   int index = static_cast<int>(program.units.size()) - 1;
-  if (step.action == Action::kCombine) last_combine = index;
+  if (program.units.back().combines()) last_combine = index;
   if (step.action == Action::kReceive) last_combine = -1;
   return index;
 }
@@ -118,8 +118,17 @@ bool gathers_at_owner(plan::Algorithm algorithm) {
 // Where a mean is divided: all_reduce at the last combination of what is not replaced later by somebody
 // else's result; otherwise at the owner, or at the end by whoever wants the result.
 bool is_final(const Program& program, size_t at, const plan::CollectiveRequest& request) {
-  if (program.units[at].action != Action::kCombine || changed_later(program, at)) return false;
+  if (!program.units[at].combines() || changed_later(program, at)) return false;
   return request.op == plan::Collective::kAllReduce || gathers_at_owner(request.algorithm);
+}
+
+// What is merged is combined in one pass, own contribution and all.
+void check_merges(const Program& program) {
+  for (const Unit& unit : program.units) {
+    if (unit.action == Action::kMerge && unit.peers.size() > kMostPeers)
+      throw ConfigError("an exchange among {} ranks: at most {}. Hint: leave the algorithm to Yoke.",
+                        unit.peers.size() + 1, kMostPeers + 1);
+  }
 }
 
 bool is_reduction(plan::Collective op) {
@@ -159,11 +168,11 @@ Program compile(const plan::CollectiveRequest& request, const std::vector<plan::
                 size_t element_bytes) {
   Program program;
   add_units(program, steps, element_bytes);
+  check_merges(program);
   add_waits(program);
   for (size_t at = 0; at < program.units.size(); ++at) {
     Unit& unit = program.units[at];
-    unit.all_of_them =
-        unit.action == Action::kCombine && unit.peers.size() + 1 == static_cast<size_t>(request.size);
+    unit.all_of_them = unit.combines() && unit.peers.size() + 1 == static_cast<size_t>(request.size);
     unit.is_final = is_final(program, at, request);
   }
   bool wanted = request.op == plan::Collective::kReduceScatter || request.rank == request.root;

@@ -27,8 +27,10 @@ struct Unit {
   int frames = 1;              // an empty message is one empty frame
   std::vector<int> waits_for;  // units whose unfinished part must not overlap a frame of this one
   bool copies = false;         // kSend: something arrives in its place in the same round
-  bool all_of_them = false;    // kCombine: the contributions of all ranks meet here
-  bool is_final = false;       // kCombine: nothing is added to the result any more, anywhere
+  bool all_of_them = false;    // combines: the contributions of all ranks meet here
+  bool is_final = false;       // combines: nothing is added to the result any more, anywhere
+
+  bool combines() const { return action == plan::Action::kCombine || action == plan::Action::kMerge; }
 
   plan::Range frame(int index) const;
 };
@@ -54,7 +56,8 @@ struct Program {
   bool touches_outside(plan::Range allowed) const;
 };
 
-// Requires: `steps` is this rank's list for `request`. `element_bytes` of one element.
+// Requires: `steps` is this rank's list for `request`. `element_bytes` of one element. Throws ConfigError for
+// a merge of more than 64 ranks.
 Program compile(const plan::CollectiveRequest& request, const std::vector<plan::Step>& steps,
                 size_t element_bytes);
 

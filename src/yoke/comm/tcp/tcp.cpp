@@ -113,14 +113,16 @@ void TcpBackend::carry_out(const Operation& operation, Deadline deadline) {
 Algorithm TcpBackend::choose(const Operation& operation, const plan::CollectiveRequest& request,
                              Deadline deadline) {
   if (operation.algorithm) return *operation.algorithm;
-  if (reduces(request.op) && rounds(operation)) return Algorithm::kDirect;
+  const bool once = reduces(request.op) && rounds(operation);  // one rounding: all contributions must meet
+  if (once && request.op != Collective::kAllReduce) return Algorithm::kDirect;
   if (request.op == Collective::kReduceScatter && setup_.size <= kDirectRanks) return Algorithm::kDirect;
   if (!cost_known_) {
     cost_ = measure_cost(links_, operation, executor_.next_sequence(), deadline);
     cost_known_ = true;
   }
   int64_t bytes = request.count * static_cast<int64_t>(size_of(operation.descriptor.type));
-  return plan::choose_algorithm(request.op, setup_.size, bytes, cost_);
+  Algorithm best = plan::choose_algorithm(request.op, setup_.size, bytes, cost_);
+  return once && best != Algorithm::kExchange ? Algorithm::kDirect : best;
 }
 
 const tcp::Program& TcpBackend::program_for(const plan::CollectiveRequest& request, size_t element_bytes) {

@@ -4,8 +4,8 @@
 // lists of plan/collectives, cut into frames; a frame is combined while the next one is on its way. The
 // algorithm is chosen from the measured cost of the links: rank 0 measures once, its figures (coarsely
 // rounded, so that a choice does not change from run to run) are everybody's. Sums of 16-bit types go by
-// `direct` unless another algorithm is asked for: all contributions to a part meet at its owner, are added in
-// fp32 and rounded once. Other algorithms round once a hop.
+// `direct` or `exchange` unless another algorithm is asked for: all contributions to a part meet at its owner
+// (at every rank), are added in fp32 and rounded once. Other algorithms round once a hop.
 #pragma once
 
 #include <cstdint>

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include <cmath>
 #include <cstring>
 #include <numeric>
 
@@ -294,6 +295,18 @@ TEST(Tcp, ResultsAreTheSameBitsOnAllRanksAndInAllRuns) {
   }
   for (const auto& other : results)
     EXPECT_EQ(std::memcmp(other.data(), results[0].data(), results[0].size() * sizeof(float)), 0);
+}
+
+TEST(Tcp, AnExchangeCombinesInTheOrderOfRanks) {
+  // Of two zeros max takes the second: the result shows who came last.
+  constexpr int kRanks = 4;
+  for (int negative = 0; negative < kRanks; ++negative) {
+    TcpRanks(kRanks).run([&](TestRank& rank) {
+      std::vector<float> data(3000, rank.rank == negative ? -0.0f : 0.0f);
+      rank.run(rank.check.all_reduce(data, ReduceOp::kMax), Algorithm::kExchange);
+      for (float one : data) ASSERT_EQ(std::signbit(one), negative == kRanks - 1);
+    });
+  }
 }
 
 TEST(Tcp, SeveralLanesCarryOneOperation) {

@@ -18,6 +18,7 @@ constexpr FormEntry kForms[] = {
     {Collective::kAllReduce, Algorithm::kStar, star_all_reduce_form},
     {Collective::kAllReduce, Algorithm::kDirect, direct_all_reduce_form},
     {Collective::kAllReduce, Algorithm::kHierarchical, hierarchical_all_reduce_form},
+    {Collective::kAllReduce, Algorithm::kExchange, exchange_all_reduce_form},
 
     {Collective::kReduce, Algorithm::kRing, ring_reduce_form},
     {Collective::kReduce, Algorithm::kTree, tree_reduce_form},

@@ -109,6 +109,9 @@ double star_barrier(const Point& p) {
   return p.messages(2 * (p.n - 1), 0);
 }
 
+double exchange_all_reduce(const Point& p) {
+  return star_broadcast(p) + p.combining((p.n - 1) * p.bytes);
+}
 double direct_broadcast(const Point& p) {
   return p.messages(2 * p.n - 3, p.bytes / (p.n - 1));
 }
@@ -152,10 +155,15 @@ constexpr double kFollowing = 0.5;
 // the switch overflow, and the receiver goes round its sockets.
 constexpr double kCrowding = 0.05;
 
-// Direct and star have N-1 messages at once where the others have one.
+// Direct, exchange and star have N-1 messages at once where the others have one.
 bool acts_at_once(Algorithm algorithm) {
-  return algorithm == Algorithm::kDirect || algorithm == Algorithm::kStar;
+  return algorithm == Algorithm::kDirect || algorithm == Algorithm::kExchange ||
+         algorithm == Algorithm::kStar;
 }
+
+// Above this many bytes an exchange does not pay even where it saves a round: what the others cut into parts
+// and combine while more arrives it combines N times and at the end.
+constexpr int64_t kMostExchanged = 64 << 10;
 
 LinkCost at_once(LinkCost cost, int size) {
   int others = size - 1;
@@ -165,9 +173,11 @@ LinkCost at_once(LinkCost cost, int size) {
   return cost;
 }
 
-// Where two take the same time the first listed is chosen: direct has the fewest rounds.
+// Where two take the same time the first listed is chosen: direct has the fewest rounds of those that split
+// the data.
 constexpr CostEntry kCosts[] = {
     {Collective::kAllReduce, Algorithm::kDirect, ring_all_reduce},
+    {Collective::kAllReduce, Algorithm::kExchange, exchange_all_reduce},
     {Collective::kAllReduce, Algorithm::kHalvingDoubling, halving_all_reduce},
     {Collective::kAllReduce, Algorithm::kRing, ring_all_reduce},
     {Collective::kAllReduce, Algorithm::kTree, tree_all_reduce},
@@ -262,6 +272,7 @@ Algorithm choose_algorithm(Collective op, int size, int64_t bytes, const LinkCos
   double least = std::numeric_limits<double>::infinity();
   for (const CostEntry& entry : kCosts) {
     if (entry.op != op || (entry.algorithm == Algorithm::kHierarchical && !has_machines)) continue;
+    if (entry.algorithm == Algorithm::kExchange && bytes > kMostExchanged) continue;
     const LinkCost link = acts_at_once(entry.algorithm) ? at_once(cost, size) : cost;
     double seconds = predict_seconds(op, entry.algorithm, size, bytes, link, has_machines ? machine_size : 1);
     if (seconds < least) {

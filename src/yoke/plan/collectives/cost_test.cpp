@@ -45,11 +45,13 @@ TEST(CollectiveCost, TheChosenOneIsTheFastestOfItsKind) {
         Algorithm taken = choose_algorithm(op, size, bytes, kLink);
         double chosen = predict_seconds(op, taken, size, bytes, kLink);
         auto many_at_once = [](Algorithm one) {
-          return one == Algorithm::kDirect || one == Algorithm::kStar;
+          return one == Algorithm::kDirect || one == Algorithm::kExchange || one == Algorithm::kStar;
         };
         bool many = many_at_once(taken);
         for (Algorithm algorithm : algorithms_for(op)) {
-          bool other_kind = !many && many_at_once(algorithm);
+          // An exchange is left to small arrays.
+          bool other_kind =
+              (!many && many_at_once(algorithm)) || (algorithm == Algorithm::kExchange && bytes > 64 << 10);
           if (other_kind || algorithm == Algorithm::kHierarchical) continue;  // there are no machines
           double other = predict_seconds(op, algorithm, size, bytes, kLink);
           EXPECT_LE(chosen, other * (many ? 2 : 1)) << to_string(op) << ' ' << size << ' ' << bytes;
@@ -62,7 +64,9 @@ TEST(CollectiveCost, TheChosenOneIsTheFastestOfItsKind) {
 TEST(CollectiveCost, DirectWinsWhereLatencyCountsAndRingWhereBandwidthDoes) {
   auto choice = [](Collective op, int64_t bytes) { return choose_algorithm(op, 3, bytes, kLink); };
   for (Collective op : {Collective::kAllReduce, Collective::kAllGather, Collective::kReduceScatter}) {
-    EXPECT_EQ(choice(op, 1 << 10), Algorithm::kDirect) << to_string(op);
+    Algorithm smallest = op == Collective::kAllReduce ? Algorithm::kExchange : Algorithm::kDirect;
+    EXPECT_EQ(choice(op, 1 << 10), smallest) << to_string(op);
+    EXPECT_EQ(choice(op, 128 << 10), Algorithm::kDirect) << to_string(op);
     EXPECT_EQ(choice(op, 64 << 20), Algorithm::kRing) << to_string(op);
   }
 }
@@ -72,12 +76,28 @@ TEST(CollectiveCost, ChoiceFollowsSizeAndRanks) {
     return choose_algorithm(Collective::kAllReduce, size, bytes, kLink, machine);
   };
   EXPECT_EQ(choice(2, 1 << 20), Algorithm::kDirect);
-  EXPECT_EQ(choice(8, 1 << 10), Algorithm::kHalvingDoubling);
+  EXPECT_EQ(choice(8, 64 << 10), Algorithm::kHalvingDoubling);
   EXPECT_EQ(choice(13, 1 << 30), Algorithm::kRing);
   EXPECT_EQ(choice(8, 1 << 30), Algorithm::kHalvingDoubling);  // as few bytes as the ring, fewer rounds
-  EXPECT_EQ(choice(13, 1 << 10), Algorithm::kTree);
+  EXPECT_EQ(choice(13, 16 << 10), Algorithm::kTree);
   EXPECT_EQ(choice(12, 1 << 26, 4), Algorithm::kHierarchical);
   EXPECT_EQ(choice(1, 1 << 26), Algorithm::kDirect);
+}
+
+TEST(CollectiveCost, AnExchangeSavesARoundAndPaysInBytes) {
+  for (int size = 2; size <= 17; ++size) {
+    double n = size;
+    EXPECT_NEAR(all_reduce(Algorithm::kExchange, size, 1 << 10), (n - 1) * (1e-5 + 1024 / 12.5e9), 1e-12);
+    EXPECT_LE(all_reduce(Algorithm::kExchange, size, 64), all_reduce(Algorithm::kDirect, size, 64));
+  }
+  EXPECT_GT(all_reduce(Algorithm::kExchange, 8, 1 << 20), all_reduce(Algorithm::kDirect, 8, 1 << 20));
+  auto choice = [](int size, int64_t bytes) {
+    return choose_algorithm(Collective::kAllReduce, size, bytes, kLink);
+  };
+  for (int size : {2, 3, 4, 8, 13}) EXPECT_EQ(choice(size, 1 << 10), Algorithm::kExchange) << size;
+  EXPECT_EQ(choice(2, 64 << 10), Algorithm::kExchange);
+  EXPECT_EQ(choice(2, (64 << 10) + 4), Algorithm::kDirect);
+  EXPECT_NE(choice(64, 1 << 10), Algorithm::kExchange);  // 63 messages are no single round any more
 }
 
 TEST(CollectiveCost, RefusesWhatMakesNoSense) {

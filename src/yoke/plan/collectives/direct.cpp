@@ -40,6 +40,14 @@ int direct_all_gather(StepWriter& out, int round, const Members& members, const 
   return round + (members.size() > 1);
 }
 
+int exchange(StepWriter& out, int round, const Members& members, Range range) {
+  if (members.me() >= 0) {
+    for_others_after(members, [&](int m) { out.send(round, members.rank(m), range); });
+    for_others_in_order(members, [&](int m) { out.merge(round, members.rank(m), range); });
+  }
+  return round + (members.size() > 1);
+}
+
 int direct_gather(StepWriter& out, int round, const Members& members, const Blocks& blocks, int root,
                   Action at_root) {
   if (members.me() == root) {
@@ -65,6 +73,10 @@ void direct_all_reduce_form(const CollectiveRequest& request, StepWriter& out) {
   Blocks blocks = equal_blocks(whole(request), request.size);
   int round = direct_reduce_scatter(out, 0, everybody(request), blocks);
   direct_all_gather(out, round, everybody(request), blocks);
+}
+
+void exchange_all_reduce_form(const CollectiveRequest& request, StepWriter& out) {
+  exchange(out, 0, everybody(request), whole(request));
 }
 
 void direct_reduce_form(const CollectiveRequest& request, StepWriter& out) {

@@ -8,7 +8,8 @@ namespace {
 // In the order of the enumerations.
 constexpr const char* kCollectives[] = {"all_reduce", "reduce", "reduce_scatter", "all_gather", "all_to_all",
                                         "broadcast",  "gather", "scatter",        "barrier"};
-constexpr const char* kAlgorithms[] = {"ring", "tree", "halving_doubling", "star", "direct", "hierarchical"};
+constexpr const char* kAlgorithms[] = {"ring",   "tree",         "halving_doubling", "star",
+                                       "direct", "hierarchical", "exchange"};
 
 template <class Name, size_t N>
 Name parse(const char* what, const std::string& name, const char* const (&names)[N]) {

@@ -41,6 +41,7 @@ class StepWriter {
   void send(int round, int peer, Range range) { add({round, Action::kSend, peer, range}); }
   void receive(int round, int peer, Range range) { add({round, Action::kReceive, peer, range}); }
   void combine(int round, int peer, Range range) { add({round, Action::kCombine, peer, range}); }
+  void merge(int round, int peer, Range range) { add({round, Action::kMerge, peer, range}); }
   void add(const Step& step) { steps_.push_back(step); }
   std::vector<Step> in_order() &&;  // by round, otherwise as written
 
@@ -74,6 +75,9 @@ int direct_all_gather(StepWriter& out, int round, const Members& members, const 
 int direct_gather(StepWriter& out, int round, const Members& members, const Blocks& blocks, int root,
                   Action at_root = Action::kReceive);
 int direct_scatter(StepWriter& out, int round, const Members& members, const Blocks& blocks, int root);
+
+// One round: everybody gets everything and combines it alone, in member order.
+int exchange(StepWriter& out, int round, const Members& members, Range range);
 
 // One form of an operation: writes request.rank's steps.
 using Form = void (*)(const CollectiveRequest& request, StepWriter& out);
@@ -116,6 +120,8 @@ void direct_broadcast_form(const CollectiveRequest& request, StepWriter& out);
 void direct_gather_form(const CollectiveRequest& request, StepWriter& out);
 void direct_scatter_form(const CollectiveRequest& request, StepWriter& out);
 void direct_barrier_form(const CollectiveRequest& request, StepWriter& out);
+
+void exchange_all_reduce_form(const CollectiveRequest& request, StepWriter& out);
 
 void hierarchical_all_reduce_form(const CollectiveRequest& request, StepWriter& out);
 void hierarchical_reduce_form(const CollectiveRequest& request, StepWriter& out);

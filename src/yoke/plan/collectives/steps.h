@@ -24,7 +24,7 @@ enum class Collective : uint8_t {
 const char* to_string(Collective op);                  // "all_reduce", …
 Collective parse_collective(const std::string& name);  // throws ConfigError listing what is accepted
 
-enum class Algorithm : uint8_t { kRing, kTree, kHalvingDoubling, kStar, kDirect, kHierarchical };
+enum class Algorithm : uint8_t { kRing, kTree, kHalvingDoubling, kStar, kDirect, kHierarchical, kExchange };
 
 const char* to_string(Algorithm algorithm);  // "ring", "tree" (double binary), "halving_doubling", "star", …
 Algorithm parse_algorithm(const std::string& name);  // throws ConfigError listing what is accepted
@@ -40,14 +40,17 @@ enum class Action : uint8_t {
   kSend,     // range to peer
   kReceive,  // range from peer, replaces what is there
   kCombine,  // range from peer, combined with what is there
+  kMerge,    // range from peer, kept until all of the round that merge it are there; they and what is there
+             // are then combined in the order of ranks
 };
 
 // Steps of one round may run at the same time; a round begins when the one before is complete on this rank.
 // Within a round, what is sent is what was there before the round; between two ranks, messages arrive in list
 // order. Combines of a round are applied in list order, so that the list alone fixes the order of a
 // reduction. The lists of collective_steps() number rounds alike on all ranks (a message is received in the
-// round in which it is sent), and no rank writes in a round what it sends in that round. Messages without
-// elements stay in the list: every rank hears of an operation, also of an empty one.
+// round in which it is sent), and no rank writes in a round what it sends in that round, but for merges,
+// which write when the round is over. Messages without elements stay in the list: every rank hears of an
+// operation, also of an empty one.
 struct Step {
   int round = 0;
   Action action = Action::kSend;

@@ -107,6 +107,25 @@ TEST(Direct, TakesTwoRoundsAndTheLeastTraffic) {
   }
 }
 
+TEST(Exchange, TakesOneRoundInWhichEverybodySendsEverything) {
+  for (int size = 1; size <= 17; ++size) {
+    for (int64_t count : {0, 1, 5, 33, 1001}) {
+      for (int rank = 0; rank < size; ++rank) {
+        Traffic t = traffic({.algorithm = Algorithm::kExchange, .rank = rank, .size = size, .count = count});
+        EXPECT_EQ(t.rounds, size > 1 ? 1 : 0);
+        EXPECT_EQ(t.elements_sent, (size - 1) * count);
+        EXPECT_EQ(t.messages_sent, size - 1);
+      }
+    }
+  }
+}
+
+TEST(Exchange, MergesInTheOrderOfRanks) {
+  CollectiveRequest request{.algorithm = Algorithm::kExchange, .rank = 1, .size = 3, .count = 4};
+  EXPECT_EQ(to_string(collective_steps(request)),
+            "0 send 2 [0,4)\n0 send 0 [0,4)\n0 merge 0 [0,4)\n0 merge 2 [0,4)\n");
+}
+
 TEST(Hierarchical, OnlyAShareOfTheDataLeavesTheMachine) {
   CollectiveRequest request{
       .algorithm = Algorithm::kHierarchical, .rank = 5, .size = 8, .count = 64, .machine_size = 4};
@@ -214,7 +233,7 @@ TEST(CollectiveSteps, RefusesWhatMakesNoSense) {
 TEST(CollectiveNames, AreReadBackAndUnknownOnesListTheAccepted) {
   for (int i = 0; i <= static_cast<int>(Collective::kBarrier); ++i)
     EXPECT_EQ(parse_collective(to_string(static_cast<Collective>(i))), static_cast<Collective>(i));
-  for (int i = 0; i <= static_cast<int>(Algorithm::kHierarchical); ++i)
+  for (int i = 0; i <= static_cast<int>(Algorithm::kExchange); ++i)
     EXPECT_EQ(parse_algorithm(to_string(static_cast<Algorithm>(i))), static_cast<Algorithm>(i));
   try {
     parse_algorithm("butterfly");
@@ -222,7 +241,7 @@ TEST(CollectiveNames, AreReadBackAndUnknownOnesListTheAccepted) {
   } catch (const ConfigError& error) {
     EXPECT_STREQ(error.what(),
                  "algorithm 'butterfly' is not known. Accepted: ring tree halving_doubling star direct "
-                 "hierarchical.");
+                 "hierarchical exchange.");
   }
   EXPECT_THROW(parse_collective("allreduce"), ConfigError);
 }
@@ -246,8 +265,9 @@ TEST(StepText, ErrorsNameTheLine) {
     }
     return "";
   };
-  EXPECT_NE(error("0 send 1 [0,4)\n0 push 1 [0,4)\n").find("line 2: expected send, receive or combine"),
-            std::string::npos);
+  EXPECT_NE(
+      error("0 send 1 [0,4)\n0 push 1 [0,4)\n").find("line 2: expected send, receive, combine or merge"),
+      std::string::npos);
   EXPECT_NE(error("x").find("line 1: expected a round"), std::string::npos);
   EXPECT_NE(error("0 send 1 [4,3)").find("an end behind"), std::string::npos);
   EXPECT_NE(error("0 send 1 [0,4) now").find("the end of the line"), std::string::npos);

@@ -7,7 +7,7 @@
 namespace yoke::plan {
 namespace {
 
-constexpr const char* kActions[] = {"send", "receive", "combine"};
+constexpr const char* kActions[] = {"send", "receive", "combine", "merge"};
 
 // Reads one line from left to right; every error names the line.
 class LineReader {
@@ -34,7 +34,7 @@ class LineReader {
       literal(kActions[i]);
       return static_cast<Action>(i);
     }
-    fail("send, receive or combine");
+    fail("send, receive, combine or merge");
   }
 
   [[noreturn]] void fail(const char* what) const {
