@@ -127,21 +127,7 @@ class Parser {
     auto* step =
         common(group->add_subcommand("step", "throughput against model, batch size, precision and device"),
                "yoke bench step --model lenet,vgg_small --batch 16,64 --precision fp32,bf16");
-    BenchStepArguments& arguments = out_.bench_step;
-    step->add_option("--model", arguments.models, "models")->delimiter(',')->required();
-    step->add_option("--batch", arguments.batches, "batch sizes")->delimiter(',')->capture_default_str();
-    step->add_option("--precision", arguments.precisions, "fp32 tf32 bf16 fp16")
-        ->delimiter(',')
-        ->capture_default_str();
-    step->add_option("--device", arguments.devices, "cpu cuda")->delimiter(',')->capture_default_str();
-    step->add_option("--recompute", arguments.recomputes, "none blocks sqrt budget:<bytes>")
-        ->delimiter(',')
-        ->capture_default_str();
-    step->add_option("--threads", arguments.threads, "CPU threads; 0 takes every core")
-        ->capture_default_str();
-    step->add_option("--steps", arguments.steps, "timed steps of each")
-        ->capture_default_str()
-        ->check(CLI::PositiveNumber);
+    add_options(*step, out_.bench_step);
     add_bench_scaling(group);
     add_bench_collectives(group);
     add_bench_messenger(group);
@@ -154,33 +140,7 @@ class Parser {
                    "scaling", "training steps on 1, 2, … ranks: speed, efficiency, cost of communication"),
                "yoke bench scaling --model lenet --nproc 1,2,4\n"
                "Every key of the configuration is an option too, e.g. --ddp.hook fp16");
-    BenchScalingArguments& arguments = out_.bench_scaling;
-    command->add_option("--model", arguments.models, "models")->delimiter(',');
-    command->add_option("--nproc", arguments.nproc, "numbers of ranks, all on this machine")
-        ->delimiter(',')
-        ->capture_default_str()
-        ->check(CLI::Range(1, 1024));
-    command->add_option("--batch", arguments.batches, "batch sizes of one rank")
-        ->delimiter(',')
-        ->capture_default_str();
-    command->add_option("--precision", arguments.precisions, "fp32 tf32 bf16 fp16")
-        ->delimiter(',')
-        ->capture_default_str();
-    command->add_option("--bucket", arguments.buckets, "bucket sizes")->delimiter(',')->capture_default_str();
-    command->add_option("--device", arguments.device, "cpu or cuda")->capture_default_str();
-    command->add_option("--backend", arguments.backend, "auto shm tcp hierarchical mpi nccl")
-        ->capture_default_str();
-    command->add_option("--threads", arguments.threads, "CPU threads of each rank; 0 shares all cores")
-        ->capture_default_str();
-    command->add_option("--steps", arguments.steps, "timed steps of each")
-        ->capture_default_str()
-        ->check(CLI::PositiveNumber);
-    command->add_option("--rank-result", arguments.result_file)
-        ->group("");  // between the command and its ranks
-    command->final_callback([this] {
-      if (out_.bench_scaling.models.empty() && out_.bench_scaling.result_file.empty())
-        throw CLI::RequiredError("--model");
-    });
+    add_options(*command, out_.bench_scaling);
   }
 
   void add_verify() {
@@ -209,14 +169,7 @@ class Parser {
     auto* command =
         common(group->add_subcommand("messenger", "requests between two processes of this machine"),
                "yoke bench messenger --backend shm --bytes 0,1K,1M");
-    BenchMessengerArguments& arguments = out_.bench_messenger;
-    command->add_option("--backend", arguments.backends, "shm tcp")->delimiter(',')->capture_default_str();
-    command->add_option("--bytes", arguments.bytes, "payloads of the requests")
-        ->delimiter(',')
-        ->capture_default_str();
-    command->add_option("--seconds", arguments.seconds, "measured time of each")
-        ->capture_default_str()
-        ->check(CLI::PositiveNumber);
+    add_options(*command, out_.bench_messenger);
   }
 
   void add_bench_ps(Subcommand* group) {
@@ -243,33 +196,7 @@ class Parser {
         group->add_subcommand("collectives", "latency and bandwidth of collectives, with checked results"),
         "yoke bench collectives --nproc 4 --backend shm --op all_reduce --bytes 1K,1M,64M\n"
         "Without --nproc it is one rank of the world that a launcher made.");
-    BenchCollectivesArguments& arguments = out_.bench_collectives;
-    command->add_option("--nproc", arguments.nproc, "ranks to start on this machine")
-        ->check(CLI::Range(1, 1024));
-    command->add_option("--backend", arguments.backend, "auto local shm tcp hierarchical mpi nccl")
-        ->capture_default_str();
-    command
-        ->add_option("--op", arguments.ops,
-                     "collectives: all_reduce reduce reduce_scatter all_gather all_to_all broadcast …")
-        ->delimiter(',')
-        ->capture_default_str();
-    command->add_option("--bytes", arguments.bytes, "sizes of the whole array")
-        ->delimiter(',')
-        ->capture_default_str();
-    command->add_option("--dtype", arguments.dtype, "fp32 fp64 fp16 bf16 int8 … int64")
-        ->capture_default_str();
-    command->add_option("--reduce", arguments.reduce, "sum mean max min prod")->capture_default_str();
-    command
-        ->add_option("--algorithm", arguments.algorithms,
-                     "auto ring tree halving_doubling star direct hierarchical exchange")
-        ->delimiter(',')
-        ->capture_default_str();
-    command->add_option("--iterations", arguments.iterations, "timed samples; 0 chooses")
-        ->check(CLI::NonNegativeNumber);
-    command->add_option("--memory", arguments.memory, "shared (zero-copy) or private")->capture_default_str();
-    command->add_option("--timeout", arguments.timeout, "seconds one operation may take")
-        ->check(CLI::PositiveNumber);
-    command->add_flag("--check,!--no-check", arguments.check, "compare results with what they must be [on]");
+    add_options(*command, out_.bench_collectives);
   }
 
   void add_why() {

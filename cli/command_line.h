@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/bench_arguments.h"
 #include "cli/bench_ps_arguments.h"
 #include "cli/lab_arguments.h"
 #include "cli/plan_arguments.h"
@@ -32,29 +33,6 @@ struct ModelArguments {
   std::string output;
 };
 
-struct BenchStepArguments {
-  std::vector<std::string> models;
-  std::vector<int64_t> batches = {64};
-  std::vector<std::string> precisions = {"fp32"};
-  std::vector<std::string> recomputes = {"none"};
-  std::vector<std::string> devices = {"cpu"};
-  int64_t threads = 0;
-  int64_t steps = 20;
-};
-
-struct BenchScalingArguments {
-  std::vector<std::string> models;
-  std::vector<int> nproc = {1, 2};
-  std::vector<int64_t> batches = {64};
-  std::vector<std::string> precisions = {"fp32"};
-  std::vector<std::string> buckets = {"25MB"};
-  std::string device = "cpu";
-  std::string backend = "auto";
-  int64_t threads = 1;
-  int64_t steps = 50;
-  std::string result_file;  // this process is a rank and leaves its figures there
-};
-
 struct VerifyArguments {
   std::string file;
   std::string layouts;
@@ -67,12 +45,6 @@ struct ProfileArguments {
   std::string file;
   std::string output;
   int64_t repeats = 9;
-};
-
-struct BenchMessengerArguments {
-  std::vector<std::string> backends = {"shm"};
-  std::vector<std::string> bytes = {"0", "1K", "64K", "1M"};
-  double seconds = 1;
 };
 
 struct CheckpointArguments {
@@ -88,20 +60,6 @@ struct ReportArguments {
 
 struct RunArguments {
   std::vector<std::string> words;  // all of them: flags of its own, then a program with its own
-};
-
-struct BenchCollectivesArguments {
-  int nproc = 0;  // 0: one rank of the launcher's world
-  std::string backend = "auto";
-  std::vector<std::string> ops = {"all_reduce"};
-  std::vector<std::string> bytes = {"1K", "64K", "1M", "16M", "64M"};
-  std::string dtype = "fp32";
-  std::string reduce = "sum";
-  std::vector<std::string> algorithms = {"auto"};
-  int iterations = 0;
-  bool check = true;
-  std::string memory = "shared";
-  double timeout = 60;
 };
 
 struct WhyArguments {
