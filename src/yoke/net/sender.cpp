@@ -13,8 +13,8 @@ namespace {
 
 // One system call carries at most so much.
 constexpr size_t kBatchBytes = 512 << 10;
-// The same where payloads are summed before it: they must still be in the second cache, beside the memory they
-// are copied to, when the kernel copies them.
+// The same where payloads are summed before it: they must still be in the second cache, beside the memory
+// they are copied to, when the kernel copies them.
 constexpr size_t kSummedBytes = 256 << 10;
 constexpr size_t kBatchParts = 128;
 
