@@ -2,13 +2,47 @@
 
 #include <fmt/format.h>
 
-#define XXH_INLINE_ALL
-#include <xxhash.h>
-
 #include <algorithm>
+#include <bit>
+#include <cstring>
 
 namespace yoke::comm {
 namespace {
+
+static_assert(std::endian::native == std::endian::little, "the words of a name begin with its first letter");
+
+template <class Word>
+uint64_t load(const char* from) {
+  Word word;
+  std::memcpy(&word, from, sizeof(word));
+  return word;
+}
+
+// The last `bytes` % 8 letters of a text of `bytes`, the rest of the word 0; no byte behind the text is read.
+uint64_t last_word(const char* text, size_t bytes) {
+  size_t left = bytes % 8;
+  if (bytes >= 8) return load<uint64_t>(text + bytes - 8) >> (64 - 8 * left);
+  if (left >= 4) return load<uint32_t>(text) | load<uint32_t>(text + left - 4) << (8 * (left - 4));
+  return load<uint8_t>(text) | load<uint8_t>(text + left / 2) << (8 * (left / 2)) |
+         load<uint8_t>(text + left - 1) << (8 * (left - 1));
+}
+
+// A number without pattern for each place of a description (the splitmix64 sequence).
+constexpr uint64_t secret(uint64_t place) {
+  uint64_t z = (place + 1) * 0x9e3779b97f4a7c15u;
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+  return z ^ (z >> 31);
+}
+
+// Both halves of the product of two words, each under the secret of its place: one multiplication mixes 16
+// bytes.
+template <uint64_t kPair>
+inline uint64_t mixed(uint64_t a, uint64_t b) {
+  __extension__ using Wide = unsigned __int128;
+  Wide product = static_cast<Wide>(a ^ secret(2 * kPair)) * (b ^ secret(2 * kPair + 1));
+  return static_cast<uint64_t>(product) ^ static_cast<uint64_t>(product >> 64);
+}
 
 std::string op_text(uint8_t op) {
   if (op == kSendOp) return "send";
@@ -32,9 +66,15 @@ bool has_root(uint8_t op) {
 }  // namespace
 
 void Descriptor::set_name(std::string_view text) {
-  size_t kept = std::min(text.size(), sizeof(name) - 1);
-  std::copy_n(text.data(), kept, name);
-  std::fill(name + kept, name + sizeof(name), '\0');
+  // In whole words: every operation is described and hashed at once, and a word that was written in pieces
+  // would have to leave the store buffer before it can be read.
+  const size_t kept = std::min(text.size(), sizeof(name) - 1);
+  std::memset(name, 0, sizeof(name));
+  size_t at = 0;
+  for (; at + 8 <= kept; at += 8) std::memcpy(name + at, text.data() + at, 8);
+  if (at == kept) return;
+  uint64_t last = last_word(text.data(), kept);
+  std::memcpy(name + at, &last, 8);
 }
 
 void Descriptor::set_shape(std::span<const int64_t> sizes) {
@@ -50,9 +90,20 @@ void Descriptor::set_shape(std::span<const int64_t> sizes) {
 
 uint64_t Descriptor::fingerprint() const {
   // A send and its receive are one thing seen from two sides.
-  Descriptor common = *this;
-  if (common.op == kReceiveOp) common.op = kSendOp;
-  return XXH3_64bits(&common, sizeof(common));
+  const uint64_t one = op == kReceiveOp ? kSendOp : op;
+  // Field by field rather than from memory, for the same reason as in set_name().
+  uint64_t first = one | static_cast<uint64_t>(type) << 8 | static_cast<uint64_t>(reduce) << 16 |
+                   uint64_t{dims} << 24 | uint64_t{static_cast<uint32_t>(root)} << 32;
+  auto letters = [&](size_t at) { return load<uint64_t>(name + at); };
+  auto word = [](int64_t number_) { return static_cast<uint64_t>(number_); };
+  uint64_t sum = mixed<0>(first, number);
+  sum += mixed<1>(word(count), parts);
+  sum += mixed<2>(word(shape[0]), word(shape[1]));
+  sum += mixed<3>(word(shape[2]), word(shape[3]));
+  sum += mixed<4>(letters(0), letters(8));
+  sum += mixed<5>(letters(16), letters(24));
+  sum += mixed<6>(letters(32), letters(40));
+  return mixed<7>(sum, sum >> 32);
 }
 
 std::string Descriptor::text() const {

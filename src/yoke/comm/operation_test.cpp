@@ -2,6 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <set>
+#include <string>
+#include <vector>
+
 namespace yoke::comm {
 namespace {
 
@@ -34,6 +39,33 @@ TEST(Descriptor, EveryDifferenceChangesTheFingerprint) {
   EXPECT_TRUE(differs([](Descriptor& d) { d.set_shape(std::vector<int64_t>{64, 128}); }));
   EXPECT_TRUE(differs([](Descriptor& d) { d.set_name("bucket 3"); }));
   EXPECT_TRUE(differs([](Descriptor& d) { d.parts = 5; }));
+}
+
+TEST(Descriptor, NamesOfEveryLengthAreKeptWhole) {
+  const std::string letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
+  Descriptor descriptor = bucket();
+  for (size_t length = 0; length <= letters.size(); ++length) {
+    // Memory of its own, so that a sanitizer sees a byte too many.
+    const std::vector<char> name(letters.begin(), letters.begin() + static_cast<ptrdiff_t>(length));
+    descriptor.set_name(std::string(60, 'z'));
+    descriptor.set_name({name.data(), name.size()});
+    const size_t kept = std::min(length, sizeof(descriptor.name) - 1);
+    EXPECT_EQ(std::string(descriptor.name), letters.substr(0, kept));
+    for (size_t i = kept; i < sizeof(descriptor.name); ++i) ASSERT_EQ(descriptor.name[i], '\0') << length;
+  }
+}
+
+TEST(Descriptor, EveryByteChangesTheFingerprint) {
+  Descriptor descriptor = bucket();
+  std::set<uint64_t> seen{descriptor.fingerprint()};
+  auto* bytes = reinterpret_cast<unsigned char*>(&descriptor);
+  for (size_t i = 0; i < sizeof(descriptor); ++i) {
+    for (int bit = 0; bit < 8; ++bit) {
+      bytes[i] ^= static_cast<unsigned char>(1 << bit);
+      EXPECT_TRUE(seen.insert(descriptor.fingerprint()).second) << "byte " << i << " bit " << bit;
+      bytes[i] ^= static_cast<unsigned char>(1 << bit);
+    }
+  }
 }
 
 TEST(Descriptor, LongNamesAreCutAndManyDimensionsFolded) {

@@ -11,9 +11,11 @@
 namespace yoke::net {
 namespace {
 
-// One system call carries at most so much: what was summed is then still in the cache when the kernel copies
-// it.
+// One system call carries at most so much.
 constexpr size_t kBatchBytes = 512 << 10;
+// The same where payloads are summed before it: they must still be in the second cache, beside the memory
+// they are copied to, when the kernel copies them.
+constexpr size_t kSummedBytes = 256 << 10;
 constexpr size_t kBatchParts = 128;
 
 Bytes rest_of(Bytes bytes, size_t sent) {
@@ -83,9 +85,10 @@ bool Sender::flush() {
 
 size_t Sender::collect(std::vector<iovec>& parts) {
   parts.clear();
+  const size_t most = link_.protection == Protection::kIntegrity ? kSummedBytes : kBatchBytes;
   size_t bytes = 0;
   for (Outgoing& frame : queue_) {
-    if (bytes >= kBatchBytes || parts.size() + 2 > kBatchParts) break;
+    if (bytes >= most || parts.size() + 2 > kBatchParts) break;
     if (!frame.sealed) seal(frame);
     for (Bytes piece :
          {rest_of(frame.head, frame.sent),
