@@ -139,6 +139,7 @@ ComputeResult PipelineStrategy::compute(const std::vector<torch::Tensor>& inputs
   communication_->exposed += waited;
   result.backward_seconds += waited;  // the engine takes the exposed part out again
   events_ = interpreter_.events();
+  drained_.clear();
   return result;
 }
 
@@ -159,6 +160,7 @@ void PipelineStrategy::update(const plan::StreamAction& action) {
 void PipelineStrategy::drain() {
   if (flushes_) return;
   interpreter_.run(stream_.drain(), {}, [this](const auto& action) { update(action); });
+  drained_.insert(drained_.end(), interpreter_.events().begin(), interpreter_.events().end());
   transfers_.settle();
   stage_.versions.start_anew();
 }

@@ -59,6 +59,8 @@ class PipelineStrategy : public Strategy {
   const std::vector<PipelineEvent>& events() const { return events_; }
   const PipelineStage& stage() const { return stage_; }
 
+  // And in the drain() after it, where that had something to finish.
+  const std::vector<PipelineEvent>& drained() const { return drained_; }
  private:
   MicroBatches cut(const std::vector<torch::Tensor>& inputs, const torch::Tensor& target, double weight);
   void update(const plan::StreamAction& action);
@@ -78,7 +80,7 @@ class PipelineStrategy : public Strategy {
   plan::ScheduleStream stream_;
   double lr_ = 0;
   std::optional<Communication> communication_;
-  std::vector<PipelineEvent> events_;
+  std::vector<PipelineEvent> events_, drained_;
 };
 
 }  // namespace yoke::parallel
