@@ -144,20 +144,15 @@ int run_train(const CommandLine& line) {
     engine.attach_evaluation(
         [&, stop] { return engine::evaluate(*worker, *test_set, config.data.batch_size, stop, replicas); });
   }
-  // Stages of a pipeline give their tensors to the first rank, replicas write together.
-  const bool together = !worker->stage;
-  checkpoint::Writer writer(out / "checkpoints", config.checkpoint, nullptr,
-                            together ? team : checkpoint::Team{});
+  checkpoint::Writer writer(out / "checkpoints", config.checkpoint, nullptr, team);
   if (config.checkpoint.every_steps > 0) {
     auto state_at = [&](engine::Progress at) {
       return engine::collect_state(*worker, loader, at, configuration.schema.to_toml(), replicas);
     };
-    checkpoint::State now = state_at(progress);
-    if (together || first) writer.reserve(now);
+    writer.reserve(state_at(progress));
     engine.attach_checkpoints([&](int64_t step) { return step % config.checkpoint.every_steps == 0; },
                               [&, state_at](const engine::SaveRequest& request) {
-                                checkpoint::State state = state_at({request.step, request.samples});
-                                if (together || first) writer.save(request.step, state);
+                                writer.save(request.step, state_at({request.step, request.samples}));
                               });
   }
 
