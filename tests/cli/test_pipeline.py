@@ -90,6 +90,18 @@ def test_a_checkpoint_of_a_pipeline_goes_on_under_any_layout(yoke, tmp_path):
     assert yoke("ckpt", "verify", tmp_path / "run", "--json").json["ok"]
 
 
+def test_stages_between_first_and_last_go_without_samples(yoke, tmp_path):
+    common = [GPT, "--out.log_every", 1, "--train.evaluate", "true", "--train.schedule", "constant", "--checkpoint.every_steps", 3, *QUICK]
+    four = [*common, "--nproc", 4, "--parallel.pipeline", 4, "--pipeline.microbatches", 4]
+    one = yoke("train", *common, "--steps", 6, "--out.dir", tmp_path / "one").json
+    whole = yoke("train", *four, "--steps", 6, "--out.dir", tmp_path / "whole").json
+    assert max(abs(a - b) for a, b in zip(losses(tmp_path / "whole"), losses(tmp_path / "one"))) < 1e-4
+    assert abs(whole["eval_loss"] - one["eval_loss"]) < 1e-4
+    yoke("train", *four, "--steps", 3, "--out.dir", tmp_path / "halves")
+    halves = yoke("train", *four, "--steps", 6, "--out.dir", tmp_path / "halves").json
+    assert halves["resumed_from"] == 3 and halves["parameter_hash"] == whole["parameter_hash"]
+
+
 def test_one_device_and_stages_save_the_same_tensors(yoke, tmp_path):
     common = [GPT, "--steps", 3, "--checkpoint.every_steps", 3, *QUICK]
     yoke("train", *common, "--out.dir", tmp_path / "one")
