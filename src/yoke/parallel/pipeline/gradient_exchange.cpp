@@ -87,6 +87,11 @@ void GradientExchange::sum(const Group& group) {
     if (!gradients.empty()) sum_together(*group.comm, std::move(gradients));
 }
 
+double GradientExchange::square() const {
+  double norm = optim::clip_grad_norm(counted_, /*max_norm=*/0).item<double>();
+  return norm * norm;
+}
+
 GradientExchange::Judgement GradientExchange::judge(bool overflow) const {
   torch::Tensor norm = optim::clip_grad_norm(counted_, /*max_norm=*/0).to(torch::kFloat64);
   torch::Tensor told = torch::tensor({0.0, overflow ? 1.0 : 0.0}, torch::kFloat64).to(norm.device());

@@ -22,6 +22,10 @@ class GradientExchange {
   // Clips what each set of stages holds by its own norm: without a flush there is no norm of the whole.
   void clip_each(double max_norm) const;
 
+  // This rank's part of the squared norm of the whole model's gradient: the parts of all ranks count each
+  // parameter once.
+  double square() const;
+
   struct Judgement {
     double norm = 0;  // of the gradients of the whole model, each counted once
     bool overflow = false;

@@ -40,7 +40,7 @@ Interpreter::Interpreter(const PipelineLayout& layout, PipelinePlace place, Stag
     : layout_(layout), place_(place), runner_(runner), versions_(versions), transfers_(transfers) {}
 
 torch::Tensor Interpreter::run(const std::vector<StreamAction>& actions, const MicroBatches& batch,
-                               const Update& update) {
+                               const Updates& updates) {
   torch::Tensor loss;
   events_.clear();
   for (size_t i = 0; i < batch.parts.size(); ++i)
@@ -48,9 +48,10 @@ torch::Tensor Interpreter::run(const std::vector<StreamAction>& actions, const M
   for (size_t i = 0; i < actions.size(); ++i) {
     look_ahead(actions, i);
     const auto& [action, last_use] = actions[i];
+    if (is_pass(action.op) && action.version > versions_.newest_version()) updates.need(action.version);
     double start = now_seconds();
     if (action.op == ScheduleOp::kUpdate)
-      update(actions[i]);
+      updates.update(actions[i]);
     else
       carry_out(action, batch, loss);
     if (is_pass(action.op) && last_use) versions_.release(action.version);

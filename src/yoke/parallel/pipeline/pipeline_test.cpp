@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <torch/utils.h>
 
+#include <cmath>
 #include <map>
 #include <mutex>
 
@@ -335,6 +336,44 @@ TEST(Pipeline, ClipsEachStageByItselfWithoutAFlush) {
   task.pipeline.microbatches = 2;
   task.clip_norm = 0.05;
   expect_staleness(task);
+}
+
+// 2bw, and pipedream with vertical sync: nobody needs an update before the first stage has its gradient.
+std::vector<Task> tasks_with_late_norms() {
+  std::vector<Task> tasks(2);
+  tasks[0].pipeline.schedule = "2bw";
+  tasks[0].pipeline.microbatches = 4;
+  tasks[1].pipeline.schedule = "pipedream";
+  tasks[1].pipeline.microbatches = 2;
+  tasks[1].pipeline.vertical_sync = true;
+  for (Task& task : tasks) task.clip_norm = 0.05;
+  return tasks;
+}
+
+TEST(Pipeline, ClipsByTheNormOfAllStagesWithoutAFlushWhereItComesInTime) {
+  for (Task task : tasks_with_late_norms()) {
+    for (const ModelOptions& model : {kMlp, kGpt2}) {
+      for (int stages : {2, 3, 4}) {
+        task.model = model;
+        task.stages = stages;
+        expect_staleness(task);
+      }
+    }
+  }
+}
+
+TEST(Pipeline, AClippedUpdateWithoutAFlushIsAsLongAsAllowed) {
+  for (Task task : tasks_with_late_norms()) {
+    task.stages = 3;
+    task.steps = 1;
+    task.pipeline.microbatches = task.pipeline.schedule == "2bw" ? 4 : 1;  // one update
+    Model before = make_model(task.model);
+    double square = 0;
+    Result result = run_pipeline(task);
+    for (const auto& item : before.module->named_parameters())
+      square += (result.weights.at(item.key()) - item.value().detach()).square().sum().item<double>();
+    EXPECT_NEAR(std::sqrt(square), 0.1 * task.clip_norm, 1e-6) << task.pipeline.schedule;
+  }
 }
 
 }  // namespace
