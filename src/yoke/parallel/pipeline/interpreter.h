@@ -42,6 +42,7 @@ class Interpreter {
   struct Updates {
     std::function<void(const plan::StreamAction&)> update;  // carries one out, or takes it on
     std::function<void(int version)> need;                  // a pass comes for weights that are not there yet
+    std::function<void(int chunk)> complete;  // all passes that add to the chunk's gradients are done
   };
 
   // All must outlive it.

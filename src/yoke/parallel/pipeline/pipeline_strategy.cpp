@@ -132,13 +132,14 @@ ComputeResult PipelineStrategy::compute(const std::vector<torch::Tensor>& inputs
   lr_ = micro.lr;
   MicroBatches batch = cut(inputs, target, micro.weight);
   ComputeResult result;
+  last_ = micro.last;
   result.loss = interpreter_.run(stream_.next(), batch, updates());
   if (flushes_) transfers_.settle();
-  if (flushes_ && micro.last) gradients_.sum();
+  double summing = flushes_ && micro.last ? gradients_.finish() : 0;
   result.forward_seconds = interpreter_.seconds(ScheduleOp::kForward);
   result.backward_seconds =
       interpreter_.seconds(ScheduleOp::kBackward) + interpreter_.seconds(ScheduleOp::kWeight);
-  double waited = transfers_.waited();
+  double waited = transfers_.waited() + summing;
   communication_->seconds += waited;
   communication_->exposed += waited;
   result.backward_seconds += waited;  // the engine takes the exposed part out again
@@ -151,7 +152,7 @@ ComputeResult PipelineStrategy::compute(const std::vector<torch::Tensor>& inputs
 void PipelineStrategy::update(const plan::StreamAction& action) {
   if (flushes_) return;
   const plan::ScheduleRequest& request = stage_.layout.request;
-  gradients_.sum();
+  gradients_.finish();
   if (options_.clip_norm > 0 && !late_) gradients_.clip_each(options_.clip_norm);
   double square = late_ ? gradients_.square() : 0;
   LateUpdates::Update update{stage_.versions.take_gradients(), !action.last_use, lr_};
@@ -171,7 +172,10 @@ Interpreter::Updates PipelineStrategy::updates() {
   auto need = [this](int version) {
     while (late_ && stage_.versions.newest_version() < version && late_->waiting() > 0) apply(late_->take());
   };
-  return {[this](const auto& action) { update(action); }, need};
+  auto complete = [this](int chunk) {  // without a flush the update follows at once
+    if (flushes_ && last_) gradients_.begin(chunk);
+  };
+  return {[this](const auto& action) { update(action); }, need, complete};
 }
 
 void PipelineStrategy::drain() {

@@ -84,6 +84,7 @@ class PipelineStrategy : public Strategy {
   NewsExchange news_;
   plan::ScheduleStream stream_;
   double lr_ = 0;
+  bool last_ = true;  // micro-batch of the step: gradients are summed behind it
   std::optional<Communication> communication_;
   std::vector<PipelineEvent> events_, drained_;
 };

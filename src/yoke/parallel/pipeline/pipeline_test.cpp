@@ -255,6 +255,18 @@ TEST(Pipeline, StandsBesideCopiesOfItself) {
   expect_equal(task);
 }
 
+TEST(Pipeline, SumsOfAChunkTravelWhileOthersAreAtWork) {
+  for (const ModelOptions& model : {kMlp, kGpt2}) {
+    Task task;
+    task.model = model;
+    task.copies = 2;
+    task.pipeline.schedule = "interleaved";
+    task.pipeline.microbatches = 3;
+    task.pipeline.chunks = 3;
+    expect_equal(task);
+  }
+}
+
 TEST(Pipeline, ClipsByTheNormOfAllStages) {
   Task task;
   task.model = kGpt2;
