@@ -4,7 +4,7 @@
 // between the two is the runtime's own: messages, and whatever it does between passes.
 #include <fmt/core.h>
 #include <gtest/gtest.h>
-#include <sys/resource.h>
+#include <pthread.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <algorithm>
@@ -32,15 +32,20 @@ constexpr double kTolerance = 1.05;
 // is in no pass; a run in which it adds up to a twentieth is the machine's, three in a row are the runtime's.
 constexpr int kAttempts = 3;
 
-// For the same reason the threads go before other work, where the test may ask for that.
+// For the same reason the threads go before other work, where the test may ask for that (they hardly work).
 class Precedence {
  public:
-  Precedence() { setpriority(PRIO_PROCESS, 0, kNice); }
-  ~Precedence() { setpriority(PRIO_PROCESS, 0, before_); }
+  Precedence() {
+    pthread_getschedparam(pthread_self(), &policy_, &before_);
+    sched_param first{};
+    first.sched_priority = sched_get_priority_min(SCHED_FIFO);
+    pthread_setschedparam(pthread_self(), SCHED_FIFO, &first);  // inherited by the threads of ranks
+  }
+  ~Precedence() { pthread_setschedparam(pthread_self(), policy_, &before_); }
 
  private:
-  static constexpr int kNice = -15;
-  int before_ = getpriority(PRIO_PROCESS, 0);
+  int policy_ = SCHED_OTHER;
+  sched_param before_{};
 };
 
 void sleep_for(double seconds) {
