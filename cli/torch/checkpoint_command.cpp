@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <map>
+#include <optional>
 
 #include "cli/output.h"
 #include "cli/torch/commands.h"
@@ -9,6 +10,7 @@
 #include "yoke/base/units.h"
 #include "yoke/checkpoint/checkpoint.h"
 #include "yoke/checkpoint/format/folder.h"
+#include "yoke/checkpoint/team.h"
 #include "yoke/checkpoint/tensors.h"
 #include "yoke/checkpoint/weights.h"
 #include "yoke/optim/optimizer.h"
@@ -18,18 +20,49 @@ namespace {
 
 namespace format = checkpoint::format;
 
-// Which blocks each stage of a pipeline had when it was saved; empty for other layouts.
-nlohmann::json saved_stages(const format::Verdict& verdict) {
-  if (!verdict.ok) return nullptr;
-  nlohmann::json state = format::read_manifest(verdict.path).state;
-  return state.value("stages", nlohmann::json::array());
+// Its files with the tensors that lie in each, and the stage of a pipeline that wrote it.
+nlohmann::json saved_files(const format::Verdict& verdict, const format::Manifest& manifest) {
+  nlohmann::json stages = manifest.state.value("stages_of_ranks", nlohmann::json::array());
+  nlohmann::json files = nlohmann::json::array();
+  for (const format::FileEntry& file : manifest.files) {
+    if (!file.name.ends_with(".safetensors")) continue;
+    nlohmann::json row = {{"name", file.name}, {"bytes", file.bytes}, {"tensors", nlohmann::json::array()}};
+    std::optional<int> rank = checkpoint::rank_of_file(file.name);
+    if (rank && static_cast<size_t>(*rank) < stages.size()) row["stage"] = stages[static_cast<size_t>(*rank)];
+    for (const auto& one : checkpoint::load_tensors(verdict.path / file.name).tensors)
+      row["tensors"].push_back(one.first);
+    files.push_back(row);
+  }
+  return files;
 }
 
-std::string stages_text(const nlohmann::json& stages) {
+// What lies where: `files`, and for a pipeline `stages` (the blocks that each one had).
+void add_contents(nlohmann::json& row, const format::Verdict& verdict) {
+  if (!verdict.ok) return;
+  format::Manifest manifest = format::read_manifest(verdict.path);
+  nlohmann::json stages = manifest.state.value("stages", nlohmann::json::array());
+  if (!stages.empty()) row["stages"] = stages;
+  try {
+    row["files"] = saved_files(verdict, manifest);
+  } catch (const Error& error) {  // of the right size, which is all that was looked at
+    row["ok"] = false;
+    row["problem"] = error.what();
+  }
+}
+
+std::string contents_text(const nlohmann::json& row) {
   std::string text;
-  for (const auto& one : stages)
+  for (const auto& one : row.value("stages", nlohmann::json::array()))
     text += fmt::format("       stage {}: {} to {}\n", one.value("stage", 0), one.value("first", ""),
                         one.value("last", ""));
+  for (const auto& file : row.value("files", nlohmann::json::array())) {
+    const nlohmann::json& tensors = file["tensors"];
+    if (tensors.empty() || row["files"].size() <= 2) continue;  // one of each kind: nothing to tell apart
+    std::string stage = file.contains("stage") ? fmt::format(" (stage {})", file["stage"].get<int>()) : "";
+    text +=
+        fmt::format("       {}{}: {} tensors, {} to {}\n", file["name"].get<std::string>(), stage,
+                    tensors.size(), tensors.front().get<std::string>(), tensors.back().get<std::string>());
+  }
   return text;
 }
 
@@ -37,20 +70,20 @@ int print_verdicts(const CommandLine& line, const std::vector<format::Verdict>& 
   bool ok = true;
   nlohmann::json rows = nlohmann::json::array();
   for (const format::Verdict& verdict : verdicts) {
-    ok = ok && verdict.ok;
     nlohmann::json row = {{"path", verdict.path.string()},
                           {"step", verdict.step},
                           {"ok", verdict.ok},
                           {"bytes", verdict.bytes}};
     if (!verdict.ok) row["problem"] = verdict.problem;
-    nlohmann::json stages = saved_stages(verdict);
-    if (!stages.empty()) row["stages"] = stages;
+    add_contents(row, verdict);
+    bool good = row["ok"];
+    ok = ok && good;
     rows.push_back(row);
     if (line.json) continue;
-    fmt::print("{:<4} step {:<8} {:>10}  {}{}\n", verdict.ok ? "ok" : "BAD", verdict.step,
+    fmt::print("{:<4} step {:<8} {:>10}  {}{}\n", good ? "ok" : "BAD", verdict.step,
                format_bytes(static_cast<double>(verdict.bytes)), verdict.path.string(),
-               verdict.ok ? "" : ": " + verdict.problem);
-    fmt::print("{}", stages_text(stages));
+               good ? "" : ": " + row["problem"].get<std::string>());
+    fmt::print("{}", contents_text(row));
   }
   if (line.json) print_json({{"ok", ok}, {"checkpoints", rows}});
   return ok ? 0 : static_cast<int>(ExitCode::kCheckpoint);

@@ -20,6 +20,7 @@
 #include "yoke/comm/tensors/tensors.h"
 #include "yoke/compute/device.h"
 #include "yoke/data/loader.h"
+#include "yoke/data/shapes_only.h"
 #include "yoke/engine/engine.h"
 #include "yoke/engine/parameter_hash.h"
 #include "yoke/engine/pipeline_timeline.h"
@@ -111,7 +112,11 @@ int run_train(const CommandLine& line) {
   auto worker = engine::make_worker(options);
   comm::Communicator* replicas = world.size() > 1 ? &world.comm() : nullptr;
   auto seed = static_cast<uint64_t>(config.train.loop.seed);
-  auto train_set = data::open(config.data, data::Split::kTrain, worker->model.sample, seed);
+  auto open_data = [&](data::Split split) {
+    auto samples = data::open(config.data, split, worker->model.sample, seed);
+    return engine::needs_samples(*worker) ? std::move(samples) : data::shapes_only(*samples);
+  };
+  auto train_set = open_data(data::Split::kTrain);
   data::DataOptions cut = config.data;
   cut.batch_size *= options.threads;
   data::Shard shard{world.rank(), world.size()};
@@ -139,25 +144,20 @@ int run_train(const CommandLine& line) {
 
   std::unique_ptr<data::Dataset> test_set;
   if (config.train.loop.evaluate) {
-    test_set = data::open(config.data, data::Split::kTest, worker->model.sample, seed);
+    test_set = open_data(data::Split::kTest);
     auto stop = [] { return engine::requested_stop() != 0; };
     engine.attach_evaluation(
         [&, stop] { return engine::evaluate(*worker, *test_set, config.data.batch_size, stop, replicas); });
   }
-  // Stages of a pipeline give their tensors to the first rank, replicas write together.
-  const bool together = !worker->stage;
-  checkpoint::Writer writer(out / "checkpoints", config.checkpoint, nullptr,
-                            together ? team : checkpoint::Team{});
+  checkpoint::Writer writer(out / "checkpoints", config.checkpoint, nullptr, team);
   if (config.checkpoint.every_steps > 0) {
     auto state_at = [&](engine::Progress at) {
       return engine::collect_state(*worker, loader, at, configuration.schema.to_toml(), replicas);
     };
-    checkpoint::State now = state_at(progress);
-    if (together || first) writer.reserve(now);
+    writer.reserve(state_at(progress));
     engine.attach_checkpoints([&](int64_t step) { return step % config.checkpoint.every_steps == 0; },
                               [&, state_at](const engine::SaveRequest& request) {
-                                checkpoint::State state = state_at({request.step, request.samples});
-                                if (together || first) writer.save(request.step, state);
+                                writer.save(request.step, state_at({request.step, request.samples}));
                               });
   }
 

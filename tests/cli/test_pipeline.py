@@ -90,18 +90,58 @@ def test_a_checkpoint_of_a_pipeline_goes_on_under_any_layout(yoke, tmp_path):
     assert yoke("ckpt", "verify", tmp_path / "run", "--json").json["ok"]
 
 
+def test_stages_between_first_and_last_go_without_samples(yoke, tmp_path):
+    common = [GPT, "--out.log_every", 1, "--train.evaluate", "true", "--train.schedule", "constant", "--checkpoint.every_steps", 3, *QUICK]
+    four = [*common, "--nproc", 4, "--parallel.pipeline", 4, "--pipeline.microbatches", 4]
+    one = yoke("train", *common, "--steps", 6, "--out.dir", tmp_path / "one").json
+    whole = yoke("train", *four, "--steps", 6, "--out.dir", tmp_path / "whole").json
+    assert max(abs(a - b) for a, b in zip(losses(tmp_path / "whole"), losses(tmp_path / "one"))) < 1e-4
+    assert abs(whole["eval_loss"] - one["eval_loss"]) < 1e-4
+    yoke("train", *four, "--steps", 3, "--out.dir", tmp_path / "halves")
+    halves = yoke("train", *four, "--steps", 6, "--out.dir", tmp_path / "halves").json
+    assert halves["resumed_from"] == 3 and halves["parameter_hash"] == whole["parameter_hash"]
+
+
 def test_one_device_and_stages_save_the_same_tensors(yoke, tmp_path):
     common = [GPT, "--steps", 3, "--checkpoint.every_steps", 3, *QUICK]
     yoke("train", *common, "--out.dir", tmp_path / "one")
     yoke("train", *common, "--nproc", 2, "--parallel.pipeline", 2, "--out.dir", tmp_path / "two")
 
-    def header(run, name):
-        data = (run / "checkpoints/step-3" / name).read_bytes()
+    def header(path):
+        data = path.read_bytes()
         length = int.from_bytes(data[:8], "little")
         return {k: (v["dtype"], v["shape"]) for k, v in json.loads(data[8:8 + length]).items() if k != "__metadata__"}
 
-    for name in ("model.safetensors", "optimizer.safetensors"):
-        assert header(tmp_path / "one", name) == header(tmp_path / "two", name)
+    saved = tmp_path / "two/checkpoints/step-3"
+    for kind in ("model", "optimizer"):
+        parts = [header(path) for path in sorted(saved.glob(f"{kind}-*.safetensors"))]
+        assert len(parts) == 2 and all(parts), "each stage writes its own"
+        assert sum(len(part) for part in parts) == len(parts[0] | parts[1]), "no tensor twice, tied ones included"
+        assert parts[0] | parts[1] == header(tmp_path / f"one/checkpoints/step-3/{kind}.safetensors")
+    index = json.loads((saved / "model.safetensors.index.json").read_text())["weight_map"]
+    assert {name: file for i in (1, 2) for file in [f"model-0000{i}-of-00002.safetensors"] for name in header(saved / file)} == index
+
+    listed = yoke("ckpt", "ls", tmp_path / "two", "--json").json["checkpoints"][-1]
+    assert {f["name"]: f["stage"] for f in listed["files"]} == {
+        f"{kind}-0000{stage + 1}-of-00002.safetensors": stage for kind in ("model", "optimizer") for stage in (0, 1)}
+    assert all(sorted(header(saved / f["name"])) == sorted(f["tensors"]) for f in listed["files"])
+    assert [s["stage"] for s in listed["stages"]] == [0, 1]
+    text = yoke("ckpt", "ls", tmp_path / "two").out
+    assert "model-00002-of-00002.safetensors (stage 1): " in text
+    assert "stages" not in yoke("ckpt", "ls", tmp_path / "one", "--json").json["checkpoints"][-1]
+    exported = yoke("ckpt", "export", tmp_path / "two", "-o", tmp_path / "all.safetensors", "--json").json
+    assert exported["tensors"] == len(index)
+
+
+def test_copies_and_replicas_of_a_stage_share_its_part(yoke, tmp_path):
+    common = [GPT, "--checkpoint.every_steps", 2, "--out.dir", tmp_path / "run", *QUICK]
+    before = yoke("train", *common, "--steps", 2, "--nproc", 4, "--parallel.pipeline", 2, "--parallel.data", 2).json
+    files = yoke("ckpt", "ls", tmp_path / "run", "--json").json["checkpoints"][-1]["files"]
+    assert [f["stage"] for f in files if f["name"].startswith("model")] == [0, 0, 1, 1]
+    names = [name for f in files if f["name"].startswith("model") for name in f["tensors"]]
+    assert len(names) == len(set(names))
+    alone = yoke("train", *common, "--steps", 2).json
+    assert alone["resumed_from"] == 2 and alone["parameter_hash"] == before["parameter_hash"]
 
 
 @pytest.mark.parametrize("words, says", [

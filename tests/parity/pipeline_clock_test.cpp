@@ -1,7 +1,10 @@
-// The runtime against the simulator: stages that sleep for given times take as long as simulated. A busy
-// machine wakes sleepers late, so the simulation is told how long the passes really were.
+// The runtime against the simulator: stages that sleep take as long, all together, as simulated.
+//
+// A busy machine wakes sleepers late, so the simulation is told how long each pass really was. What is left
+// between the two is the runtime's own: messages, and whatever it does between passes.
 #include <fmt/core.h>
 #include <gtest/gtest.h>
+#include <pthread.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <algorithm>
@@ -9,6 +12,7 @@
 #include <map>
 #include <mutex>
 #include <thread>
+#include <tuple>
 
 #include "yoke/base/clock.h"
 #include "yoke/comm/run_ranks.h"
@@ -24,7 +28,25 @@ using torch::autograd::variable_list;
 
 constexpr double kForward = 0.03, kBackward = 0.06, kWeight = 0.03;  // seconds of a pass
 constexpr double kTolerance = 1.05;
-constexpr int kAttempts = 12;  // the best counts, of those in which nobody woke late
+// The best counts. A thread that waits for a message is late too where others have the cores, and that time
+// is in no pass; a run in which it adds up to a twentieth is the machine's, three in a row are the runtime's.
+constexpr int kAttempts = 3;
+
+// For the same reason the threads go before other work, where the test may ask for that (they hardly work).
+class Precedence {
+ public:
+  Precedence() {
+    pthread_getschedparam(pthread_self(), &policy_, &before_);
+    sched_param first{};
+    first.sched_priority = sched_get_priority_min(SCHED_FIFO);
+    pthread_setschedparam(pthread_self(), SCHED_FIFO, &first);  // inherited by the threads of ranks
+  }
+  ~Precedence() { pthread_setschedparam(pthread_self(), policy_, &before_); }
+
+ private:
+  int policy_ = SCHED_OTHER;
+  sched_param before_{};
+};
 
 void sleep_for(double seconds) {
   std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
@@ -69,22 +91,11 @@ models::Model sleeping_model(int blocks) {
   return model;
 }
 
+using Pass = std::tuple<int, plan::ScheduleOp, int, int>;  // worker, what, chunk, micro-batch
+
 struct Measured {
-  double makespan = 0;  // from the first rank's start to the last one's end
-  std::map<plan::ScheduleOp, std::vector<double>> passes;
-  double median(plan::ScheduleOp op, double otherwise) {
-    std::vector<double>& list = passes[op];
-    std::sort(list.begin(), list.end());
-    return list.empty() ? otherwise : list[list.size() / 2];
-  }
-  // Some pass slept much longer than others of its kind: other work had the cores.
-  bool disturbed() const {
-    for (const auto& [op, list] : passes) {
-      auto [shortest, longest] = std::minmax_element(list.begin(), list.end());
-      if (*shortest > kWeight / 2 && *longest > kTolerance * *shortest) return true;
-    }
-    return false;
-  }
+  double makespan = 0;            // from the first rank's start to the last one's end
+  std::map<Pass, double> passes;  // seconds of each
 };
 
 Measured run_once(const parallel::PipelineLayout& layout) {
@@ -112,8 +123,9 @@ Measured run_once(const parallel::PipelineLayout& layout) {
     run();
     double end = now_seconds();
     std::lock_guard lock(mutex);
-    for (const parallel::PipelineEvent& one : strategy.events())
-      measured.passes[one.op].push_back(one.end - one.start);
+    for (const auto* events : {&strategy.events(), &strategy.drained()})
+      for (const parallel::PipelineEvent& one : *events)
+        measured.passes[{stage.place.worker, one.op, one.chunk, one.microbatch}] = one.end - one.start;
     first = std::min(first, begin);
     last = std::max(last, end);
   });
@@ -121,15 +133,12 @@ Measured run_once(const parallel::PipelineLayout& layout) {
   return measured;
 }
 
-double simulated(const parallel::PipelineLayout& layout, Measured& measured) {
-  using plan::ScheduleOp;
-  double chunks = layout.request.chunks;
-  double weight = measured.median(ScheduleOp::kWeight, 0);
-  sim::PipelineCosts times;
-  times.forward = {measured.median(ScheduleOp::kForward, kForward) * chunks};
-  times.backward = {(measured.median(ScheduleOp::kBackward, kBackward) + weight) * chunks};
-  times.weight_backward = {weight * chunks};
-  return sim::simulate_pipeline(plan::make_schedule(layout.request), times).makespan;
+double simulated(const parallel::PipelineLayout& layout, const Measured& measured) {
+  sim::PipelineCosts costs;
+  costs.pass_seconds = [&](const plan::ScheduleAction& pass, int worker) {
+    return measured.passes.at({worker, pass.op, pass.chunk, pass.microbatch});
+  };
+  return sim::simulate_pipeline(plan::make_schedule(layout.request), costs).makespan;
 }
 
 class PipelineClock : public testing::TestWithParam<const char*> {};
@@ -142,21 +151,16 @@ TEST_P(PipelineClock, AgreesWithTheSimulation) {
   bool interleaved = options.schedule == "interleaved";
   std::vector<double> costs(static_cast<size_t>(interleaved ? 2 * kStages : kStages), 1.0);
   parallel::PipelineLayout layout = parallel::make_layout(options, kStages, 1, costs, options.microbatches);
+  Precedence precedence;
   double best = 1e300;
-  int undisturbed = 0;
   for (int i = 0; i < kAttempts && best > kTolerance; ++i) {
     Measured measured = run_once(layout);
-    bool counts = !measured.disturbed();
-    undisturbed += counts ? 1 : 0;
     double expected = simulated(layout, measured);
     std::printf("%s: simulated %.4f s, measured %.4f s\n", GetParam(), expected, measured.makespan);
-    if (counts) {
-      EXPECT_GE(measured.makespan, 0.95 * expected);
-    }
+    // Messages take no time there: nothing that really ran in this order can be quicker.
+    EXPECT_GE(measured.makespan, 0.999 * expected);
     best = std::min(best, measured.makespan / expected);
   }
-  if (best > kTolerance && undisturbed == 0)
-    GTEST_SKIP() << "this machine is busy: in every run some stage slept longer than it wanted to";
   EXPECT_LE(best, kTolerance);
 }
 

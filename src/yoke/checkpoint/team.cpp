@@ -1,7 +1,7 @@
 #include "yoke/checkpoint/team.h"
 
+#include <charconv>
 #include <exception>
-#include <optional>
 
 #include "yoke/base/error.h"
 
@@ -10,6 +10,16 @@ namespace yoke::checkpoint {
 std::string file_name(const std::string& kind, const Team& team) {
   if (team.size == 1) return kind + ".safetensors";
   return fmt::format("{}-{:05}-of-{:05}.safetensors", kind, team.rank + 1, team.size);
+}
+
+std::optional<int> rank_of_file(const std::string& name) {
+  size_t of = name.find("-of-");
+  size_t dash = of == std::string::npos ? of : name.rfind('-', of - 1);
+  if (of == 0 || dash == std::string::npos) return std::nullopt;
+  int number = 0;
+  auto [end, error] = std::from_chars(name.data() + dash + 1, name.data() + of, number);
+  if (error != std::errc() || end != name.data() + of || number < 1) return std::nullopt;
+  return number - 1;
 }
 
 std::vector<nlohmann::json> Meeting::after(const std::string& what,

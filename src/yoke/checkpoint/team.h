@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,8 @@ struct Team {
 
 // "model.safetensors", or with a team "model-00001-of-00004.safetensors".
 std::string file_name(const std::string& kind, const Team& team);
+// Who of a team wrote the file of that name; empty for other names.
+std::optional<int> rank_of_file(const std::string& name);
 
 // Where the ranks of a team wait for each other, and learn who failed.
 class Meeting {

@@ -152,6 +152,12 @@ TEST(Team, SharesAreWholeAndBalanced) {
   }
 }
 
+TEST(Team, AFileSaysWhoWroteIt) {
+  for (int rank : {0, 1, 11}) EXPECT_EQ(rank_of_file(file_name("model", {rank, 12, nullptr})), rank);
+  for (const char* name : {"model.safetensors", "-of-2", "model-x-of-2.safetensors", "model-00000-of-00002"})
+    EXPECT_EQ(rank_of_file(name), std::nullopt) << name;
+}
+
 TEST(Pieces, WhatDoesNotFitIsAnError) {
   std::vector<NamedTensor> model = {{"a", torch::zeros({6})}};
   auto whole = [](int64_t count) { return torch::zeros({count}); };

@@ -43,14 +43,17 @@ std::optional<Evaluation> evaluate(const Worker& worker, const data::Dataset& da
     indices.resize(static_cast<size_t>(std::min(batch_size, last - begin)));
     std::iota(indices.begin(), indices.end(), begin);
     data::Batch batch = dataset.gather(indices);
-    for (torch::Tensor& input : batch.inputs) input = worker.place(input);
-    torch::Tensor target = batch.target.to(worker.device);
+    bool takes_inputs = !worker.stage || worker.stage->place.stage == 0;
+    for (torch::Tensor& input : batch.inputs)
+      if (takes_inputs) input = worker.place(input);
     models::Tensors outputs =
         worker.pipeline != nullptr ? worker.pipeline->evaluate(batch.inputs) : model.forward(batch.inputs);
     // Stages but the last have none. They go on to the end: others wait for what they send.
-    if (!outputs.empty())
+    if (!outputs.empty()) {
+      torch::Tensor target = batch.target.to(worker.device);
       loss += model.loss(outputs, target).item<double>() * static_cast<double>(indices.size());
-    if (!outputs.empty() && model.correct) correct += model.correct(outputs, target).item<int64_t>();
+      if (model.correct) correct += model.correct(outputs, target).item<int64_t>();
+    }
     stopped = stop() && worker.pipeline == nullptr;
   }
   torch::Tensor sums =

@@ -65,6 +65,12 @@ void make_pipeline(Worker& worker, const WorkerOptions& options, std::vector<com
   worker.strategy = std::move(pipeline);
 }
 
+bool needs_samples(const Worker& worker) {
+  if (!worker.stage) return true;
+  int stage = worker.stage->place.stage;
+  return stage == 0 || stage + 1 == worker.stage->layout.request.stages;
+}
+
 std::vector<optim::NamedTensor> whole_model(const Worker& worker) {
   return worker.stage ? parallel::gather_model(*worker.stage) : named_tensors(*worker.model.module);
 }

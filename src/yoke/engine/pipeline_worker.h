@@ -15,6 +15,10 @@ void make_stage(Worker& worker, const WorkerOptions& options);
 // Collective. `segments`: which blocks of the whole model are computed again.
 void make_pipeline(Worker& worker, const WorkerOptions& options, std::vector<compute::Segment> segments);
 
+// Whether this rank looks at samples: the first stage takes their inputs, the last their targets, and whoever
+// has the whole model both.
+bool needs_samples(const Worker& worker);
+
 // All parameters and buffers by name: of the module, or gathered from the stages (on rank 0; nothing on the
 // others; collective).
 std::vector<optim::NamedTensor> whole_model(const Worker& worker);

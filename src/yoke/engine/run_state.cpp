@@ -8,9 +8,8 @@
 #include "yoke/checkpoint/weights.h"
 #include "yoke/compute/conv_path.h"
 #include "yoke/engine/gather_json.h"
-#include "yoke/engine/pipeline_worker.h"
 #include "yoke/parallel/ddp/zero/sharded_state.h"
-#include "yoke/parallel/pipeline/gather.h"
+#include "yoke/parallel/pipeline/stage_state.h"
 
 namespace yoke::engine {
 namespace {
@@ -41,8 +40,19 @@ std::vector<optim::NamedTensor> state_in_pieces(const parallel::Shards& shards, 
   return state;
 }
 
+// What this rank of a pipeline writes: ranks of one stage share what the stage has.
+void part_of_stage(Worker& worker, checkpoint::State& state) {
+  const parallel::PipelineStage& stage = *worker.stage;
+  int copies = stage.layout.copies, ranks = stage.layout.request.replicas_of(stage.place.stage) * copies;
+  int rank = stage.place.replica * copies + stage.place.copy;
+  parallel::StageState whole = parallel::stage_state(stage, worker.optimizer->state());
+  state.model = checkpoint::share_of(whole.parameters, rank, ranks);
+  if (rank == 0) state.model.insert(state.model.end(), whole.buffers.begin(), whole.buffers.end());
+  state.optimizer = checkpoint::share_of(whole.optimizer, rank, ranks);
+}
+
 // What this one of the replicas writes.
-void part_of_rank(Worker& worker, comm::Communicator* replicas, checkpoint::State& state) {
+void part_of_replica(Worker& worker, comm::Communicator* replicas, checkpoint::State& state) {
   int rank = replicas != nullptr ? replicas->rank() : 0, ranks = replicas != nullptr ? replicas->size() : 1;
   state.model = checkpoint::share_of(named_parameters(*worker.model.module), rank, ranks);
   // Replicas may have statistics of their own: the first one's are kept.
@@ -64,8 +74,15 @@ int64_t data_replicas(const Worker& worker, const comm::Communicator* ranks) {
   return ranks != nullptr ? ranks->size() : 1;
 }
 
-// How the stages cut the model, for people (`yoke ckpt ls`).
-nlohmann::json layout_of(const Worker& worker) {
+// How the stages cut the model, and which one each rank had: for people (`yoke ckpt ls`).
+nlohmann::json stages_of_ranks(const Worker& worker) {
+  nlohmann::json ranks = nlohmann::json::array();
+  for (int rank = 0; worker.stage && rank < worker.stage->layout.ranks(); ++rank)
+    ranks.push_back(worker.stage->layout.stage_of_rank(rank));
+  return ranks;
+}
+
+nlohmann::json blocks_of_stages(const Worker& worker) {
   nlohmann::json stages = nlohmann::json::array();
   if (!worker.stage) return stages;
   const parallel::PipelineLayout& layout = worker.stage->layout;
@@ -114,12 +131,10 @@ checkpoint::State collect_state(Worker& worker, const data::Loader& loader, Prog
   data::Position position = loader.position();
   checkpoint::State state;
   worker.strategy->drain();
-  if (worker.stage) {
-    state.model = whole_model(worker);
-    state.optimizer = parallel::gather_optimizer(*worker.stage, worker.optimizer->state());
-  } else {
-    part_of_rank(worker, replicas, state);
-  }
+  if (worker.stage)
+    part_of_stage(worker, state);
+  else
+    part_of_replica(worker, replicas, state);
   state.rest = {
       {"step", progress.step},
       {"samples", progress.samples},
@@ -128,7 +143,8 @@ checkpoint::State collect_state(Worker& worker, const data::Loader& loader, Prog
        {{"scale", worker.scaler.current_scale()}, {"growth_tracker", worker.scaler.growth_tracker()}}},
       {"ranks", states_of_ranks(worker, replicas)},
       {"replicas", data_replicas(worker, replicas)},
-      {"stages", layout_of(worker)},
+      {"stages", blocks_of_stages(worker)},
+      {"stages_of_ranks", stages_of_ranks(worker)},
       {"configuration", configuration},
   };
   return state;

@@ -18,8 +18,7 @@ struct Progress {
 
 // `configuration` is the effective one as TOML, kept for people and for `ckpt export`. With `replicas` (all
 // ranks of the run) it is collective: random numbers are each rank's own, and each gets the part of the
-// tensors that it writes (checkpoint::Team). Stages of a pipeline give their tensors to rank 0, under the
-// names that one device uses.
+// tensors that it writes (checkpoint::Team), under the names that one device uses.
 checkpoint::State collect_state(Worker& worker, const data::Loader& loader, Progress progress,
                                 const std::string& configuration, comm::Communicator* replicas = nullptr);
 

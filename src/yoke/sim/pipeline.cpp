@@ -53,6 +53,7 @@ class Simulator {
         transfer_(for_stages(costs.transfer, schedule.request.stages, "transfer")),
         sync_(for_stages(costs.sync, schedule.request.stages, "sync")),
         overlaps_(costs.sync_overlaps),
+        pass_seconds_(costs.pass_seconds),
         messages_(2 * places_ * total_),
         workers_(schedule.workers.size()) {
     set_weight_times(costs);
@@ -129,12 +130,21 @@ class Simulator {
            static_cast<size_t>(microbatch);
   }
 
-  double duration(const ScheduleAction& action, int stage) const {
+  double duration(const ScheduleAction& action, int index, int stage) const {
+    if (pass_seconds_) return given_duration(action, index);
     const auto s = static_cast<size_t>(stage);
     double whole = action.op == ScheduleOp::kForward    ? forward_[s]
                    : action.op == ScheduleOp::kBackward ? backward_[s]
                                                         : weight_[s];
     return whole / schedule_.request.chunks;
+  }
+
+  double given_duration(const ScheduleAction& action, int index) const {
+    double seconds = pass_seconds_(action, index);
+    if (!(seconds >= 0 && std::isfinite(seconds)))
+      throw ConfigError("{} {} of worker {} takes {} s: a number of at least 0 is wanted.",
+                        to_string(action.op), action.microbatch, index, seconds);
+    return seconds;
   }
 
   void advance(int index, std::vector<int>& ready) {
@@ -191,7 +201,7 @@ class Simulator {
       }
       worker.clock = std::max(worker.clock, last.end);
     }
-    double seconds = duration(action, stage), start = worker.clock;
+    double seconds = duration(action, index, stage), start = worker.clock;
     worker.clock += seconds;
     run_.busy[static_cast<size_t>(index)] += seconds;
     run_.spans.push_back(
@@ -237,6 +247,7 @@ class Simulator {
   std::vector<double> transfer_;
   std::vector<double> sync_;
   const bool overlaps_;
+  const std::function<double(const ScheduleAction&, int)> pass_seconds_;
   Board messages_;
   std::vector<Worker> workers_;
   std::vector<double> weight_;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,8 @@ struct PipelineCosts {
   std::vector<double> transfer = {0};        // one way over the boundary behind the stage
   std::vector<double> sync = {0};            // of one update
   bool sync_overlaps = true;                 // passes go on meanwhile, with two gradients at most
+  // Where given, how long each pass takes, instead of the three above: what a real run measured, for example.
+  std::function<double(const plan::ScheduleAction& pass, int worker)> pass_seconds{};
 };
 
 struct PipelineSpan {

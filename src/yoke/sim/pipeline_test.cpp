@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "yoke/base/error.h"
@@ -123,6 +124,27 @@ TEST(PipelineSimulation, TheSlowestStageSetsThePace) {
   EXPECT_DOUBLE_EQ(run.busy[1], 300);
 }
 
+TEST(PipelineSimulation, EveryPassMayTakeATimeOfItsOwn) {
+  plan::Schedule schedule = plan::make_schedule(request_of(ScheduleKind::k1F1B, 3, 4));
+  PipelineCosts costs;
+  costs.forward = {100};  // not asked
+  auto base = [](const plan::ScheduleAction& pass) {
+    return pass.op == plan::ScheduleOp::kForward ? 1.0 : 2.0;
+  };
+  costs.pass_seconds = [&](const plan::ScheduleAction& pass, int) { return base(pass); };
+  double even = simulate_pipeline(schedule, costs).makespan;
+  EXPECT_DOUBLE_EQ(even, (4 + 3 - 1) * 3.0);
+  // The last backward of the first stage: everybody else is done, so that it shows as it is.
+  costs.pass_seconds = [&](const plan::ScheduleAction& pass, int worker) {
+    bool late = worker == 0 && pass.op == plan::ScheduleOp::kBackward && pass.microbatch == 3;
+    return base(pass) + (late ? 0.5 : 0);
+  };
+  PipelineRun run = simulate_pipeline(schedule, costs);
+  EXPECT_DOUBLE_EQ(run.makespan, even + 0.5);
+  EXPECT_DOUBLE_EQ(run.busy[0], 4 * 3 + 0.5);
+  EXPECT_DOUBLE_EQ(run.busy[1], 4 * 3);
+}
+
 TEST(PipelineSimulation, CostsThatMakeNoSenseAreRefused) {
   plan::Schedule schedule = plan::make_schedule(request_of(ScheduleKind::kZbH1, 2, 2));
   PipelineCosts costs;
@@ -133,6 +155,11 @@ TEST(PipelineSimulation, CostsThatMakeNoSenseAreRefused) {
   costs.forward = {1};
   costs.weight_backward = {5};
   EXPECT_THROW(simulate_pipeline(schedule, costs), ConfigError);
+  for (double seconds : {-1.0, std::numeric_limits<double>::quiet_NaN()}) {
+    PipelineCosts given;
+    given.pass_seconds = [seconds](const plan::ScheduleAction&, int) { return seconds; };
+    EXPECT_THROW(simulate_pipeline(schedule, given), ConfigError);
+  }
 }
 
 TEST(PipelineSimulation, TheTraceIsOneJsonDocument) {

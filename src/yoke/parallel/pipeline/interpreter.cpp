@@ -1,5 +1,7 @@
 #include "yoke/parallel/pipeline/interpreter.h"
 
+#include <utility>
+
 #include "yoke/base/clock.h"
 #include "yoke/base/error.h"
 
@@ -33,6 +35,17 @@ BoundarySpec differentiable(const BoundarySpec& spec) {
   return some;
 }
 
+// The last action of each chunk that adds to gradients.
+std::vector<size_t> ends_of_chunks(const std::vector<StreamAction>& actions, int chunks) {
+  std::vector<size_t> ends(static_cast<size_t>(chunks), actions.size());
+  for (size_t i = 0; i < actions.size(); ++i) {
+    const ScheduleAction& one = actions[i].action;
+    if (one.op == ScheduleOp::kBackward || one.op == ScheduleOp::kWeight)
+      ends[static_cast<size_t>(one.chunk)] = i;
+  }
+  return ends;
+}
+
 }  // namespace
 
 Interpreter::Interpreter(const PipelineLayout& layout, PipelinePlace place, StageRunner& runner,
@@ -40,22 +53,28 @@ Interpreter::Interpreter(const PipelineLayout& layout, PipelinePlace place, Stag
     : layout_(layout), place_(place), runner_(runner), versions_(versions), transfers_(transfers) {}
 
 torch::Tensor Interpreter::run(const std::vector<StreamAction>& actions, const MicroBatches& batch,
-                               const Update& update) {
+                               const Updates& updates) {
   torch::Tensor loss;
   events_.clear();
   for (size_t i = 0; i < batch.parts.size(); ++i)
     shapes_[batch.first + static_cast<int>(i)] = batch.parts[i].shape;
+  std::vector<size_t> ends = ends_of_chunks(actions, layout_.request.chunks);
+  int complete = -1;  // chunk whose gradients wait for the messages behind its last pass to leave first
   for (size_t i = 0; i < actions.size(); ++i) {
     look_ahead(actions, i);
     const auto& [action, last_use] = actions[i];
+    if (complete >= 0 && action.op != ScheduleOp::kSendGradient)
+      updates.complete(std::exchange(complete, -1));
+    if (is_pass(action.op) && action.version > versions_.newest_version()) updates.need(action.version);
     double start = now_seconds();
     if (action.op == ScheduleOp::kUpdate)
-      update(actions[i]);
+      updates.update(actions[i]);
     else
       carry_out(action, batch, loss);
     if (is_pass(action.op) && last_use) versions_.release(action.version);
     if (is_pass(action.op) || action.op == ScheduleOp::kUpdate)
       events_.push_back({action.op, action.microbatch, action.chunk, start, now_seconds()});
+    if (ends[static_cast<size_t>(action.chunk)] == i) complete = action.chunk;
   }
   return loss.defined() ? loss : torch::zeros({}, torch::kFloat64);
 }

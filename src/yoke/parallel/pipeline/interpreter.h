@@ -39,16 +39,20 @@ struct PipelineEvent {
 
 class Interpreter {
  public:
-  using Update = std::function<void(const plan::StreamAction&)>;
+  struct Updates {
+    std::function<void(const plan::StreamAction&)> update;  // carries one out, or takes it on
+    std::function<void(int version)> need;                  // a pass comes for weights that are not there yet
+    std::function<void(int chunk)> complete;  // all passes that add to the chunk's gradients are done
+  };
 
   // All must outlive it.
   Interpreter(const PipelineLayout& layout, PipelinePlace place, StageRunner& runner,
               WeightVersions& versions, Transfers& transfers);
 
-  // Forward actions in the list are for `batch`. `update` carries updates out. Returns this rank's share of
-  // the batch's loss (0 where the last stage is elsewhere).
+  // Forward actions in the list are for `batch`. Returns this rank's share of the batch's loss (0 where the
+  // last stage is elsewhere).
   torch::Tensor run(const std::vector<plan::StreamAction>& actions, const MicroBatches& batch,
-                    const Update& update);
+                    const Updates& updates);
   // Runs one batch forward through all stages, without a graph. Returns the model's outputs on the last
   // stage, and nothing elsewhere. `shape` as in MicroBatches.
   std::vector<torch::Tensor> evaluate(const std::vector<torch::Tensor>& inputs,

@@ -5,21 +5,17 @@
 #include <torch/types.h>
 
 #include <deque>
-#include <vector>
 
-#include "yoke/comm/communicator.h"
+#include "yoke/parallel/pipeline/rounds.h"
 
 namespace yoke::parallel {
 
-// Used by one thread. Its messages have a tag of their own on the communicator.
+// Used by one thread.
 class NewsExchange {
  public:
   // Signals are acted on `lag` steps after they were told, so that nobody has to wait for news that cannot
   // have come.
-  NewsExchange(comm::Communicator& comm, int lag) : comm_(comm), lag_(static_cast<size_t>(lag)) {}
-  NewsExchange(const NewsExchange&) = delete;
-  NewsExchange& operator=(const NewsExchange&) = delete;
-  ~NewsExchange();  // waits: memory must stay while data moves
+  NewsExchange(comm::Communicator& comm, int lag);
 
   struct Heard {
     torch::Tensor loss;   // of the step just told, summed over ranks: filled in when it has come (settle())
@@ -28,22 +24,14 @@ class NewsExchange {
   // Tells this rank's loss of a step; collective in the sense that all ranks tell every step.
   Heard tell(double loss, int stop_signal);
   // Waits until every loss that was told is there.
-  void settle();
+  void settle() { hear_all_but(0); }
 
  private:
-  struct Step {
-    std::vector<double> own;
-    std::vector<std::vector<double>> others;  // by rank
-    std::vector<comm::Pending> sending;
-    std::vector<comm::Pending> coming;
-    torch::Tensor loss;
-    int stop_signal = 0;
-  };
-  void finish(Step& step);
+  void hear_all_but(size_t steps);
 
-  comm::Communicator& comm_;
+  Rounds rounds_;
   size_t lag_;
-  std::deque<Step> steps_;  // that are not finished
+  std::deque<torch::Tensor> losses_;  // of steps that were not heard of
   int stop_signal_ = 0;
 };
 

@@ -10,25 +10,35 @@
 namespace yoke::parallel {
 namespace {
 
-using StagesOf = std::unordered_map<const void*, std::vector<int>>;
+struct Users {
+  std::vector<int> stages;
+  int chunk = 0;  // of the first of them
+};
+using UsersOf = std::unordered_map<const void*, Users>;
 
-void note(StagesOf& stages, const torch::Tensor& tensor, int stage) {
-  std::vector<int>& list = stages[tensor.unsafeGetTensorImpl()];
+// Virtual stages come in order.
+void note(UsersOf& users, const torch::Tensor& tensor, int virtual_stage, int stages) {
+  int stage = virtual_stage % stages;
+  auto [found, added] = users.try_emplace(tensor.unsafeGetTensorImpl());
+  if (added) found->second.chunk = virtual_stage / stages;
+  std::vector<int>& list = found->second.stages;
   if (std::find(list.begin(), list.end(), stage) == list.end()) list.push_back(stage);
 }
 
-StagesOf stages_of_tensors(const models::Model& model, const PipelineLayout& layout) {
-  StagesOf stages;
+UsersOf users_of_tensors(const models::Model& model, const PipelineLayout& layout) {
+  UsersOf users;
   for (size_t part = 0; part < layout.blocks.size(); ++part) {
-    int stage = static_cast<int>(part) % layout.request.stages;
+    auto add = [&](const torch::Tensor& tensor) {
+      note(users, tensor, static_cast<int>(part), layout.request.stages);
+    };
     for (size_t block = layout.blocks[part].first; block < layout.blocks[part].end; ++block) {
       for (const auto& module : model.blocks[block].modules) {
-        for (const torch::Tensor& tensor : module->parameters()) note(stages, tensor, stage);
-        for (const torch::Tensor& tensor : module->buffers()) note(stages, tensor, stage);
+        for (const torch::Tensor& tensor : module->parameters()) add(tensor);
+        for (const torch::Tensor& tensor : module->buffers()) add(tensor);
       }
     }
   }
-  return stages;
+  return users;
 }
 
 // How often a weight is used for one sample: places of an image, steps of a sequence.
@@ -44,14 +54,14 @@ bool OwnedTensor::held_by(int stage) const {
 }
 
 std::vector<OwnedTensor> owned_tensors(const models::Model& model, const PipelineLayout& layout) {
-  StagesOf stages = stages_of_tensors(model, layout);
+  UsersOf users = users_of_tensors(model, layout);
   std::vector<OwnedTensor> tensors;
   auto add = [&](const std::string& name, const torch::Tensor& tensor, bool is_parameter) {
-    auto found = stages.find(tensor.unsafeGetTensorImpl());
-    if (found == stages.end())
+    auto found = users.find(tensor.unsafeGetTensorImpl());
+    if (found == users.end())
       throw ConfigError("{}: tensor '{}' belongs to no block: it cannot be given to a stage.", model.name,
                         name);
-    OwnedTensor owned{name, tensor, is_parameter, found->second};
+    OwnedTensor owned{name, tensor, is_parameter, found->second.stages, found->second.chunk};
     std::sort(owned.stages.begin(), owned.stages.end());
     tensors.push_back(std::move(owned));
   };

@@ -14,6 +14,7 @@ struct OwnedTensor {
   torch::Tensor tensor;
   bool is_parameter = true;
   std::vector<int> stages;  // that use it, ascending; several: tied, each holds a copy
+  int chunk = 0;            // of the stage, the first that uses it: the last to add to its gradient
   bool held_by(int stage) const;
   bool is_tied() const { return stages.size() > 1; }
 };

@@ -41,10 +41,11 @@ PipelinePlace checked_place(const PipelineLayout& layout, const comm::Communicat
 
 void check_without_flush(const PipelineStage& stage, const PipelineStrategyOptions& options, bool scales) {
   const char* name = plan::to_string(stage.layout.request.kind);
-  if (options.clip_norm > 0 && stage.world.rank() == 0)
+  bool each = options.clip_norm > 0 && !norm_comes_in_time(stage.layout.request);
+  if (each && stage.world.rank() == 0)
     log::warn(
-        "pipeline.schedule = \"{}\": stages update at different times, so each clips its own gradient to "
-        "train.clip_norm = {}",
+        "pipeline.schedule = \"{}\": a stage updates before the first one has its gradient, so each clips by "
+        "its own norm to train.clip_norm = {}. Take 2bw or pipeline.vertical_sync to clip by that of all.",
         name, options.clip_norm);
   if (scales)
     throw ConfigError(
@@ -84,7 +85,10 @@ PipelineStrategy::PipelineStrategy(const models::Model& model, PipelineStage& st
       gradients_(stage.world, stage.layout, stage.tensors),
       news_(stage.world, 1 + (stage.layout.workers() - 1) / stage.layout.request.microbatches),
       stream_(stage.layout.request, stage.place.worker) {
-  if (!flushes_) check_without_flush(stage, options_, scaler.current_scale() != 1.0);
+  if (flushes_) return;
+  check_without_flush(stage, options_, scaler.current_scale() != 1.0);
+  if (options_.clip_norm > 0 && norm_comes_in_time(stage.layout.request))
+    late_.emplace(stage.world, options_.clip_norm);
 }
 
 void PipelineStrategy::acquire() {
@@ -128,17 +132,19 @@ ComputeResult PipelineStrategy::compute(const std::vector<torch::Tensor>& inputs
   lr_ = micro.lr;
   MicroBatches batch = cut(inputs, target, micro.weight);
   ComputeResult result;
-  result.loss = interpreter_.run(stream_.next(), batch, [this](const auto& action) { update(action); });
+  last_ = micro.last;
+  result.loss = interpreter_.run(stream_.next(), batch, updates());
   if (flushes_) transfers_.settle();
-  if (flushes_ && micro.last) gradients_.sum();
+  double summing = flushes_ && micro.last ? gradients_.finish() : 0;
   result.forward_seconds = interpreter_.seconds(ScheduleOp::kForward);
   result.backward_seconds =
       interpreter_.seconds(ScheduleOp::kBackward) + interpreter_.seconds(ScheduleOp::kWeight);
-  double waited = transfers_.waited();
+  double waited = transfers_.waited() + summing;
   communication_->seconds += waited;
   communication_->exposed += waited;
   result.backward_seconds += waited;  // the engine takes the exposed part out again
   events_ = interpreter_.events();
+  drained_.clear();
   return result;
 }
 
@@ -146,19 +152,37 @@ ComputeResult PipelineStrategy::compute(const std::vector<torch::Tensor>& inputs
 void PipelineStrategy::update(const plan::StreamAction& action) {
   if (flushes_) return;
   const plan::ScheduleRequest& request = stage_.layout.request;
-  gradients_.sum();
-  if (options_.clip_norm > 0) gradients_.clip_each(options_.clip_norm);
-  stage_.versions.begin_update(!action.last_use);
-  double lr = lr_;
-  if (request.kind == ScheduleKind::kPipedream && request.replicas_of(0) > 1) lr /= request.replicas_of(0);
-  optimizer_.step(lr);
+  gradients_.finish();
+  if (options_.clip_norm > 0 && !late_) gradients_.clip_each(options_.clip_norm);
+  double square = late_ ? gradients_.square() : 0;
+  LateUpdates::Update update{stage_.versions.take_gradients(), !action.last_use, lr_};
+  bool each = request.kind == ScheduleKind::kPipedream;
+  if (each && request.replicas_of(0) > 1) update.lr /= request.replicas_of(0);
+  late_ ? late_->add(std::move(update), square) : apply(std::move(update));
+}
+
+void PipelineStrategy::apply(LateUpdates::Update update) {
+  stage_.versions.begin_update(update.keep, std::move(update.gradients));
+  optimizer_.step(update.lr);
   optimizer_.zero_grad();
   stage_.versions.end_update();
 }
 
+Interpreter::Updates PipelineStrategy::updates() {
+  auto need = [this](int version) {
+    while (late_ && stage_.versions.newest_version() < version && late_->waiting() > 0) apply(late_->take());
+  };
+  auto complete = [this](int chunk) {  // without a flush the update follows at once
+    if (flushes_ && last_) gradients_.begin(chunk);
+  };
+  return {[this](const auto& action) { update(action); }, need, complete};
+}
+
 void PipelineStrategy::drain() {
   if (flushes_) return;
-  interpreter_.run(stream_.drain(), {}, [this](const auto& action) { update(action); });
+  interpreter_.run(stream_.drain(), {}, updates());
+  while (late_ && late_->waiting() > 0) apply(late_->take());
+  drained_.insert(drained_.end(), interpreter_.events().begin(), interpreter_.events().end());
   transfers_.settle();
   stage_.versions.start_anew();
 }
@@ -203,7 +227,7 @@ CommitResult PipelineStrategy::commit(const CommitOptions& commit) {
     }
     if (finite && options_.clip_norm > 0) {
       torch::NoGradGuard no_grad;
-      double factor = std::min(1.0, options_.clip_norm / (all.norm + 1e-6));
+      double factor = clip_factor(all.norm, options_.clip_norm);
       for (const torch::Tensor& parameter : gradients_.parameters())
         if (factor < 1 && parameter.grad().defined()) parameter.grad().mul_(factor);
     }

@@ -6,10 +6,12 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 
 #include "yoke/comm/communicator.h"
 #include "yoke/parallel/pipeline/gradient_exchange.h"
 #include "yoke/parallel/pipeline/interpreter.h"
+#include "yoke/parallel/pipeline/late_updates.h"
 #include "yoke/parallel/pipeline/news.h"
 #include "yoke/parallel/strategy.h"
 
@@ -57,11 +59,15 @@ class PipelineStrategy : public Strategy {
 
   // What this rank did in the last step.
   const std::vector<PipelineEvent>& events() const { return events_; }
+  // And in the drain() after it, where that had something to finish.
+  const std::vector<PipelineEvent>& drained() const { return drained_; }
   const PipelineStage& stage() const { return stage_; }
 
  private:
   MicroBatches cut(const std::vector<torch::Tensor>& inputs, const torch::Tensor& target, double weight);
+  Interpreter::Updates updates();
   void update(const plan::StreamAction& action);
+  void apply(LateUpdates::Update update);
   bool is_last_stage() const { return stage_.place.stage + 1 == stage_.layout.request.stages; }
 
   const models::Model& model_;
@@ -74,11 +80,13 @@ class PipelineStrategy : public Strategy {
   StageRunner runner_;
   Interpreter interpreter_;
   GradientExchange gradients_;
+  std::optional<LateUpdates> late_;  // where updates wait for the norm of all stages
   NewsExchange news_;
   plan::ScheduleStream stream_;
   double lr_ = 0;
+  bool last_ = true;  // micro-batch of the step: gradients are summed behind it
   std::optional<Communication> communication_;
-  std::vector<PipelineEvent> events_;
+  std::vector<PipelineEvent> events_, drained_;
 };
 
 }  // namespace yoke::parallel

@@ -3,8 +3,10 @@
 #include <torch/utils.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "yoke/optim/clip.h"
+#include "yoke/parallel/pipeline/late_updates.h"
 
 namespace yoke::parallel {
 
@@ -75,7 +77,20 @@ void StaleReplay::backward(int micro) {
   }
 }
 
-void StaleReplay::clip(Stage& stage) const {
+void StaleReplay::clip_whole() {
+  std::map<std::string, torch::Tensor> once;  // shared weights count once
+  for (const Stage& stage : stages_)
+    for (const auto& [name, tensor] : stage.newest) once.emplace(name, tensor);
+  double square = 0;
+  for (const auto& [name, tensor] : once)
+    if (tensor.grad().defined()) square += tensor.grad().square().sum().item<double>();
+  double factor = clip_factor(std::sqrt(square), clip_norm_);
+  for (Stage& stage : stages_)
+    for (auto& [name, tensor] : stage.newest)
+      if (tensor.grad().defined()) tensor.mutable_grad().mul_(factor);
+}
+
+void StaleReplay::clip_each(Stage& stage) const {
   std::map<std::vector<int>, Tensors> sets;
   for (size_t i = 0; i < stage.newest.size(); ++i) sets[stage.holders[i]].push_back(stage.newest[i].second);
   for (const auto& [stages, parameters] : sets) optim::clip_grad_norm(parameters, clip_norm_);
@@ -91,10 +106,13 @@ void StaleReplay::update(double lr) {
     }
   }
   ++updates_;
-  for (Stage& stage : stages_) {
+  for (Stage& stage : stages_)
     for (auto& [name, tensor] : stage.newest)
       if (sums.count(name) > 0) tensor.mutable_grad() = sums[name].clone();
-    if (clip_norm_ > 0) clip(stage);
+  bool whole = norm_comes_in_time(layout_.request);
+  if (clip_norm_ > 0 && whole) clip_whole();
+  for (Stage& stage : stages_) {
+    if (clip_norm_ > 0 && !whole) clip_each(stage);
     stage.optimizer->step(lr);
     stage.optimizer->zero_grad();
     for (const auto& [name, tensor] : stage.newest)

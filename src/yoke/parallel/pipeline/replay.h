@@ -6,8 +6,9 @@
 //   with vertical sync        max(0, b - (n - 1))
 //   2bw                       max(0, b - 1)
 // and the gradient goes to the newest weights (Harlap et al. 2018; Narayanan et al. 2021), clipped by the
-// norm of the stage's own part. A micro-batch of pipedream is a minibatch of its own. For tests and `yoke
-// verify`: slow, and shares no versions with the runtime.
+// norm of the whole where it comes in time (late_updates.h), else of the stage's own part. A micro-batch of
+// pipedream is a minibatch of its own. For tests and `yoke verify`: slow, and shares no versions with the
+// runtime.
 #pragma once
 
 #include <map>
@@ -49,7 +50,8 @@ class StaleReplay {
   double forward(int micro, int minibatch, Tensors inputs, const torch::Tensor& target, double weight);
   void backward(int micro);
   void update(double lr);
-  void clip(Stage& stage) const;
+  void clip_whole();
+  void clip_each(Stage& stage) const;
 
   PipelineLayout layout_;
   double clip_norm_;

@@ -31,14 +31,20 @@ void WeightVersions::use(int version) {
   in_use_ = version;
 }
 
-void WeightVersions::begin_update(bool keep) {
-  if (!stash_) return;
-  torch::NoGradGuard no_grad;
-  for (size_t i = 0; i < parameters_.size(); ++i) {
-    newest_[i].second.mutable_grad() = parameters_[i].second.grad();
-    parameters_[i].second.mutable_grad().reset();
+WeightVersions::Tensors WeightVersions::take_gradients() {
+  Tensors gradients;
+  for (auto& [name, parameter] : parameters_) {
+    gradients.push_back(parameter.grad());
+    parameter.mutable_grad().reset();
   }
-  if (!keep) return;
+  return gradients;
+}
+
+void WeightVersions::begin_update(bool keep, Tensors gradients) {
+  torch::NoGradGuard no_grad;
+  for (size_t i = 0; i < newest_.size(); ++i) newest_[i].second.mutable_grad() = std::move(gradients[i]);
+  bool released = std::exchange(newest_released_, false);
+  if (!stash_ || !keep || released) return;
   Tensors old = memory_of_newest(), fresh;
   if (!spare_.empty()) {
     fresh = std::move(spare_.back());
@@ -60,6 +66,7 @@ void WeightVersions::end_update() {
 }
 
 void WeightVersions::release(int version) {
+  if (version == newest_version_) newest_released_ = true;
   auto found = kept_.find(version);
   if (found == kept_.end()) return;
   spare_.push_back(std::move(found->second));
@@ -72,6 +79,7 @@ void WeightVersions::start_anew() {
   kept_.clear();
   spare_.clear();
   newest_version_ = in_use_ = 0;
+  newest_released_ = false;
 }
 
 }  // namespace yoke::parallel

@@ -21,10 +21,13 @@ class WeightVersions {
 
   // The model computes with this version from here on. Requires: it is alive.
   void use(int version);
-  // The newest is about to be updated. `keep`: somebody needs it as it is. Hands the gradients over.
-  void begin_update(bool keep);
+  // The gradients that the model's parameters have collected, which then have none.
+  std::vector<torch::Tensor> take_gradients();
+  // The newest is about to be updated with these gradients. `keep`: somebody needs it as it is, unless it was
+  // released since.
+  void begin_update(bool keep, std::vector<torch::Tensor> gradients);
   void end_update();
-  // Nobody needs this version again, unless it is the newest.
+  // Nobody needs this version again, but for an update that makes the next one of it.
   void release(int version);
   // All others are given up; the newest becomes version 0.
   void start_anew();
@@ -41,6 +44,7 @@ class WeightVersions {
   std::vector<optim::NamedTensor> newest_;
   bool stash_;
   int newest_version_ = 0;
+  bool newest_released_ = false;
   int in_use_ = 0;
   std::map<int, Tensors> kept_;  // besides the newest
   std::vector<Tensors> spare_;   // memory of versions that ended

@@ -14,7 +14,7 @@ struct OneWeightStage {
 
   void update(bool keep) {
     parameter.mutable_grad() = torch::ones_like(parameter);
-    versions.begin_update(keep);
+    versions.begin_update(keep, versions.take_gradients());
     optimizer->step(1);
     optimizer->zero_grad();
     versions.end_update();
@@ -56,6 +56,23 @@ TEST(WeightVersions, UpdatesInPlaceWhatNobodyNeeds) {
     EXPECT_EQ(stage.versions.alive(), 1);
     EXPECT_EQ(stage.parameter.data_ptr(), memory);
   }
+}
+
+TEST(WeightVersions, ALateUpdateDoesNotKeepWhatWasReleasedMeanwhile) {
+  OneWeightStage stage(/*stash=*/true);
+  stage.parameter.mutable_grad() = torch::ones_like(stage.parameter);
+  std::vector<torch::Tensor> gradients = stage.versions.take_gradients();
+  EXPECT_FALSE(stage.parameter.grad().defined());
+  stage.versions.use(0);
+  stage.versions.release(0);  // its last pass
+  stage.versions.begin_update(/*keep=*/true, gradients);
+  stage.optimizer->step(1);
+  stage.versions.end_update();
+  EXPECT_EQ(stage.versions.alive(), 1);
+  stage.versions.use(1);
+  EXPECT_EQ(stage.value(), 9);
+  stage.update(/*keep=*/true);
+  EXPECT_EQ(stage.versions.alive(), 2);  // this one was not
 }
 
 TEST(WeightVersions, StartsAnewFromTheNewest) {
