@@ -96,12 +96,18 @@ cluster::LaunchOptions server_job(const CommandLine& line, const RunConfig& conf
   int workers = line.train.nproc, servers = static_cast<int>(config.ps.servers);
   policy_of(config, workers);
   cluster::LaunchOptions job = cluster::own_job(workers + servers, line.words);
-  if (config.ps.on_worker_loss == "continue") {
-    job.expendable.assign(static_cast<size_t>(workers + servers), false);
-    // The first writes records and checkpoints; servers hold the parameters.
-    for (int rank = 1; rank < workers; ++rank) job.expendable[static_cast<size_t>(rank)] = true;
-  }
+  job.expendable = expendable_ranks(config, workers + servers);
+  if (config.ps.on_worker_loss == "restart") job.rank_restarts = static_cast<int>(config.ps.restarts);
   return job;
+}
+
+// The first writes records and checkpoints; servers hold the parameters.
+std::vector<bool> expendable_ranks(const RunConfig& config, int world_size) {
+  if (config.ps.on_worker_loss == "stop") return {};
+  std::vector<bool> expendable(static_cast<size_t>(world_size), false);
+  for (int rank = 1; rank < world_size - config.ps.servers; ++rank)
+    expendable[static_cast<size_t>(rank)] = true;
+  return expendable;
 }
 
 bool is_server_rank(const RunConfig& config) {
@@ -115,10 +121,17 @@ bool is_server_rank(const RunConfig& config) {
   return identity.rank >= identity.world_size - config.ps.servers;
 }
 
+cluster::World join_with_servers(const RunConfig& config) {
+  cluster::Identity identity = cluster::identify_from_environment();
+  cluster::JoinOptions options;
+  options.expendable = expendable_ranks(config, identity.world_size);
+  return cluster::World(identity, options);
+}
+
 int run_server(const RunConfig& config) {
   // Workers that are told to stop still need their servers, for a last checkpoint; who kills, kills.
   for (int signal : {SIGINT, SIGTERM, SIGHUP}) std::signal(signal, SIG_IGN);
-  cluster::World world(cluster::identify_from_environment(), {});
+  cluster::World world = join_with_servers(config);
   ps::ServerOptions options;
   options.servers = static_cast<int>(config.ps.servers);
   options.workers = world.size() - options.servers;

@@ -4,6 +4,7 @@
 #include "cli/command_line.h"
 #include "cli/run_config.h"
 #include "yoke/cluster/launcher/launcher.h"
+#include "yoke/cluster/world.h"
 #include "yoke/plan/policies/rule.h"
 
 namespace yoke::cli {
@@ -18,6 +19,12 @@ int64_t total_updates(const RunConfig& config, int workers, double batches_per_e
 
 // The job of line.train.nproc workers and the servers on this machine. Throws ConfigError.
 cluster::LaunchOptions server_job(const CommandLine& line, const RunConfig& config);
+
+// By rank: whether the job goes on without it.
+std::vector<bool> expendable_ranks(const RunConfig& config, int world_size);
+
+// Workers and servers alike.
+cluster::World join_with_servers(const RunConfig& config);
 
 // Whether this rank of a launcher's world is a server.
 bool is_server_rank(const RunConfig& config);

@@ -18,7 +18,10 @@ constexpr uint64_t kGroup = 0x7073;  // "ps"
 constexpr double kLocalSeconds = 60;
 
 template <class Setup>
-void fill(Setup& setup, int rank, int size, std::shared_ptr<cluster::Failure> failure, double timeout) {
+void fill(Setup& setup, int rank, int size, std::shared_ptr<cluster::Failure> failure, double timeout,
+          int life) {
+  setup.may_return = true;
+  setup.life = life;
   setup.rank = rank;
   setup.size = size;
   setup.kinds = kKinds;
@@ -64,7 +67,7 @@ std::unique_ptr<comm::Messenger> connect(cluster::World& world, const std::strin
     if (machines.size() > 1)
       throw ConfigError("backend shm: the ranks are on {} machines. Use auto or tcp.", machines.size());
     comm::ShmMessengerSetup setup;
-    fill(setup, world.rank(), world.size(), world.failure(), world.options().join_timeout);
+    fill(setup, world.rank(), world.size(), world.failure(), world.options().join_timeout, world.life());
     cluster::Session& session = world.session();
     setup.key = "ps/messages";
     setup.put = [&session](const std::string& k, const std::string& v, Deadline d) { session.put(k, v, d); };
@@ -72,7 +75,7 @@ std::unique_ptr<comm::Messenger> connect(cluster::World& world, const std::strin
     return comm::make_shm_messenger(setup);
   }
   comm::TcpMessengerSetup setup;
-  fill(setup, world.rank(), world.size(), world.failure(), world.options().join_timeout);
+  fill(setup, world.rank(), world.size(), world.failure(), world.options().join_timeout, world.life());
   setup.group = kGroup;
   setup.members = world.members();
   setup.acceptor = &world.acceptor();
@@ -87,10 +90,12 @@ struct LocalGroup::Parts {
   std::vector<std::unique_ptr<net::Acceptor>> acceptors;
   std::vector<cluster::Member> members;
 
-  std::unique_ptr<comm::Messenger> make(const std::string& backend, int rank, int size) {
+  std::string backend;
+
+  std::unique_ptr<comm::Messenger> make(int rank, int size, int life) {
     if (backend == "tcp") {
       comm::TcpMessengerSetup setup;
-      fill(setup, rank, size, failure, kLocalSeconds);
+      fill(setup, rank, size, failure, kLocalSeconds, life);
       setup.group = kGroup;
       setup.members = members;
       setup.acceptor = acceptors[static_cast<size_t>(rank)].get();
@@ -98,7 +103,7 @@ struct LocalGroup::Parts {
       return comm::make_tcp_messenger(setup);
     }
     comm::ShmMessengerSetup setup;
-    fill(setup, rank, size, failure, kLocalSeconds);
+    fill(setup, rank, size, failure, kLocalSeconds, life);
     setup.put = [this](const std::string& key, const std::string& value, Deadline) { board.put(key, value); };
     setup.get = [this](const std::string& key, Deadline deadline) { return board.get(key, deadline); };
     return comm::make_shm_messenger(setup);
@@ -106,8 +111,11 @@ struct LocalGroup::Parts {
 };
 
 LocalGroup::LocalGroup(int size, const std::string& backend)
-    : parts_(std::make_unique<Parts>()), messengers_(static_cast<size_t>(size)) {
+    : parts_(std::make_unique<Parts>()),
+      messengers_(static_cast<size_t>(size)),
+      lives_(static_cast<size_t>(size), 0) {
   check_backend(backend);
+  parts_->backend = backend;
   parts_->ticket.job_id = "threads";
   for (int rank = 0; backend == "tcp" && rank < size; ++rank) {
     parts_->acceptors.push_back(
@@ -120,7 +128,7 @@ LocalGroup::LocalGroup(int size, const std::string& backend)
   for (int rank = 0; rank < size; ++rank) {
     threads.emplace_back([&, rank] {
       try {
-        messengers_[static_cast<size_t>(rank)] = parts_->make(backend, rank, size);
+        messengers_[static_cast<size_t>(rank)] = parts_->make(rank, size, 0);
       } catch (const std::exception&) {
         std::lock_guard lock(mutex);
         if (!first) first = std::current_exception();
@@ -132,5 +140,11 @@ LocalGroup::LocalGroup(int size, const std::string& backend)
 }
 
 LocalGroup::~LocalGroup() = default;
+
+void LocalGroup::open_again(int rank) {
+  auto index = static_cast<size_t>(rank);
+  YOKE_CHECK(!messengers_[index], "rank {} is not closed", rank);
+  messengers_[index] = parts_->make(rank, static_cast<int>(messengers_.size()), ++lives_[index]);
+}
 
 }  // namespace yoke::ps

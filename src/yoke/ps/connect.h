@@ -22,11 +22,14 @@ class LocalGroup {
   comm::Messenger& messenger(int rank) { return *messengers_[static_cast<size_t>(rank)]; }
   // The rank's messenger ends: the others see it leave.
   void close(int rank) { messengers_[static_cast<size_t>(rank)].reset(); }
+  // It comes back, in its next life. Requires that it was closed.
+  void open_again(int rank);
 
  private:
   struct Parts;
   std::unique_ptr<Parts> parts_;
   std::vector<std::unique_ptr<comm::Messenger>> messengers_;
+  std::vector<int> lives_;
 };
 
 }  // namespace yoke::ps

@@ -116,6 +116,7 @@ struct UpdateHead {
 struct Contributor {
   int64_t worker = 0;
   int64_t minibatch = 0;
+  int64_t life = 0;  // of the worker: how often it had been started again
 };
 
 struct FetchHead {

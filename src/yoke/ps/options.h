@@ -23,6 +23,7 @@ struct PsOptions {
   int64_t n_fetch = 1;
   int64_t warm_start = 0;
   std::string on_worker_loss = "continue";
+  int64_t restarts = 3;
   bool log_updates = false;
 };
 
@@ -45,8 +46,10 @@ inline void describe(config::Fields& f, PsOptions& o) {
   f.integer("n_push", o.n_push, "Downpour: minibatches between two pushes, with local steps between", 1);
   f.integer("n_fetch", o.n_fetch, "Downpour: minibatches between two pulls", 1);
   f.integer("warm_start", o.warm_start, "updates that the first worker makes alone");
-  f.choice("on_worker_loss", o.on_worker_loss, {"continue", "stop"},
-           "what happens when a worker other than the first is killed");
+  f.choice("on_worker_loss", o.on_worker_loss, {"continue", "restart", "stop"},
+           "what happens when a worker other than the first is killed: the others go on, it is started again, "
+           "the job ends");
+  f.integer("restarts", o.restarts, "on_worker_loss = restart: how often one worker is started again", 1, 1000);
   f.boolean("log_updates", o.log_updates, "a JSON line for each update in OUT/updates.jsonl");
 }
 

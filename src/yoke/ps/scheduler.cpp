@@ -24,22 +24,45 @@ int64_t Scheduler::k() const {
   return plan::effective_k(policy_ ? policy_->options() : options_.policy);
 }
 
-void Scheduler::joined(int worker, int64_t version) {
+void Scheduler::joined(int worker, int64_t version, int64_t life) {
   if (worker < 0 || static_cast<size_t>(worker) >= desks_.size())
     throw CommError("rank {} is no worker of these {}", worker, desks_.size());
-  desk(worker).here = true;
-  desk(worker).since = now_seconds();
-  if (policy_) return obey(policy_->joined(worker));
-  size_t here = static_cast<size_t>(
-      std::count_if(desks_.begin(), desks_.end(), [](const Desk& one) { return one.here; }));
-  if (here + lost_early_.size() == desks_.size()) begin(version);
+  Desk& own = desk(worker);
+  own.here = true;
+  own.computing = false;
+  own.since = now_seconds();
+  own.life = life;
+  if (life > 0) {
+    own.time.lost = false;
+    ++own.time.rejoined;
+  }
+  if (stopped_) return wire_.stop(worker, {this->version(), stop_signal_});
+  lost_early_.erase(worker);
+  if (!policy_) {
+    start_version_ = version;
+    return begin_when_all_are_here();
+  }
+  if (warm_starting_ && worker != 0) return;
+  obey(policy_->joined(worker));
+  restore_k();
+  if (life > 0 && options_.say)
+    options_.say(fmt::format("worker {} is back at version {}; going on with {}", worker, this->version(),
+                             policy_->alive()));
 }
 
-void Scheduler::begin(int64_t version) {
+void Scheduler::begin_when_all_are_here() {
+  auto here = static_cast<size_t>(
+      std::count_if(desks_.begin(), desks_.end(), [](const Desk& one) { return one.here; }));
+  if (here > 0 && here + lost_early_.size() == desks_.size()) begin();
+}
+
+void Scheduler::begin() {
+  const int64_t version = start_version_;
   plan::PolicyOptions policy = options_.policy;
   warm_starting_ = options_.warm_start > version && desk(0).here;
   policy.workers = warm_starting_ ? 1 : policy.workers - static_cast<int>(lost_early_.size());
-  if (plan::traits_of(policy.rule).k == plan::RuleTraits::kGiven)
+  // Batch rules get their K from however few there are.
+  if (warm_starting_ || plan::traits_of(policy.rule).waits)
     policy.k = std::min<int64_t>(policy.k, policy.workers);
   policy_.emplace(policy, version);
   told_version_ = version;
@@ -59,8 +82,13 @@ void Scheduler::end_warm_start() {
   for (int worker = 1; worker < static_cast<int>(desks_.size()); ++worker) {
     if (desk(worker).here) obey(policy_->joined(worker));
   }
-  if (plan::traits_of(options_.policy.rule).k == plan::RuleTraits::kGiven)
-    obey(policy_->set_k(options_.policy.k));
+  restore_k();
+}
+
+// K was bounded by fewer workers than there are now.
+void Scheduler::restore_k() {
+  if (plan::traits_of(options_.policy.rule).k != plan::RuleTraits::kGiven) return;
+  if (policy_->options().k < options_.policy.k) obey(policy_->set_k(options_.policy.k));
 }
 
 GrantReply Scheduler::finished(int worker, const FinishedHead& head) {
@@ -90,7 +118,7 @@ GrantReply Scheduler::finished(int worker, const FinishedHead& head) {
   ++own.time.gradients;
   ++gradients_;
   if (measuring_) counts_.count(decision.staleness);
-  pending_.push_back({worker, head.minibatch});
+  pending_.push_back({worker, head.minibatch, own.life});
   pending_loss_ += head.loss;
   pending_staleness_ += decision.staleness;
   lr_ = head.lr;
@@ -153,9 +181,10 @@ void Scheduler::begin_measuring() {
   measured_from_ = now_seconds();
   counts_ = {};
   for (Desk& one : desks_) {
-    bool lost = one.time.lost;
-    one.time = {};
-    one.time.lost = lost;
+    WorkerTime none;
+    none.lost = one.time.lost;
+    none.rejoined = one.time.rejoined;
+    one.time = none;
     if (!one.computing) one.since = measured_from_;
   }
 }
@@ -206,13 +235,14 @@ void Scheduler::left(int worker, bool lost, const std::string& why) {
                     std::max(0, (policy_ ? policy_->alive() : static_cast<int>(desks_.size())) - 1)));
   if (!policy_) {
     lost_early_.insert(worker);
-    return;
+    return begin_when_all_are_here();
   }
   if (was_here && !stopped_) obey(policy_->left(worker));
 }
 
 void Scheduler::stop(int64_t signal) {
   if (std::exchange(stopped_, true)) return;
+  stop_signal_ = signal;
   for (Desk& one : desks_) {
     if (one.here && !one.computing) one.time.idle += now_seconds() - one.since;
   }

@@ -57,8 +57,9 @@ class Scheduler {
 
   // The run ends at this version.
   void set_updates(int64_t updates) { options_.updates = updates; }
-  // Work begins on `version` once all workers that are not lost have joined.
-  void joined(int worker, int64_t version);
+  // Work begins on `version` once all workers that are not lost have joined. A worker that was lost and joins
+  // again, in another `life`, goes on with what is current.
+  void joined(int worker, int64_t version, int64_t life = 0);
   // Throws CommError naming the worker when it claims something it was never given.
   GrantReply finished(int worker, const FinishedHead& head);
   // Ended, well or not. `lost`: it did not say so itself.
@@ -76,11 +77,13 @@ class Scheduler {
   struct Desk {
     bool here = false;
     bool computing = false;
+    int64_t life = 0;
     double since = 0;  // it computes, or waits
     WorkerTime time;
   };
 
-  void begin(int64_t version);
+  void begin_when_all_are_here();
+  void begin();
   void obey(const plan::Decision& decision);
   void send_releases(const std::vector<plan::Release>& releases);
   void note_update(const plan::Update& update);
@@ -88,6 +91,7 @@ class Scheduler {
   void begin_measuring();
   void turn_dial();
   void end_warm_start();
+  void restore_k();
   double scale_of(const FinishedHead& head, int64_t staleness) const;
   Desk& desk(int worker) { return desks_[static_cast<size_t>(worker)]; }
 
@@ -99,6 +103,7 @@ class Scheduler {
   // bounded_delay with no delay: the servers apply a round at once, as `sync` does, so that optimizers with a
   // memory do the same, and nobody reads half a round.
   bool by_rounds_ = false;
+  int64_t start_version_ = 0;
   int64_t updates_told_ = 0;
   int64_t told_version_ = 0;
   std::vector<Contributor> untold_;   // gradients that the servers have not been told of
@@ -110,6 +115,7 @@ class Scheduler {
   int64_t gradients_ = 0;
   bool warm_starting_ = false;
   bool stopped_ = false;
+  int64_t stop_signal_ = 0;
   double begun_ = 0;  // seconds
   double measured_from_ = 0;
   bool measuring_ = false;

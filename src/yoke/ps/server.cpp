@@ -39,7 +39,8 @@ Server::Server(Messenger& messenger, ServerOptions options)
       options_(std::move(options)),
       strict_(consumes_own_version_only(options_.scheduler.policy)),
       lost_(static_cast<size_t>(options_.workers), false),
-      last_named_(static_cast<size_t>(options_.workers), -1),
+      lives_(static_cast<size_t>(options_.workers), 0),
+      last_named_(static_cast<size_t>(options_.workers), Contributor{0, -1, 0}),
       gone_(static_cast<size_t>(options_.workers), false) {
   YOKE_CHECK(options_.workers + options_.servers == messenger.size(),
              "{} workers and {} servers are not {} ranks", options_.workers, options_.servers,
@@ -58,6 +59,7 @@ Server::Server(Messenger& messenger, ServerOptions options)
     scheduler_ = std::make_unique<Scheduler>(options_.scheduler, std::move(wire));
   }
   messenger_.on_peer_lost([this](int peer, const std::string& why) { peer_lost(peer, why); });
+  messenger_.on_peer_back([this](int peer, int life) { peer_back(peer, life); });
   messenger_.serve({}, [this](int from, const Message& request, const Messenger::Answer& answer) {
     try {
       handle(from, request, answer);
@@ -73,9 +75,9 @@ void Server::run() {
   auto all_gone = [&] { return std::all_of(gone_.begin(), gone_.end(), [](bool gone) { return gone; }); };
   changed_.wait(lock, [&] { return all_gone() || !error_.empty(); });
   // A server that has seen the last worker leave ends before one that has not. A server that died takes
-  // workers with it, which are lost after it.
+  // workers with it, which are lost after it. (One that was started again may be too late for the end.)
   if (!changed_.wait_for(lock, std::chrono::duration<double>(kLastWorkersSeconds), all_gone) ||
-      (!error_.empty() && std::count(lost_.begin(), lost_.end(), true) > lost_before_))
+      (!error_.empty() && losses_ > lost_before_))
     throw CommError("parameter server {} (rank {}): {}", own_index(), messenger_.rank(), error_);
 }
 
@@ -135,7 +137,8 @@ void Server::to_scheduler(int from, const Message& request, const Messenger::Ans
       if (int64_t updates = request.get_head<JoinHead>().updates; updates > 0)
         scheduler_->set_updates(updates);
       answer({});
-      return scheduler_->joined(from, slots_.empty() ? 0 : slots_.front()->store.version());
+      return scheduler_->joined(from, slots_.empty() ? 0 : slots_.front()->store.version(),
+                                lives_[static_cast<size_t>(from)]);
     case kFinished:
       return answer(reply_with(kFinished, scheduler_->finished(from, request.get_head<FinishedHead>())));
     case kSnapshot: {
@@ -289,19 +292,32 @@ void Server::goodbye(int from, bool lost, const std::string& why) {
 void Server::peer_lost(int peer, const std::string& why) {
   if (!is_worker(peer)) {
     std::lock_guard lock(mutex_);
-    if (error_.empty()) lost_before_ = std::count(lost_.begin(), lost_.end(), true);
+    if (error_.empty()) lost_before_ = losses_;
     error_ = fmt::format("server {} (rank {}) is lost: {}", peer - options_.workers, peer, why);
     changed_.notify_all();
     return;
   }
+  auto worker = static_cast<size_t>(peer);
   {
     std::lock_guard lock(mutex_);
-    if (gone_[static_cast<size_t>(peer)]) return;
+    if (gone_[worker]) return;
+    if (lives_[worker] == 0) ++losses_;
   }
-  lost_[static_cast<size_t>(peer)] = true;
-  write_off(peer, last_named_[static_cast<size_t>(peer)]);
+  lost_[worker] = true;
+  if (last_named_[worker].life == lives_[worker]) write_off(last_named_[worker]);
   for (auto& slot : slots_) advance(*slot);
   goodbye(peer, /*lost=*/true, why);
+}
+
+// It opens and joins as others do. Gradients of its life before may still be named in updates to come.
+void Server::peer_back(int peer, int life) {
+  if (!is_worker(peer)) return;
+  auto worker = static_cast<size_t>(peer);
+  lost_[worker] = false;
+  lives_[worker] = life;
+  for (auto& slot : slots_) slot->store.begin_life(peer, life);
+  std::lock_guard lock(mutex_);
+  gone_[worker] = false;
 }
 
 }  // namespace yoke::ps

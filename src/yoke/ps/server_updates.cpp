@@ -50,8 +50,9 @@ void Server::update_decided(const UpdateHead& head, std::vector<Contributor> fro
   for (const Contributor& one : from) {
     auto worker = static_cast<size_t>(one.worker);
     if (worker >= last_named_.size()) throw CommError("the scheduler names worker {}", one.worker);
-    last_named_[worker] = one.minibatch;
-    if (lost_[worker]) write_off(static_cast<int>(one.worker), one.minibatch);
+    bool past = one.life < lives_[worker];
+    if (!past) last_named_[worker] = one;
+    if (past || lost_[worker]) write_off(one);
   }
   decided_.push_back({head, std::move(from), slots_.size()});
   for (auto& slot : slots_) advance(*slot);
@@ -60,11 +61,10 @@ void Server::update_decided(const UpdateHead& head, std::vector<Contributor> fro
 
 // A lost worker's gradient will not come where it has not: an update takes one less. Which one does not
 // matter, since another gradient may have taken its place already.
-void Server::write_off(int worker, int64_t minibatch) {
+void Server::write_off(const Contributor& gradient) {
   for (auto& slot : slots_) {
-    if (!slot->store.is_new(worker, minibatch)) continue;
-    slot->store.note(worker, minibatch);
-    ++slot->shortfall;
+    if (slot->store.write_off(static_cast<int>(gradient.worker), gradient.life, gradient.minibatch))
+      ++slot->shortfall;
   }
 }
 

@@ -18,6 +18,13 @@ struct Quadratic {
   double step = 0.1;
 };
 
+// A worker that is lost and comes back, in virtual seconds.
+struct Absence {
+  int worker = 0;
+  double from = 0;
+  double until = 0;  // after `from`; infinity: it does not come back
+};
+
 struct PsSimulation {
   plan::PolicyOptions policy;
   plan::DelayLaw law;
@@ -27,6 +34,7 @@ struct PsSimulation {
   int64_t warm_up = 1000;  // updates that are not
   uint64_t seed = 1;
   int64_t bytes = 0;  // of the parameters
+  std::vector<Absence> absences;
   std::optional<Quadratic> objective;
   std::function<void(int64_t updates)> progress;  // called now and then with those done so far, if there
 };
