@@ -14,6 +14,7 @@
 #include "yoke/cluster/identity.h"
 #include "yoke/cluster/world.h"
 #include "yoke/parallel/ps/setup.h"
+#include "yoke/plan/policies/delay_schedule.h"
 #include "yoke/ps/connect.h"
 #include "yoke/ps/server.h"
 
@@ -31,14 +32,14 @@ class Ledger {
 
   void note(const ps::UpdateRecord& record) {
     if (!lines_.is_open()) return;
-    lines_ << nlohmann::json({{"version", record.version},
-                              {"time", record.time},
-                              {"gradients", record.gradients},
-                              {"loss", record.loss},
-                              {"staleness", record.staleness},
-                              {"k", record.k}})
-                  .dump()
-           << '\n';
+    nlohmann::json line = {{"version", record.version},     {"time", record.time},
+                           {"gradients", record.gradients}, {"loss", record.loss},
+                           {"staleness", record.staleness}, {"k", record.k}};
+    if (record.max_delay == plan::PolicyOptions::kUnbounded)
+      line["max_delay"] = "inf";
+    else if (record.max_delay)
+      line["max_delay"] = *record.max_delay;
+    lines_ << line.dump() << '\n';
     if (record.version % 64 == 0) lines_.flush();
   }
 
@@ -75,7 +76,7 @@ plan::PolicyOptions policy_of(const RunConfig& config, int workers) {
   policy.rule = plan::parse_rule(config.ps.policy);
   policy.workers = workers;
   policy.k = config.ps.k;
-  policy.max_delay = plan::parse_max_delay("ps.max_delay", config.ps.max_delay);
+  policy.max_delay = plan::parse_delay_schedule("ps.max_delay", config.ps.max_delay).front().max_delay;
   if (plan::traits_of(policy.rule).k == plan::RuleTraits::kGiven && policy.k == 0)
     throw ConfigError("ps.policy = \"{}\": needs ps.k, the number of gradients of an update.",
                       config.ps.policy);
@@ -138,6 +139,7 @@ int run_server(const RunConfig& config) {
   options.make_updater = ps::make_optimizer(parallel::updater_options(config.train.optimizer));
   ps::SchedulerOptions& scheduler = options.scheduler;
   scheduler.policy = policy_of(config, options.workers);
+  scheduler.delay_schedule = plan::parse_delay_schedule("ps.max_delay", config.ps.max_delay);
   scheduler.warm_start = config.ps.warm_start;
   scheduler.stale_step = config.ps.stale_step;
   scheduler.distance_c = config.ps.stale_c;

@@ -74,10 +74,19 @@ def test_downpour(yoke, tmp_path):
     assert [line["version"] for line in lines] == list(range(1, 41))
 
 
+def test_the_delay_changes_while_it_trains(yoke, tmp_path):
+    summary = yoke(*served("--ps.policy", "bounded_delay", "--ps.max_delay", "0, 20:2, 40:inf", "--steps", 60, "--ps.log_updates", "--out.dir", tmp_path,
+                           workers=3, servers=2)).json
+    assert summary["steps"] == 60
+    lines = [json.loads(line) for line in (tmp_path / "updates.jsonl").read_text().splitlines()]
+    assert [line["max_delay"] for line in lines] == [0] * 20 + [2] * 20 + ["inf"] * 20
+
+
 MISTAKES = [
     (["--ps.policy", "k_async"], "needs ps.k"),
     (["--ps.policy", "k_async", "--ps.k", 9], "k = 9 with 2 workers"),
     (["--ps.policy", "asink"], "ps.policy"),
+    (["--ps.policy", "ssp", "--ps.max_delay", "0, 9:1, 4:2"], "'4:2'"),
     (["--ps.n_push", 2], "asynchronous rule"),
     (["--train.optimizer", "lbfgs"], "sgd, adamw and adagrad"),
     (["--slowdown.law", "gauss:1"], "'gauss:1' is not known"),

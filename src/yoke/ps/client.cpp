@@ -230,6 +230,13 @@ bool Client::is_over(Timestamp timestamp) const {
   return under_way_.count(timestamp) == 0;
 }
 
+void Client::set_max_delay(int64_t max_delay) {
+  Message message;
+  message.kind = kSetDelay;
+  message.set_head(DelayHead{max_delay});
+  messenger_.ask(rank_of(0), message, {}, Deadline::after(options_.timeout)).get();
+}
+
 void Client::goodbye() {
   if (std::exchange(said_goodbye_, true)) return;
   FlightPlan plan;

@@ -291,6 +291,10 @@ void Learner::ask_stop(int64_t signal) {
   ask_scheduler(message_of(kAskStop, StopHead{work_.version, signal}));
 }
 
+void Learner::set_max_delay(int64_t max_delay) {
+  ask_scheduler(message_of(kSetDelay, DelayHead{max_delay}));
+}
+
 void Learner::goodbye() {
   if (std::exchange(said_goodbye_, true)) return;
   FlightPlan plan;

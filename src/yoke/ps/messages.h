@@ -25,6 +25,7 @@ enum Kind : uint16_t {
   kDrop,      // worker -> server: the snapshot is not needed any more
   kReport,    // worker -> scheduler: what was counted, as JSON
   kAskStop,   // worker -> scheduler: end the run
+  kSetDelay,  // worker -> scheduler: turn the dial of bounded_delay or ssp
   kGoodbye,   // worker -> server: leaves in order
   kRelease,   // scheduler -> worker: go on
   kUpdate,    // scheduler -> server: an update was decided (payload: Contributor of each gradient)
@@ -77,6 +78,10 @@ struct KeysHead {
 
 struct JoinHead {
   int64_t updates = 0;  // the run ends at this version; 0: who else joins knows
+};
+
+struct DelayHead {
+  int64_t max_delay = 0;
 };
 
 struct FinishedHead {

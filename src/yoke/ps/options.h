@@ -12,7 +12,7 @@ struct PsOptions {
   int64_t servers = 1;
   std::string policy = "sync";
   int64_t k = 0;                 // of the k_ rules
-  std::string max_delay = "0";   // of bounded_delay and ssp; or inf
+  std::string max_delay = "0";   // of bounded_delay and ssp; or inf, or a schedule
   int64_t range_bytes = 262144;  // parameters travel in ranges of at most this size
   std::string stale_step = "full";
   double stale_c = 1;
@@ -34,7 +34,8 @@ inline void describe(config::Fields& f, PsOptions& o) {
            "when the servers update (docs/design/policies.md)");
   f.integer("k", o.k, "gradients of an update, for the k_ rules");
   f.text("max_delay", o.max_delay,
-         "rounds that a worker may be ahead of the slowest, or inf: bounded_delay, ssp");
+         "rounds that a worker may be ahead of the slowest, or inf: bounded_delay, ssp; \"0, 500:4, 2000:inf\" "
+         "changes it at those updates");
   f.bytes("range_bytes", o.range_bytes, "parameters are cut into ranges of at most this size");
   f.choice(
       "stale_step", o.stale_step, {"full", "inverse", "distance"},

@@ -64,6 +64,10 @@ void Scheduler::begin() {
   // Batch rules get their K from however few there are.
   if (warm_starting_ || plan::traits_of(policy.rule).waits)
     policy.k = std::min<int64_t>(policy.k, policy.workers);
+  for (; next_delay_ < options_.delay_schedule.size(); ++next_delay_) {
+    if (options_.delay_schedule[next_delay_].from > version) break;
+    policy.max_delay = options_.delay_schedule[next_delay_].max_delay;
+  }
   policy_.emplace(policy, version);
   told_version_ = version;
   by_rounds_ = policy.rule == plan::Rule::kBoundedDelay && policy.max_delay == 0;
@@ -144,6 +148,7 @@ void Scheduler::obey(const plan::Decision& decision) {
   send_releases(releases);
   if (warm_starting_ && policy_->version() >= options_.warm_start) end_warm_start();
   if (updated && options_.adasync) turn_dial();
+  if (updated) follow_schedule();
 }
 
 void Scheduler::note_update(const plan::Update& update) {
@@ -156,7 +161,10 @@ void Scheduler::note_update(const plan::Update& update) {
   double now = now_seconds();
   if (options_.on_update)
     options_.on_update({update.version, now - begun_, update.gradients, last_loss_,
-                        static_cast<double>(pending_staleness_) / count, k()});
+                        static_cast<double>(pending_staleness_) / count, k(),
+                        plan::traits_of(options_.policy.rule).gated
+                            ? std::optional(policy_->options().max_delay)
+                            : std::nullopt});
   if (measuring_) {
     ++counts_.updates;
     counts_.seconds = now - measured_from_;
@@ -222,6 +230,29 @@ void Scheduler::turn_dial() {
   if (wanted == policy_->options().k) return;
   if (options_.say) options_.say(fmt::format("K is {} now: the loss is {:.4g}", wanted, loss));
   obey(policy_->set_k(wanted));
+}
+
+void Scheduler::follow_schedule() {
+  const std::vector<plan::DelayStep>& schedule = options_.delay_schedule;
+  if (!plan::traits_of(options_.policy.rule).gated) return;
+  if (next_delay_ < schedule.size() && schedule[next_delay_].from <= policy_->version())
+    set_max_delay(schedule[next_delay_++].max_delay);
+}
+
+void Scheduler::set_max_delay(int64_t max_delay) {
+  plan::Policy(options_.policy).set_max_delay(max_delay);  // throws where that cannot be
+  options_.policy.max_delay = max_delay;
+  if (!policy_) options_.delay_schedule.clear();
+  if (!policy_ || stopped_) return;
+  // Servers apply what has come of a round before rounds end, or begin.
+  if (by_rounds_) tell_update(1);
+  by_rounds_ = options_.policy.rule == plan::Rule::kBoundedDelay && max_delay == 0;
+  if (options_.say)
+    options_.say(fmt::format("the delay is {} from version {} on",
+                             max_delay == plan::PolicyOptions::kUnbounded ? "not bounded"
+                                                                          : fmt::format("at most {}", max_delay),
+                             policy_->version()));
+  obey(policy_->set_max_delay(max_delay));
 }
 
 void Scheduler::left(int worker, bool lost, const std::string& why) {

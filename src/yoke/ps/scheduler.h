@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "yoke/plan/policies/delay_schedule.h"
 #include "yoke/plan/policies/policy.h"
 #include "yoke/ps/accounting.h"
 #include "yoke/ps/messages.h"
@@ -26,11 +27,14 @@ struct UpdateRecord {
   double loss = 0;  // mean of its gradients
   double staleness = 0;
   int64_t k = 0;
+  std::optional<int64_t> max_delay{};  // where the rule has one
 };
 
 struct SchedulerOptions {
   plan::PolicyOptions policy;
   int64_t updates = 0;     // the run ends at this version; 0: never by itself
+  // Of bounded_delay and ssp, in place of policy.max_delay; empty: that holds throughout.
+  std::vector<plan::DelayStep> delay_schedule{};
   int64_t warm_up = 0;     // updates that are not counted
   int64_t warm_start = 0;  // updates that the first worker makes alone
   // What a stale gradient counts: all of it; 1/staleness; or so that its step is at most
@@ -64,6 +68,8 @@ class Scheduler {
   GrantReply finished(int worker, const FinishedHead& head);
   // Ended, well or not. `lost`: it did not say so itself.
   void left(int worker, bool lost, const std::string& why);
+  // Turns the dial of bounded_delay and ssp, until it is turned again. Throws ConfigError where the rule has none.
+  void set_max_delay(int64_t max_delay);
   // Ends the run. `signal`: why; 0: it is done.
   void stop(int64_t signal);
 
@@ -90,6 +96,7 @@ class Scheduler {
   void tell_update(double weight);
   void begin_measuring();
   void turn_dial();
+  void follow_schedule();
   void end_warm_start();
   void restore_k();
   double scale_of(const FinishedHead& head, int64_t staleness) const;
@@ -106,6 +113,7 @@ class Scheduler {
   int64_t start_version_ = 0;
   int64_t updates_told_ = 0;
   int64_t told_version_ = 0;
+  size_t next_delay_ = 0;             // in the schedule
   std::vector<Contributor> untold_;   // gradients that the servers have not been told of
   std::vector<Contributor> pending_;  // gradients of the next update
   double pending_loss_ = 0;

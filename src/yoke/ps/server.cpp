@@ -158,6 +158,9 @@ void Server::to_scheduler(int from, const Message& request, const Messenger::Ans
       reply.sent = [text] {};
       return answer(reply);
     }
+    case kSetDelay:
+      scheduler_->set_max_delay(request.get_head<DelayHead>().max_delay);
+      return answer({});
     case kAskStop:
       scheduler_->stop(request.get_head<StopHead>().signal);
       return answer({});
