@@ -24,14 +24,11 @@ namespace {
 // OUT/updates.jsonl, and what is reported at the end.
 class Ledger {
  public:
-  Ledger(const RunConfig& config, std::filesystem::path out) : config_(config), out_(std::move(out)) {
-    if (!config.ps.log_updates) return;
-    std::filesystem::create_directories(out_);
-    lines_.open(out_ / "updates.jsonl", std::ios::app);
-  }
+  Ledger(const RunConfig& config, std::filesystem::path out) : config_(config), out_(std::move(out)) {}
 
   void note(const ps::UpdateRecord& record) {
-    if (!lines_.is_open()) return;
+    if (!config_.ps.log_updates) return;
+    if (!lines_.is_open()) open();
     nlohmann::json line = {{"version", record.version},     {"time", record.time},
                            {"gradients", record.gradients}, {"loss", record.loss},
                            {"staleness", record.staleness}, {"k", record.k}};
@@ -42,6 +39,10 @@ class Ledger {
     lines_ << line.dump() << '\n';
     if (record.version % 64 == 0) lines_.flush();
   }
+  void open() {
+    std::filesystem::create_directories(out_);
+    lines_.open(out_ / "updates.jsonl", std::ios::app);
+  }
 
   std::string report(const ps::Accounting& counts, int64_t version, int64_t k) const {
     nlohmann::json document = to_json(counts);
@@ -49,6 +50,7 @@ class Ledger {
     document["k"] = k;
     document["version"] = version;
     document["servers"] = config_.ps.servers;
+    document["place"] = config_.ps.place;
     document["slowdown"] = config_.slowdown.law;
     return document.dump();
   }
@@ -58,6 +60,28 @@ class Ledger {
   std::filesystem::path out_;
   std::ofstream lines_;
 };
+
+ps::ServerOptions options_of(const RunConfig& config, int world_size, Ledger& ledger) {
+  ps::ServerOptions options;
+  options.servers = static_cast<int>(config.ps.servers);
+  options.workers = worker_count(config, world_size);
+  options.make_updater = ps::make_optimizer(parallel::updater_options(config.train.optimizer));
+  ps::SchedulerOptions& scheduler = options.scheduler;
+  scheduler.policy = policy_of(config, options.workers);
+  scheduler.delay_schedule = plan::parse_delay_schedule("ps.max_delay", config.ps.max_delay);
+  scheduler.warm_start = config.ps.warm_start;
+  scheduler.stale_step = config.ps.stale_step;
+  scheduler.distance_c = config.ps.stale_c;
+  scheduler.distance_max = config.ps.stale_max;
+  scheduler.adasync = config.ps.adasync;
+  scheduler.adasync_seconds = config.ps.adasync_interval;
+  scheduler.say = [](const std::string& text) { log::warn("{}", text); };
+  scheduler.on_update = [&ledger](const ps::UpdateRecord& record) { ledger.note(record); };
+  options.report = [&ledger](const ps::Accounting& counts, int64_t version, int64_t k) {
+    return ledger.report(counts, version, k);
+  };
+  return options;
+}
 
 // As `train` names it.
 std::filesystem::path run_folder(const RunConfig& config) {
@@ -93,33 +117,44 @@ int64_t total_updates(const RunConfig& config, int workers, double batches_per_e
   return static_cast<int64_t>(std::ceil(minibatches / k / local));
 }
 
+int worker_count(const RunConfig& config, int world_size) {
+  bool inside = config.ps.place == "colocated";
+  auto servers = static_cast<int>(config.ps.servers);
+  if (inside && servers > world_size)
+    throw ConfigError(
+        "ps.servers = {} with {} worker{} and ps.place = \"colocated\": each worker holds one at most.", servers,
+        world_size, world_size == 1 ? "" : "s");
+  if (!inside && servers >= world_size)
+    throw ConfigError(
+        "parallel.sync = \"ps\" with ps.servers = {} in a world of {}: there is no worker. Start more ranks, e.g. "
+        "with --nproc WORKERS.",
+        servers, world_size);
+  return inside ? world_size : world_size - servers;
+}
+
 cluster::LaunchOptions server_job(const CommandLine& line, const RunConfig& config) {
-  int workers = line.train.nproc, servers = static_cast<int>(config.ps.servers);
+  int workers = line.train.nproc;
   policy_of(config, workers);
-  cluster::LaunchOptions job = cluster::own_job(workers + servers, line.words);
-  job.expendable = expendable_ranks(config, workers + servers);
+  int ranks = workers + (config.ps.place == "colocated" ? 0 : static_cast<int>(config.ps.servers));
+  cluster::LaunchOptions job = cluster::own_job(ranks, line.words);
+  job.expendable = expendable_ranks(config, ranks);
   if (config.ps.on_worker_loss == "restart") job.rank_restarts = static_cast<int>(config.ps.restarts);
   return job;
 }
 
 // The first writes records and checkpoints; servers hold the parameters.
 std::vector<bool> expendable_ranks(const RunConfig& config, int world_size) {
+  int workers = worker_count(config, world_size);
   if (config.ps.on_worker_loss == "stop") return {};
   std::vector<bool> expendable(static_cast<size_t>(world_size), false);
-  for (int rank = 1; rank < world_size - config.ps.servers; ++rank)
-    expendable[static_cast<size_t>(rank)] = true;
+  int first = config.ps.place == "colocated" ? static_cast<int>(config.ps.servers) : 1;
+  for (int rank = first; rank < workers; ++rank) expendable[static_cast<size_t>(rank)] = true;
   return expendable;
 }
 
 bool is_server_rank(const RunConfig& config) {
   cluster::Identity identity = cluster::identify_from_environment();
-  if (identity.world_size <= config.ps.servers)
-    throw ConfigError(
-        "parallel.sync = \"ps\" with ps.servers = {} in a world of {}: there is no worker. Start more ranks, "
-        "e.g. "
-        "with --nproc WORKERS.",
-        config.ps.servers, identity.world_size);
-  return identity.rank >= identity.world_size - config.ps.servers;
+  return identity.rank >= worker_count(config, identity.world_size);
 }
 
 cluster::World join_with_servers(const RunConfig& config) {
@@ -129,40 +164,37 @@ cluster::World join_with_servers(const RunConfig& config) {
   return cluster::World(identity, options);
 }
 
+struct HostedServer::Parts {
+  Parts(const RunConfig& config, cluster::World& own_world, std::unique_ptr<comm::Messenger> own_messenger)
+      : world(own_world),
+        ledger(config, run_folder(config)),
+        messenger(std::move(own_messenger)),
+        server(*messenger, options_of(config, own_world.size(), ledger)) {}
+  ~Parts() { messenger.reset(); }  // its thread calls the server
+
+  cluster::World& world;
+  Ledger ledger;
+  std::unique_ptr<comm::Messenger> messenger;
+  ps::Server server;
+};
+
+HostedServer::HostedServer(const RunConfig& config, cluster::World& world,
+                           std::unique_ptr<comm::Messenger> messenger)
+    : parts_(std::make_unique<Parts>(config, world, std::move(messenger))) {}
+HostedServer::~HostedServer() = default;
+
+void HostedServer::finish() {
+  cluster::World& world = parts_->world;
+  parts_->server.run();
+  parts_.reset();
+  world.failure()->check("serving parameters");
+}
+
 int run_server(const RunConfig& config) {
   // Workers that are told to stop still need their servers, for a last checkpoint; who kills, kills.
   for (int signal : {SIGINT, SIGTERM, SIGHUP}) std::signal(signal, SIG_IGN);
   cluster::World world = join_with_servers(config);
-  ps::ServerOptions options;
-  options.servers = static_cast<int>(config.ps.servers);
-  options.workers = world.size() - options.servers;
-  options.make_updater = ps::make_optimizer(parallel::updater_options(config.train.optimizer));
-  ps::SchedulerOptions& scheduler = options.scheduler;
-  scheduler.policy = policy_of(config, options.workers);
-  scheduler.delay_schedule = plan::parse_delay_schedule("ps.max_delay", config.ps.max_delay);
-  scheduler.warm_start = config.ps.warm_start;
-  scheduler.stale_step = config.ps.stale_step;
-  scheduler.distance_c = config.ps.stale_c;
-  scheduler.distance_max = config.ps.stale_max;
-  scheduler.adasync = config.ps.adasync;
-  scheduler.adasync_seconds = config.ps.adasync_interval;
-  scheduler.say = [](const std::string& text) { log::warn("{}", text); };
-  Ledger ledger(config, run_folder(config));
-  bool first = world.rank() == options.workers;
-  if (first) scheduler.on_update = [&](const ps::UpdateRecord& record) { ledger.note(record); };
-  options.report = [&](const ps::Accounting& counts, int64_t version, int64_t k) {
-    return ledger.report(counts, version, k);
-  };
-  std::unique_ptr<comm::Messenger> messenger = ps::connect(world, config.parallel.backend);
-  ps::Server server(*messenger, std::move(options));
-  try {
-    server.run();
-  } catch (...) {
-    messenger.reset();
-    throw;
-  }
-  messenger.reset();  // its thread calls the server
-  world.failure()->check("serving parameters");
+  HostedServer(config, world, ps::connect(world, config.parallel.backend)).finish();
   return 0;
 }
 

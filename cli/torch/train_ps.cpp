@@ -67,18 +67,24 @@ int run_train_with_servers(const CommandLine& line, Configuration& configuration
   RunConfig& config = configuration.values;
   const std::filesystem::path out = config.out.dir;
   cluster::World world = join_with_servers(config);
-  const int workers = world.size() - static_cast<int>(config.ps.servers);
+  const int workers = worker_count(config, world.size());
   const bool first = world.rank() == 0;
   if (config.parallel.data > 0 && config.parallel.data != workers)
     throw ConfigError("parallel.data = {} with {} worker{}: start as many, with --nproc {}.",
                       config.parallel.data, workers, workers == 1 ? "" : "s", config.parallel.data);
-  std::unique_ptr<comm::Messenger> messenger = ps::connect(world, config.parallel.backend);
+  ps::Colocated seats;
+  if (config.ps.place == "colocated")
+    seats = ps::connect_colocated(world, static_cast<int>(config.ps.servers), config.parallel.backend);
+  else
+    seats.worker = ps::connect(world, config.parallel.backend);
+  std::optional<HostedServer> server;
+  if (seats.server) server.emplace(config, world, std::move(seats.server));
   const bool again = world.life() > 0;
   std::optional<checkpoint::Loaded> resume;
   if (!again) resume = find_resume(line.train, out, {});
 
   engine::WorkerOptions options = worker_options(config);
-  options.ps = setup_of(config, *messenger, workers);
+  options.ps = setup_of(config, *seats.worker, workers);
   options.local_rank = world.identity().local_rank;
   options.local_ranks = world.identity().local_world_size;
   if (!resume && !again) options.init = line.train.init;
@@ -136,6 +142,7 @@ int run_train_with_servers(const CommandLine& line, Configuration& configuration
   writer.wait();
   if (first) write_file_atomically(out / "ps.json", strategy.report() + "\n");
   strategy.goodbye();
+  if (server) server->finish();
   int code = outcome.stopped_by_signal != 0 ? 128 + outcome.stopped_by_signal : 0;
   if (!first) return code;
   metrics::Summary summary =

@@ -151,6 +151,31 @@ def test_a_killed_server_is_named_with_the_last_checkpoint(tmp_path):
         job.end()
 
 
+def test_a_worker_without_a_server_inside_is_done_without(tmp_path):
+    job = Training(tmp_path, "--nproc", 3, "--ps.servers", 2, "--ps.place", "colocated", "--steps", 300)
+    try:
+        job.wait_for_step(50)
+        os.kill(job.rank(2), signal.SIGKILL)
+        out, _ = job.process.communicate(timeout=180)
+        assert job.process.returncode == 0, job.log.read_text()
+        assert json.loads(out)["steps"] == 300
+        assert "worker 2 is lost" in job.log.read_text()
+    finally:
+        job.end()
+
+
+def test_a_worker_with_a_server_inside_ends_the_job(tmp_path):
+    job = Training(tmp_path, "--nproc", 3, "--ps.servers", 2, "--ps.place", "colocated", "--steps", 100000, "--checkpoint.every_steps", 20)
+    try:
+        job.wait_for_step(60)
+        os.kill(job.rank(1), signal.SIGKILL)
+        assert job.process.wait(30) == 128 + signal.SIGKILL
+        log = job.log.read_text()
+        assert "rank 1" in log and "killed by signal 9" in log and "The last checkpoint is" in log
+    finally:
+        job.end()
+
+
 def test_a_stopped_run_is_saved_and_goes_on(tmp_path):
     job = Training(tmp_path, "--nproc", 2, "--steps", 100000, "--ps.policy", "async", "--checkpoint.every_steps", 1000000)
     try:

@@ -10,6 +10,7 @@ namespace yoke::ps {
 
 struct PsOptions {
   int64_t servers = 1;
+  std::string place = "dedicated";
   std::string policy = "sync";
   int64_t k = 0;                 // of the k_ rules
   std::string max_delay = "0";   // of bounded_delay and ssp; or inf, or a schedule
@@ -28,7 +29,9 @@ struct PsOptions {
 };
 
 inline void describe(config::Fields& f, PsOptions& o) {
-  f.integer("servers", o.servers, "processes that share the parameters, besides the workers", 1, 1024);
+  f.integer("servers", o.servers, "that share the parameters", 1, 1024);
+  f.choice("place", o.place, {"dedicated", "colocated"},
+           "where the servers are: processes besides the workers, or inside the first of them, one in each");
   f.choice("policy", o.policy,
            {"sync", "k_sync", "k_batch_sync", "async", "k_async", "k_batch_async", "bounded_delay", "ssp"},
            "when the servers update (docs/design/policies.md)");
