@@ -63,6 +63,8 @@ Learner::~Learner() {
 }
 
 void Learner::Inbox::told(const Message& message) {
+  if (message.kind != kStop && message.kind != kRelease)
+    throw CommError("the scheduler sent a message of kind {}, which no worker knows", message.kind);
   std::lock_guard lock(mutex);
   if (message.kind == kStop) {
     stop = message.get_head<StopHead>();

@@ -100,6 +100,8 @@ GrantReply Scheduler::finished(int worker, const FinishedHead& head) {
   reply.verdict = static_cast<int64_t>(plan::Verdict::kCancelled);
   if (stopped_) return reply;
   if (!policy_) throw CommError("worker {} has a gradient before anything was handed out", worker);
+  if (!std::isfinite(head.lr))
+    throw CommError("worker {} has a gradient with a learning rate of {}; nothing was applied", worker, head.lr);
   reply.update = updates_told_ + 1;
   const plan::Decision& decision = policy_->arrived({worker, head.version, head.minibatch});
   reply.verdict = static_cast<int64_t>(decision.verdict);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstring>
 #include <numeric>
 
@@ -18,10 +19,41 @@ using comm::Messenger;
 using comm::Reply;
 
 constexpr int64_t kMostElements = int64_t{1} << 40;
+constexpr int64_t kMostRanges = 1 << 22;
+constexpr int64_t kMostVersion = int64_t{1} << 52;  // of a checkpoint
+constexpr int64_t kMostSignal = 64;
 constexpr double kLastWorkersSeconds = 10;  // for the last workers, once another server has gone
 
 bool consumes_own_version_only(const plan::PolicyOptions& policy) {
   return policy.rule == plan::Rule::kSync || plan::traits_of(policy.rule).cancels;
+}
+
+// The payload as a list of `T`. Throws CommError where it is none.
+template <class T>
+std::vector<T> list_in(int from, const Message& message) {
+  if (message.payload.size() % sizeof(T) != 0)
+    throw CommError("rank {} sent {} bytes with a message of kind {}, which are no list", from,
+                    message.payload.size(), message.kind);
+  std::vector<T> list(message.payload.size() / sizeof(T));
+  if (!list.empty()) std::memcpy(list.data(), message.payload.data(), message.payload.size());
+  return list;
+}
+
+// Whether a model can be laid out so, with numbers that stay in bounds.
+bool is_sane(const OpenHead& head, std::span<const int64_t> tensors) {
+  if (head.elements < 1 || head.elements > kMostElements || head.align < 1 || head.align > head.elements ||
+      (head.type != DataType::kFloat32 && head.type != DataType::kFloat64))
+    return false;
+  auto element = static_cast<int64_t>(size_of(head.type));
+  // Cuts between tensors may make twice as many.
+  if (head.range_bytes < element * head.align || head.elements * element / head.range_bytes > kMostRanges)
+    return false;
+  int64_t sum = 0;
+  for (int64_t count : tensors) {
+    if (count < 0 || count % head.align != 0 || count > head.elements - sum) return false;
+    sum += count;
+  }
+  return sum == head.elements;
 }
 
 template <class Head>
@@ -99,10 +131,8 @@ void Server::handle(int from, const Message& request, const Messenger::Answer& a
     case kPull:
       return pull(from, request, answer);
     case kUpdate: {
-      if (from != options_.workers) throw CommError("rank {} is not the scheduler", from);
-      std::vector<Contributor> contributors(request.payload.size() / sizeof(Contributor));
-      std::memcpy(contributors.data(), request.payload.data(), contributors.size() * sizeof(Contributor));
-      return update_decided(request.get_head<UpdateHead>(), std::move(contributors));
+      if (scheduler_ || from != options_.workers) throw CommError("rank {} is not the scheduler", from);
+      return update_decided(request.get_head<UpdateHead>(), list_in<Contributor>(from, request));
     }
     case kPushKeys:
       return push_keys(from, request, answer);
@@ -121,7 +151,7 @@ void Server::handle(int from, const Message& request, const Messenger::Answer& a
       goodbye(from, /*lost=*/false, "");
       return answer({});
     case kSnapshot:
-      if (!is_worker(from)) return keep(request.get_head<VersionReply>().version);
+      if (!scheduler_ && from == options_.workers) return keep(request.get_head<VersionReply>().version);
       return to_scheduler(from, request, answer);
     default:
       return to_scheduler(from, request, answer);
@@ -132,6 +162,7 @@ void Server::to_scheduler(int from, const Message& request, const Messenger::Ans
   if (!scheduler_)
     throw CommError("rank {} holds no scheduler and does not know messages of kind {}", messenger_.rank(),
                     request.kind);
+  if (!is_worker(from)) throw CommError("rank {} is no worker of these {}", from, options_.workers);
   switch (request.kind) {
     case kJoin:
       if (int64_t updates = request.get_head<JoinHead>().updates; updates > 0)
@@ -161,9 +192,13 @@ void Server::to_scheduler(int from, const Message& request, const Messenger::Ans
     case kSetDelay:
       scheduler_->set_max_delay(request.get_head<DelayHead>().max_delay);
       return answer({});
-    case kAskStop:
-      scheduler_->stop(request.get_head<StopHead>().signal);
+    case kAskStop: {
+      int64_t signal = request.get_head<StopHead>().signal;
+      if (signal < 0 || signal > kMostSignal)
+        throw CommError("worker {} wants to stop for signal {}, which is none", from, signal);
+      scheduler_->stop(signal);
       return answer({});
+    }
     default:
       throw CommError("rank {} does not know messages of kind {}", messenger_.rank(), request.kind);
   }
@@ -171,19 +206,12 @@ void Server::to_scheduler(int from, const Message& request, const Messenger::Ans
 
 void Server::open(int from, const Message& request, const Messenger::Answer& answer) {
   auto head = request.get_head<OpenHead>();
-  std::vector<int64_t> tensors(request.payload.size() / sizeof(int64_t));
-  std::memcpy(tensors.data(), request.payload.data(), tensors.size() * sizeof(int64_t));
-  bool sane = head.elements > 0 && head.elements <= kMostElements && head.align >= 1 && head.range_bytes > 0;
-  int64_t sum = 0;
-  for (int64_t count : tensors) {
-    sane = sane && count >= 0 && count <= kMostElements && sum <= kMostElements;
-    sum += sane ? count : 0;
-  }
-  bool wide = head.type == DataType::kFloat64;
-  if (!sane || sum != head.elements || (!wide && head.type != DataType::kFloat32))
+  auto tensors = list_in<int64_t>(from, request);
+  if (!is_sane(head, tensors))
     throw CommError("worker {} wants {} elements in {} tensors laid out, which cannot be", from,
                     head.elements, tensors.size());
-  Sharding sharding(tensors, {options_.servers, wide ? 8 : 4, head.range_bytes, head.align});
+  auto element = static_cast<int64_t>(size_of(head.type));
+  Sharding sharding(tensors, {options_.servers, element, head.range_bytes, head.align});
   if (opened_) {
     bool same = opened_->type == head.type && sharding.ranges() == sharding_.ranges();
     if (!same)
@@ -217,8 +245,8 @@ Server::Slot& Server::slot_of(int from, int64_t range) {
 void Server::check_part(int from, const Slot& slot, int64_t begin, int64_t count) const {
   const Range& range = slot.store.range();
   if (count < 1 || begin < range.begin || count > range.count || begin > range.end() - count)
-    throw CommError("worker {} names elements {}..{}, but range {} holds {}..{}; nothing was applied", from,
-                    begin, begin + count, slot.store.number(), range.begin, range.end());
+    throw CommError("worker {} names {} elements from {} on, but range {} holds {}..{}; nothing was applied", from,
+                    count, begin, slot.store.number(), range.begin, range.end());
 }
 
 void Server::check_finite(int from, std::span<const std::byte> payload) const {
@@ -233,6 +261,10 @@ void Server::check_finite(int from, std::span<const std::byte> payload) const {
 void Server::assign(int from, const Message& request, const Messenger::Answer& answer) {
   auto head = request.get_head<AssignHead>();
   Slot& slot = slot_of(from, head.range);
+  bool sane = head.version >= 0 && head.version <= kMostVersion && head.steps >= 0 && head.steps <= kMostVersion;
+  if (!sane)
+    throw CommError("worker {} sets range {} to version {} and {} steps, which cannot be", from, head.range,
+                    head.version, head.steps);
   slot.store.assign(head.array, request.payload, head.version, head.steps);
   answer({});
 }
@@ -245,6 +277,8 @@ void Server::push(int from, const Message& request, const Messenger::Answer& ans
   if (request.payload.size() != wanted)
     throw CommError("worker {} pushed {} bytes for {} elements of range {}; nothing was applied", from,
                     request.payload.size(), head.count, head.range);
+  if (!std::isfinite(head.scale))
+    throw CommError("worker {} pushed a gradient times {}; nothing was applied", from, head.scale);
   numbers_.payload_bytes += static_cast<int64_t>(wanted);
   if (!slot.store.is_new(from, head.sequence)) {
     ++numbers_.duplicates;

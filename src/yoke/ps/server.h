@@ -111,6 +111,7 @@ class Server {
   Slot& slot_of(int from, int64_t range);
   void check_part(int from, const Slot& slot, int64_t begin, int64_t count) const;
   void check_finite(int from, std::span<const std::byte> payload) const;
+  bool has_keys(const KeysHead& head, size_t bytes, size_t each) const;
   bool is_worker(int rank) const { return rank < options_.workers; }
   int own_index() const { return messenger_.rank() - options_.workers; }
 
@@ -123,6 +124,7 @@ class Server {
   std::vector<int64_t> slot_index_;  // by range: its slot, -1: of another server
   std::vector<std::unique_ptr<Slot>> slots_;
   std::deque<Decided> decided_;
+  int64_t updates_heard_ = 0;
   int64_t snapshot_wanted_ = -1;
   std::vector<bool> lost_;               // by worker
   std::vector<int64_t> lives_;           // by worker: how often it was started again
