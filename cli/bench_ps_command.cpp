@@ -40,7 +40,7 @@ void check_range(const char* option, int64_t value, int64_t most) {
 plan::PolicyOptions policy_of(const BenchPsArguments& arguments) {
   plan::PolicyOptions options;
   options.rule = plan::parse_rule(arguments.policy);
-  options.workers = static_cast<int>(arguments.workers);
+  options.workers = static_cast<int>(*arguments.workers);
   options.k = arguments.k;
   options.max_delay = plan::parse_max_delay("--max-delay", arguments.max_delay);
   const plan::RuleTraits& traits = plan::traits_of(options.rule);
@@ -76,25 +76,24 @@ std::optional<sim::Quadratic> objective_of(const BenchPsArguments& arguments) {
 // Long enough to forget the start, but no longer than what is measured.
 int64_t warm_up_of(const BenchPsArguments& arguments, int64_t updates) {
   if (arguments.objective.empty()) return kWarmUp;
-  double relaxed = std::ceil(kRelaxations * static_cast<double>(arguments.workers) / arguments.lr);
+  double relaxed = std::ceil(kRelaxations * static_cast<double>(*arguments.workers) / arguments.lr);
   return std::max(kWarmUp, static_cast<int64_t>(std::min(relaxed, static_cast<double>(updates))));
 }
 
 sim::PsSimulation simulation_of(const BenchPsArguments& arguments) {
   if (arguments.policy.empty())
     throw ConfigError("--policy is required: one of {}.", join(plan::rule_names(), " "));
-  if (arguments.workers == -1)
-    throw ConfigError("--workers is required: how many there are; --workers -1 is none.");
-  check_range("--workers", arguments.workers, kMostWorkers);
+  if (!arguments.workers) throw ConfigError("--workers is required: how many there are.");
+  check_range("--workers", *arguments.workers, kMostWorkers);
   check_range("--servers", arguments.servers, kMostWorkers);
-  if (arguments.updates != -1) check_range("--updates", arguments.updates, kMostUpdates);
+  if (arguments.updates) check_range("--updates", *arguments.updates, kMostUpdates);
   sim::PsSimulation simulation;
   simulation.policy = policy_of(arguments);
   simulation.law = plan::parse_delay_law(arguments.delay);
   simulation.slow =
       plan::parse_slow_workers("--delay-workers", arguments.delay_workers, simulation.policy.workers);
   simulation.compute = compute_of(arguments, simulation.law);
-  simulation.updates = arguments.updates == -1 ? kVirtualUpdates : arguments.updates;
+  simulation.updates = arguments.updates.value_or(kVirtualUpdates);
   simulation.seed = arguments.seed;
   simulation.objective = objective_of(arguments);
   simulation.warm_up = warm_up_of(arguments, simulation.updates);
@@ -143,7 +142,7 @@ nlohmann::json to_json(const BenchPsArguments& arguments, const sim::PsSimulatio
                        const Told& told) {
   nlohmann::json document = {
       {"policy", arguments.policy},
-      {"workers", arguments.workers},
+      {"workers", *arguments.workers},
       {"k", plan::effective_k(simulation.policy)},
       {"updates", told.updates},
       {"seconds_per_update", told.seconds_per_update},
@@ -167,7 +166,7 @@ nlohmann::json to_json(const BenchPsArguments& arguments, const sim::PsSimulatio
 
 void print_text(const BenchPsArguments& arguments, const sim::PsSimulation& simulation, const Told& told) {
   double per_update = 1 / static_cast<double>(told.updates);
-  fmt::print("{} with {} workers, K = {}, on the {} clock\n", arguments.policy, arguments.workers,
+  fmt::print("{} with {} workers, K = {}, on the {} clock\n", arguments.policy, *arguments.workers,
              plan::effective_k(simulation.policy), arguments.clock);
   fmt::print("  time per update     {}\n", format_duration(told.seconds_per_update));
   fmt::print("  staleness           {:.4g} on average, {:.1f} % fresh\n", told.mean_staleness,
@@ -181,7 +180,7 @@ void print_text(const BenchPsArguments& arguments, const sim::PsSimulation& simu
 }
 
 ps::PolicyBench bench_of(const BenchPsArguments& arguments, const sim::PsSimulation& simulation) {
-  check_range("--workers", arguments.workers, kMostRealRanks);
+  check_range("--workers", *arguments.workers, kMostRealRanks);
   check_range("--servers", arguments.servers, kMostRealRanks);
   if (simulation.bytes > kMostRealBytes)
     throw ConfigError("--bytes {}: more than can be counted here: at most {} with --clock real.",
@@ -191,7 +190,7 @@ ps::PolicyBench bench_of(const BenchPsArguments& arguments, const sim::PsSimulat
   bench.law = simulation.law;
   bench.slow = simulation.slow;
   bench.compute = simulation.compute;
-  bench.updates = arguments.updates == -1 ? kRealUpdates : arguments.updates;
+  bench.updates = arguments.updates.value_or(kRealUpdates);
   bench.warm_up = std::clamp<int64_t>(bench.updates / 10, 10, kWarmUp);
   if (simulation.objective) {
     bench.warm_up = std::max(bench.warm_up, std::min(simulation.warm_up, bench.updates));
@@ -254,12 +253,13 @@ int bench_virtual(const CommandLine& line, sim::PsSimulation& simulation) {
 int bench_throughput(const CommandLine& line) {
   const BenchPsArguments& arguments = line.bench_ps;
   ps::ThroughputBench bench;
-  bench.workers = static_cast<int>(arguments.workers == -1 ? 1 : arguments.workers);
+  const int64_t workers = arguments.workers.value_or(1);
+  check_range("--workers", workers, kMostRealRanks);
+  bench.workers = static_cast<int>(workers);
   bench.servers = static_cast<int>(arguments.servers);
   bench.backend = arguments.backend;
   bench.in_flight = static_cast<int>(arguments.in_flight);
   bench.seconds = arguments.seconds;
-  check_range("--workers", bench.workers, kMostRealRanks);
   check_range("--servers", arguments.servers, kMostRealRanks);
   if (arguments.in_flight != 0) check_range("--in-flight", arguments.in_flight, kMostRealRanks);
   nlohmann::json results = nlohmann::json::array();
