@@ -7,6 +7,7 @@
 
 #include "yoke/base/error.h"
 #include "yoke/base/random.h"
+#include "yoke/plan/policies/policy.h"
 #include "yoke/sim/ps_finish_times.h"
 
 namespace yoke::sim {
