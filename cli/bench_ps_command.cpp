@@ -180,7 +180,8 @@ nlohmann::json to_json(const BenchPsArguments& arguments, const plan::PolicyExpe
   return document;
 }
 
-void print_text(const BenchPsArguments& arguments, const plan::PolicyExperiment& experiment, const Told& told) {
+void print_text(const BenchPsArguments& arguments, const plan::PolicyExperiment& experiment,
+                const Told& told) {
   double per_update = 1 / static_cast<double>(told.updates);
   fmt::print("{} with {} workers, K = {}, on the {} clock\n", arguments.policy, *arguments.workers,
              plan::effective_k(experiment.policy), arguments.clock);

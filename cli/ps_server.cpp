@@ -122,11 +122,12 @@ int worker_count(const RunConfig& config, int world_size) {
   auto servers = static_cast<int>(config.ps.servers);
   if (inside && servers > world_size)
     throw ConfigError(
-        "ps.servers = {} with {} worker{} and ps.place = \"colocated\": each worker holds one at most.", servers,
-        world_size, world_size == 1 ? "" : "s");
+        "ps.servers = {} with {} worker{} and ps.place = \"colocated\": each worker holds one at most.",
+        servers, world_size, world_size == 1 ? "" : "s");
   if (!inside && servers >= world_size)
     throw ConfigError(
-        "parallel.sync = \"ps\" with ps.servers = {} in a world of {}: there is no worker. Start more ranks, e.g. "
+        "parallel.sync = \"ps\" with ps.servers = {} in a world of {}: there is no worker. Start more ranks, "
+        "e.g. "
         "with --nproc WORKERS.",
         servers, world_size);
   return inside ? world_size : world_size - servers;

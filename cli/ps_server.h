@@ -1,5 +1,5 @@
-// The parameter servers of `yoke train --parallel.sync ps`: ranks behind the workers, without LibTorch, or inside
-// the first workers (ps.place).
+// The parameter servers of `yoke train --parallel.sync ps`: ranks behind the workers, without LibTorch, or
+// inside the first workers (ps.place).
 #pragma once
 
 #include "cli/command_line.h"

@@ -42,8 +42,8 @@ void count_in_updates(engine::LoopPlan& plan, const RunConfig& config, int worke
 }
 
 // A worker that was started again goes on where the others are, in the data as well.
-void catch_up(parallel::PsStrategy& strategy, engine::Engine& engine, data::Loader& loader, int64_t accumulate,
-              int workers) {
+void catch_up(parallel::PsStrategy& strategy, engine::Engine& engine, data::Loader& loader,
+              int64_t accumulate, int workers) {
   strategy.begin();
   parallel::Strategy::Progress all = *strategy.progress();
   engine.resume_at(all.step, 0);

@@ -36,7 +36,7 @@ class World {
   const std::vector<Member>& members() const;  // by rank
   bool alone() const { return size() == 1; }
   int life() const { return members()[static_cast<size_t>(rank())].life; }  // above 0: joined a running job
-  Session& session();         // requires !alone()
+  Session& session();                                                       // requires !alone()
   net::Acceptor& acceptor();  // where peers of other machines (or tcp on this one) call
   const net::JobTicket& ticket() const;
   const std::shared_ptr<Failure>& failure() const { return failure_; }

@@ -82,7 +82,9 @@ class Seats {
       fill(setup, rank, size, world_.failure(), timeout, world_.life());
       cluster::Session& session = world_.session();
       setup.key = "ps/messages";
-      setup.put = [&session](const std::string& k, const std::string& v, Deadline d) { session.put(k, v, d); };
+      setup.put = [&session](const std::string& k, const std::string& v, Deadline d) {
+        session.put(k, v, d);
+      };
       setup.get = [&session](const std::string& k, Deadline d) { return session.get(k, d); };
       return comm::make_shm_messenger(setup);
     }

@@ -29,7 +29,9 @@ class LocalGroup {
   ~LocalGroup();
   comm::Messenger& messenger(int rank) { return *messengers_[static_cast<size_t>(rank)]; }
   // Takes the rank's messenger out of the group, which may end before it.
-  std::unique_ptr<comm::Messenger> take(int rank) { return std::move(messengers_[static_cast<size_t>(rank)]); }
+  std::unique_ptr<comm::Messenger> take(int rank) {
+    return std::move(messengers_[static_cast<size_t>(rank)]);
+  }
   // The rank's messenger ends: the others see it leave.
   void close(int rank) { messengers_[static_cast<size_t>(rank)].reset(); }
   // It comes back, in its next life. Requires that it was closed.

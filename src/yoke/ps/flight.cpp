@@ -39,7 +39,8 @@ class Flight {
   // What came is looked at on the messenger's thread: an exception there is told to who waits.
   std::string problem_of(size_t index, int peer, size_t wanted, const comm::Message& reply) {
     if (reply.payload.size() != wanted)
-      return fmt::format("rank {} answered with {} bytes, {} were asked for", peer, reply.payload.size(), wanted);
+      return fmt::format("rank {} answered with {} bytes, {} were asked for", peer, reply.payload.size(),
+                         wanted);
     try {
       if (plan_.got) plan_.got(index, reply);
     } catch (const CommError& problem) {

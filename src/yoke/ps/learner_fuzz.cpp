@@ -1,5 +1,5 @@
-// Any bytes as the servers' replies, and as what the scheduler tells: a worker and a client go on or end with an
-// error, and never hang.
+// Any bytes as the servers' replies, and as what the scheduler tells: a worker and a client go on or end with
+// an error, and never hang.
 #include <algorithm>
 #include <cstring>
 
@@ -62,7 +62,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     float some[6];
     attempt([&] { client.wait(client.pull(0, std::span(values))); });
     attempt([&] { client.wait(client.pull_keys(keys, std::as_writable_bytes(std::span(some)))); });
-    attempt([&] { client.wait(client.push_pull(0, std::as_bytes(std::span(gradient)), std::as_writable_bytes(std::span(values)))); });
+    attempt([&] {
+      client.wait(
+          client.push_pull(0, std::as_bytes(std::span(gradient)), std::as_writable_bytes(std::span(values))));
+    });
   });
   return 0;
 }

@@ -85,7 +85,7 @@ class RangeStore {
   std::vector<std::byte> accumulator_;
   int64_t counted_ = 0;
   int64_t version_ = 0;
-  std::vector<int64_t> last_;                // by rank: the last sequence number taken
+  std::vector<int64_t> last_;                 // by rank: the last sequence number taken
   std::vector<std::vector<int64_t>> before_;  // by rank and past life: the last one of it
   std::optional<Snapshot> snapshot_;
 };

@@ -23,7 +23,8 @@ constexpr int64_t kHold = 20;  // the others wait at this version until it is ba
 void promise(LocalGroup& group, const Learner& learner, int workers) {
   comm::Message message;
   message.kind = kFinished;
-  message.set_head(FinishedHead{.version = learner.work().version, .minibatch = learner.work().minibatch, .lr = 1});
+  message.set_head(
+      FinishedHead{.version = learner.work().version, .minibatch = learner.work().minibatch, .lr = 1});
   group.messenger(kLost).ask(workers, message, {}, Deadline::after(20)).get();
 }
 
@@ -84,7 +85,8 @@ TEST(PsRejoin, EveryRuleGoesOnWithAWorkerThatIsBack) {
   for (const std::string& name : plan::rule_names()) {
     for (const char* backend : {"shm", "tcp"}) {
       SCOPED_TRACE(name + " over " + backend);
-      Rejoining run{.lesson = {.policy = {plan::parse_rule(name), 3, 2, 1}, .updates = 100, .backend = backend}};
+      Rejoining run{
+          .lesson = {.policy = {plan::parse_rule(name), 3, 2, 1}, .updates = 100, .backend = backend}};
       run.run();
       EXPECT_EQ(run.lesson.version, 100);
       EXPECT_THAT(run.lesson.news, Contains(HasSubstr("worker 2 is lost")));

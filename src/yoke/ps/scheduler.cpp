@@ -101,7 +101,8 @@ GrantReply Scheduler::finished(int worker, const FinishedHead& head) {
   if (stopped_) return reply;
   if (!policy_) throw CommError("worker {} has a gradient before anything was handed out", worker);
   if (!std::isfinite(head.lr))
-    throw CommError("worker {} has a gradient with a learning rate of {}; nothing was applied", worker, head.lr);
+    throw CommError("worker {} has a gradient with a learning rate of {}; nothing was applied", worker,
+                    head.lr);
   reply.update = updates_told_ + 1;
   const plan::Decision& decision = policy_->arrived({worker, head.version, head.minibatch});
   reply.verdict = static_cast<int64_t>(decision.verdict);
@@ -250,10 +251,10 @@ void Scheduler::set_max_delay(int64_t max_delay) {
   if (by_rounds_) tell_update(1);
   by_rounds_ = options_.policy.rule == plan::Rule::kBoundedDelay && max_delay == 0;
   if (options_.say)
-    options_.say(fmt::format("the delay is {} from version {} on",
-                             max_delay == plan::PolicyOptions::kUnbounded ? "not bounded"
-                                                                          : fmt::format("at most {}", max_delay),
-                             policy_->version()));
+    options_.say(fmt::format(
+        "the delay is {} from version {} on",
+        max_delay == plan::PolicyOptions::kUnbounded ? "not bounded" : fmt::format("at most {}", max_delay),
+        policy_->version()));
   obey(policy_->set_max_delay(max_delay));
 }
 

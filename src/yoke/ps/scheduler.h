@@ -32,7 +32,7 @@ struct UpdateRecord {
 
 struct SchedulerOptions {
   plan::PolicyOptions policy;
-  int64_t updates = 0;     // the run ends at this version; 0: never by itself
+  int64_t updates = 0;  // the run ends at this version; 0: never by itself
   // Of bounded_delay and ssp, in place of policy.max_delay; empty: that holds throughout.
   std::vector<plan::DelayStep> delay_schedule{};
   int64_t warm_up = 0;     // updates that are not counted
@@ -68,7 +68,8 @@ class Scheduler {
   GrantReply finished(int worker, const FinishedHead& head);
   // Ended, well or not. `lost`: it did not say so itself.
   void left(int worker, bool lost, const std::string& why);
-  // Turns the dial of bounded_delay and ssp, until it is turned again. Throws ConfigError where the rule has none.
+  // Turns the dial of bounded_delay and ssp, until it is turned again. Throws ConfigError where the rule has
+  // none.
   void set_max_delay(int64_t max_delay);
   // Ends the run. `signal`: why; 0: it is done.
   void stop(int64_t signal);

@@ -245,8 +245,8 @@ Server::Slot& Server::slot_of(int from, int64_t range) {
 void Server::check_part(int from, const Slot& slot, int64_t begin, int64_t count) const {
   const Range& range = slot.store.range();
   if (count < 1 || begin < range.begin || count > range.count || begin > range.end() - count)
-    throw CommError("worker {} names {} elements from {} on, but range {} holds {}..{}; nothing was applied", from,
-                    count, begin, slot.store.number(), range.begin, range.end());
+    throw CommError("worker {} names {} elements from {} on, but range {} holds {}..{}; nothing was applied",
+                    from, count, begin, slot.store.number(), range.begin, range.end());
 }
 
 void Server::check_finite(int from, std::span<const std::byte> payload) const {
@@ -261,7 +261,8 @@ void Server::check_finite(int from, std::span<const std::byte> payload) const {
 void Server::assign(int from, const Message& request, const Messenger::Answer& answer) {
   auto head = request.get_head<AssignHead>();
   Slot& slot = slot_of(from, head.range);
-  bool sane = head.version >= 0 && head.version <= kMostVersion && head.steps >= 0 && head.steps <= kMostVersion;
+  bool sane =
+      head.version >= 0 && head.version <= kMostVersion && head.steps >= 0 && head.steps <= kMostVersion;
   if (!sane)
     throw CommError("worker {} sets range {} to version {} and {} steps, which cannot be", from, head.range,
                     head.version, head.steps);

@@ -96,12 +96,14 @@ void serve(int rank, Bytes bytes) {
   options.servers = kServers;
   options.make_updater = make_optimizer({.momentum = 0.9});
   uint8_t rule = bytes.byte();
-  options.scheduler.policy = {static_cast<plan::Rule>(rule % 8), kWorkers, 1 + rule / 8 % kWorkers, rule / 16};
+  options.scheduler.policy = {static_cast<plan::Rule>(rule % 8), kWorkers, 1 + rule / 8 % kWorkers,
+                              rule / 16};
   Server server(messenger, options);
   const std::vector<int64_t> tensors = {16, kElements - 16};
   for (int worker = 0; worker < kWorkers; ++worker) {
-    messenger.deliver(worker, message_with(kOpen, OpenHead{kElements, kRangeBytes, kWidth, DataType::kFloat32},
-                                           std::as_bytes(std::span(tensors))));
+    messenger.deliver(worker,
+                      message_with(kOpen, OpenHead{kElements, kRangeBytes, kWidth, DataType::kFloat32},
+                                   std::as_bytes(std::span(tensors))));
     messenger.deliver(worker, message_with(kJoin, JoinHead{1000}));
   }
   for (int life = 1; !bytes.empty() && life < 200;) {

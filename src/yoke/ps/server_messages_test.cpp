@@ -17,13 +17,14 @@ constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
 
 // The second of two servers, and one worker, with a model of 64 numbers.
 struct Counter {
-  explicit Counter(int rank = 2, plan::Rule rule = plan::Rule::kAsync) : messenger(rank, 3), server(messenger, [&] {
-    ServerOptions options;
-    options.servers = 2;
-    options.make_updater = make_optimizer({});
-    options.scheduler.policy = {rule, 1, 0, 0};
-    return options;
-  }()) {}
+  explicit Counter(int rank = 2, plan::Rule rule = plan::Rule::kAsync)
+      : messenger(rank, 3), server(messenger, [&] {
+          ServerOptions options;
+          options.servers = 2;
+          options.make_updater = make_optimizer({});
+          options.scheduler.policy = {rule, 1, 0, 0};
+          return options;
+        }()) {}
 
   template <class Head>
   std::string send(uint16_t kind, const Head& head, std::span<const std::byte> payload = {}, int from = 0) {

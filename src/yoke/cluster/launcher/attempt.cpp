@@ -236,9 +236,8 @@ bool Attempt::forgiven(const Child& child, int wait_status) const {
 
 bool Attempt::starts_again(const Child& child, int wait_status) const {
   if (!forgiven(child, wait_status) || !WIFSIGNALED(wait_status)) return false;
-  bool job_runs = std::all_of(children_.begin(), children_.end(), [&](const Child& other) {
-    return other.running || expendable(other.rank);
-  });
+  bool job_runs = std::all_of(children_.begin(), children_.end(),
+                              [&](const Child& other) { return other.running || expendable(other.rank); });
   return job_runs && child.life < work_.options.rank_restarts;
 }
 

@@ -29,7 +29,7 @@ struct alignas(kLine) Desk {
   std::atomic<int64_t> pid;
   Word joined;
   Word left;
-  Word life;  // of its owner: how often it was started again
+  Word life;                  // of its owner: how often it was started again
   alignas(kLine) Word inbox;  // changes when its owner should look
   Word asleep;
 };

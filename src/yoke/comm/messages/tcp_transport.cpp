@@ -86,7 +86,8 @@ constexpr double kCallAgainSeconds = 10;  // for each peer of a rank that comes 
 // Several ranks of a messenger may be one rank of the job, with one acceptor: the group tells them apart.
 net::Introduction TcpTransport::introduction(int caller, int callee, int life) const {
   constexpr int kCallerShift = 24, kCalleeShift = 44;
-  uint64_t pair = (static_cast<uint64_t>(caller) << kCallerShift) | (static_cast<uint64_t>(callee) << kCalleeShift);
+  uint64_t pair =
+      (static_cast<uint64_t>(caller) << kCallerShift) | (static_cast<uint64_t>(callee) << kCalleeShift);
   return {setup_.members[static_cast<size_t>(caller)].rank, kPurpose, setup_.group ^ pair,
           static_cast<uint32_t>(life), setup_.members[static_cast<size_t>(callee)].rank};
 }
@@ -105,7 +106,8 @@ void TcpTransport::call(int peer, const Deadline& deadline) {
 
 void TcpTransport::await(int peer, const Deadline& deadline) {
   auto& connection = peers_[static_cast<size_t>(peer)].connection;
-  while (!(connection = setup_.acceptor->take_if(introduction(peer, setup_.rank, 0), deadline.sooner(0.02)))) {
+  while (
+      !(connection = setup_.acceptor->take_if(introduction(peer, setup_.rank, 0), deadline.sooner(0.02)))) {
     if (setup_.failure) setup_.failure->check("connecting messengers");
     if (deadline.passed())
       throw CommError("messenger of rank {}: rank {} has not called after {:.1f} s", setup_.rank, peer,

@@ -13,8 +13,9 @@ int64_t update_of(const std::string& what, const std::string& part, const std::s
   int64_t value = 0;
   auto [rest, error] = std::from_chars(word.data(), word.data() + word.size(), value);
   if (error != std::errc{} || rest != word.data() + word.size() || value <= before)
-    throw ConfigError("{}: '{}': UPDATE:DELAY with an update after {} is wanted, as in \"0, 500:4, 2000:inf\".",
-                      what, part, before);
+    throw ConfigError(
+        "{}: '{}': UPDATE:DELAY with an update after {} is wanted, as in \"0, 500:4, 2000:inf\".", what, part,
+        before);
   return value;
 }
 
@@ -26,8 +27,9 @@ std::vector<DelayStep> parse_delay_schedule(const std::string& what, const std::
     size_t colon = part.find(':');
     if (steps.empty()) {
       if (colon != std::string::npos)
-        throw ConfigError("{} {}: begins with a delay that holds from the start, as in \"0, 500:4, 2000:inf\".",
-                          what, text);
+        throw ConfigError(
+            "{} {}: begins with a delay that holds from the start, as in \"0, 500:4, 2000:inf\".", what,
+            text);
       steps.push_back({0, parse_max_delay(what, part)});
       continue;
     }

@@ -34,12 +34,13 @@ TEST(DelaySchedule, HoldsFromItsUpdateOn) {
 }
 
 TEST(DelaySchedule, NamesThePartThatIsWrong) {
-  for (const char* text : {"", "x", "-1", "5:1", "0, 4", "0, 5:x", "0, x:5", "0, 0:1", "0, 9:1, 9:2", "0, 9:1, 4:2",
-                           "0, :3", "0, 5:", "0, 99999999999999999999:1", "1:2:3"})
+  for (const char* text : {"", "x", "-1", "5:1", "0, 4", "0, 5:x", "0, x:5", "0, 0:1", "0, 9:1, 9:2",
+                           "0, 9:1, 4:2", "0, :3", "0, 5:", "0, 99999999999999999999:1", "1:2:3"})
     EXPECT_THAT([&] { parse_delay_schedule("ps.max_delay", text); },
                 ThrowsMessage<ConfigError>(HasSubstr("ps.max_delay")))
         << text;
-  EXPECT_THAT([] { parse_delay_schedule("d", "0, 9:1, 4:2"); }, ThrowsMessage<ConfigError>(HasSubstr("'4:2'")));
+  EXPECT_THAT([] { parse_delay_schedule("d", "0, 9:1, 4:2"); },
+              ThrowsMessage<ConfigError>(HasSubstr("'4:2'")));
 }
 
 // Turned down while workers wait, and up again: somebody computes at any time, and all go on in the end.
