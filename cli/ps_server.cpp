@@ -19,12 +19,11 @@
 #include "yoke/ps/server.h"
 
 namespace yoke::cli {
-namespace {
 
 // OUT/updates.jsonl, and what is reported at the end.
-class Ledger {
+class PsLedger {
  public:
-  Ledger(const RunConfig& config, std::filesystem::path out) : config_(config), out_(std::move(out)) {}
+  PsLedger(const RunConfig& config, std::filesystem::path out) : config_(config), out_(std::move(out)) {}
 
   void note(const ps::UpdateRecord& record) {
     if (!config_.ps.log_updates) return;
@@ -61,7 +60,9 @@ class Ledger {
   std::ofstream lines_;
 };
 
-ps::ServerOptions options_of(const RunConfig& config, int world_size, Ledger& ledger) {
+namespace {
+
+ps::ServerOptions server_options(const RunConfig& config, int world_size, PsLedger& ledger) {
   ps::ServerOptions options;
   options.servers = static_cast<int>(config.ps.servers);
   options.workers = worker_count(config, world_size);
@@ -170,11 +171,11 @@ struct HostedServer::Parts {
       : world(own_world),
         ledger(config, run_folder(config)),
         messenger(std::move(own_messenger)),
-        server(*messenger, options_of(config, own_world.size(), ledger)) {}
+        server(*messenger, server_options(config, own_world.size(), ledger)) {}
   ~Parts() { messenger.reset(); }  // its thread calls the server
 
   cluster::World& world;
-  Ledger ledger;
+  PsLedger ledger;
   std::unique_ptr<comm::Messenger> messenger;
   ps::Server server;
 };

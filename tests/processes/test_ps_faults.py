@@ -108,7 +108,7 @@ def test_a_worker_may_be_started_again_by_hand(tmp_path):
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    words = [str(YOKE), "train", str(MLP), "--parallel.sync", "ps", "--ps.policy", "async", "--steps", "4000", "--slowdown.law", "exp:5ms", "--train.threads", "1",
+    words = [str(YOKE), "train", str(MLP), "--parallel.sync", "ps", "--ps.policy", "async", "--steps", "10000", "--slowdown.law", "exp:5ms", "--train.threads", "1",
              "--out.dir", str(tmp_path / "run"), "--out.log_every", "10"]
     ranks = []
 

@@ -56,6 +56,12 @@ bool is_sane(const OpenHead& head, std::span<const int64_t> tensors) {
   return sum == head.elements;
 }
 
+// For texts: what a peer says may be more than can be added.
+int64_t end_of(int64_t begin, int64_t count) {
+  int64_t end = 0;
+  return __builtin_add_overflow(begin, count, &end) ? begin : end;
+}
+
 template <class Head>
 Reply reply_with(uint16_t kind, const Head& head) {
   Reply reply;
@@ -245,8 +251,8 @@ Server::Slot& Server::slot_of(int from, int64_t range) {
 void Server::check_part(int from, const Slot& slot, int64_t begin, int64_t count) const {
   const Range& range = slot.store.range();
   if (count < 1 || begin < range.begin || count > range.count || begin > range.end() - count)
-    throw CommError("worker {} names {} elements from {} on, but range {} holds {}..{}; nothing was applied",
-                    from, count, begin, slot.store.number(), range.begin, range.end());
+    throw CommError("worker {} names elements {}..{}, but range {} holds {}..{}; nothing was applied", from,
+                    begin, end_of(begin, count), slot.store.number(), range.begin, range.end());
 }
 
 void Server::check_finite(int from, std::span<const std::byte> payload) const {

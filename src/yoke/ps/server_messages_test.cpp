@@ -67,8 +67,8 @@ TEST(PsMessages, NumbersAtTheEdgeOfWhatCanBeCounted) {
   counter.open();
   float values[16] = {};
   auto bytes = std::as_bytes(std::span(values));
-  EXPECT_THAT(counter.send(kPush, PushHead{1, kMost, kMost, 1, 0, 1}, bytes), HasSubstr("elements from"));
-  EXPECT_THAT(counter.send(kPull, PullHead{1, -kMost, 3, 0}), HasSubstr("elements from"));
+  EXPECT_THAT(counter.send(kPush, PushHead{1, kMost, kMost, 1, 0, 1}, bytes), HasSubstr("names elements"));
+  EXPECT_THAT(counter.send(kPull, PullHead{1, -kMost, 3, 0}), HasSubstr("names elements"));
   EXPECT_THAT(counter.send(kAssign, AssignHead{1, 0, kMost, 0}, bytes), HasSubstr("version"));
   EXPECT_THAT(counter.send(kAssign, AssignHead{1, 0, 0, -1}, bytes), HasSubstr("steps"));
   EXPECT_THAT(counter.send(kPush, PushHead{1, 16, 16, 1, 0, NAN}, bytes), HasSubstr("times nan"));

@@ -27,10 +27,7 @@ class TcpTransport final : public Transport {
         peers_(static_cast<size_t>(setup.size)),
         wake_(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
     YOKE_CHECK(wake_, "eventfd: {}", describe_errno(errno));
-    if (setup.life > 0) return come_back();
-    Deadline deadline = Deadline::after(setup.timeout);
-    for (int peer = setup.rank + 1; peer < setup.size; ++peer) call(peer, deadline);
-    for (int peer = 0; peer < setup.rank; ++peer) await(peer, deadline);
+    setup.life == 0 ? join() : come_back();
   }
 
   const std::string& name() const override { return name_; }
@@ -68,6 +65,7 @@ class TcpTransport final : public Transport {
     return state;
   }
   net::Introduction introduction(int caller, int callee, int life) const;
+  void join();
   void call(int peer, const Deadline& deadline);
   void await(int peer, const Deadline& deadline);
   void come_back();
@@ -90,6 +88,12 @@ net::Introduction TcpTransport::introduction(int caller, int callee, int life) c
       (static_cast<uint64_t>(caller) << kCallerShift) | (static_cast<uint64_t>(callee) << kCalleeShift);
   return {setup_.members[static_cast<size_t>(caller)].rank, kPurpose, setup_.group ^ pair,
           static_cast<uint32_t>(life), setup_.members[static_cast<size_t>(callee)].rank};
+}
+
+void TcpTransport::join() {
+  Deadline deadline = Deadline::after(setup_.timeout);
+  for (int peer = setup_.rank + 1; peer < setup_.size; ++peer) call(peer, deadline);
+  for (int peer = 0; peer < setup_.rank; ++peer) await(peer, deadline);
 }
 
 void TcpTransport::call(int peer, const Deadline& deadline) {
