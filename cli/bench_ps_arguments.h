@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 namespace CLI {
@@ -12,13 +13,13 @@ namespace yoke::cli {
 
 struct BenchPsArguments {
   std::string policy;
-  int64_t workers = -1;  // not given
-  int64_t k = 0;         // 0: not given
+  std::optional<int64_t> workers;
+  int64_t k = 0;  // 0: not given
   std::string max_delay = "0";
   std::string delay = "none";
   std::string delay_workers;  // empty: all
   std::string compute;        // empty: 1ms, or nothing where the delay is a time
-  int64_t updates = -1;       // not given
+  std::optional<int64_t> updates;
   std::string clock = "real";
   uint64_t seed = 1;
   std::string objective;  // empty: none

@@ -40,7 +40,7 @@ void check_range(const char* option, int64_t value, int64_t most) {
 plan::PolicyOptions policy_of(const BenchPsArguments& arguments) {
   plan::PolicyOptions options;
   options.rule = plan::parse_rule(arguments.policy);
-  options.workers = static_cast<int>(arguments.workers);
+  options.workers = static_cast<int>(*arguments.workers);
   options.k = arguments.k;
   options.max_delay = plan::parse_max_delay("--max-delay", arguments.max_delay);
   const plan::RuleTraits& traits = plan::traits_of(options.rule);
@@ -62,7 +62,7 @@ double compute_of(const BenchPsArguments& arguments, const plan::DelayLaw& law) 
   return *seconds;
 }
 
-std::optional<sim::Quadratic> objective_of(const BenchPsArguments& arguments) {
+std::optional<plan::Quadratic> objective_of(const BenchPsArguments& arguments) {
   if (arguments.objective.empty()) return std::nullopt;
   if (arguments.objective != "quadratic")
     throw ConfigError("--objective {}: not known. Accepted: quadratic.", arguments.objective);
@@ -70,38 +70,53 @@ std::optional<sim::Quadratic> objective_of(const BenchPsArguments& arguments) {
     throw ConfigError("--lr {}: a number between 0 and 2 is wanted; from 2 on w^2/2 diverges.", arguments.lr);
   if (!(arguments.noise >= 0) || !std::isfinite(arguments.noise))
     throw ConfigError("--noise {}: a number of at least 0 is wanted.", arguments.noise);
-  return sim::Quadratic{arguments.noise, arguments.lr};
+  return plan::Quadratic{arguments.noise, arguments.lr};
+}
+
+// Lines of progress, now and then.
+std::function<void(int64_t)> progress_of(int64_t updates) {
+  return [updates, watch = Stopwatch(), since_report = Stopwatch()](int64_t done) mutable {
+    if (done == 0 || since_report.seconds() < kReportSeconds) return;
+    since_report.lap();
+    double share = static_cast<double>(done) / static_cast<double>(updates), elapsed = watch.seconds();
+    log::info("{:.0f} % of the updates, {}/s, {} left", 100 * share,
+              format_short(static_cast<double>(done) / elapsed),
+              format_duration(elapsed * (1 - share) / share));
+  };
 }
 
 // Long enough to forget the start, but no longer than what is measured.
-int64_t warm_up_of(const BenchPsArguments& arguments, int64_t updates) {
-  if (arguments.objective.empty()) return kWarmUp;
-  double relaxed = std::ceil(kRelaxations * static_cast<double>(arguments.workers) / arguments.lr);
-  return std::max(kWarmUp, static_cast<int64_t>(std::min(relaxed, static_cast<double>(updates))));
+int64_t warm_up_of(const BenchPsArguments& arguments, int64_t updates, bool real) {
+  int64_t least = real ? std::clamp<int64_t>(updates / 10, 10, kWarmUp) : kWarmUp;
+  if (arguments.objective.empty()) return least;
+  double relaxed = std::ceil(kRelaxations * static_cast<double>(*arguments.workers) / arguments.lr);
+  int64_t forgets = std::max(kWarmUp, static_cast<int64_t>(std::min(relaxed, static_cast<double>(updates))));
+  return std::max(least, real ? std::min(forgets, updates) : forgets);
 }
 
-sim::PsSimulation simulation_of(const BenchPsArguments& arguments) {
+plan::PolicyExperiment experiment_of(const BenchPsArguments& arguments) {
   if (arguments.policy.empty())
     throw ConfigError("--policy is required: one of {}.", join(plan::rule_names(), " "));
-  if (arguments.workers == -1)
-    throw ConfigError("--workers is required: how many there are; --workers -1 is none.");
-  check_range("--workers", arguments.workers, kMostWorkers);
+  if (!arguments.workers) throw ConfigError("--workers is required: how many there are.");
+  check_range("--workers", *arguments.workers, kMostWorkers);
   check_range("--servers", arguments.servers, kMostWorkers);
-  if (arguments.updates != -1) check_range("--updates", arguments.updates, kMostUpdates);
-  sim::PsSimulation simulation;
-  simulation.policy = policy_of(arguments);
-  simulation.law = plan::parse_delay_law(arguments.delay);
-  simulation.slow =
-      plan::parse_slow_workers("--delay-workers", arguments.delay_workers, simulation.policy.workers);
-  simulation.compute = compute_of(arguments, simulation.law);
-  simulation.updates = arguments.updates == -1 ? kVirtualUpdates : arguments.updates;
-  simulation.seed = arguments.seed;
-  simulation.objective = objective_of(arguments);
-  simulation.warm_up = warm_up_of(arguments, simulation.updates);
+  if (arguments.updates) check_range("--updates", *arguments.updates, kMostUpdates);
+  const bool real = arguments.clock == "real";
+  plan::PolicyExperiment experiment;
+  experiment.policy = policy_of(arguments);
+  experiment.law = plan::parse_delay_law(arguments.delay);
+  experiment.slow =
+      plan::parse_slow_workers("--delay-workers", arguments.delay_workers, experiment.policy.workers);
+  experiment.compute = compute_of(arguments, experiment.law);
+  experiment.updates = arguments.updates.value_or(real ? kRealUpdates : kVirtualUpdates);
+  experiment.seed = arguments.seed;
+  experiment.objective = objective_of(arguments);
+  experiment.warm_up = warm_up_of(arguments, experiment.updates, real);
   auto bytes = parse_bytes(arguments.bytes);
   if (!bytes) throw ConfigError("--bytes {}: not a size. Accepted: 64K, 25MB, …", arguments.bytes);
-  simulation.bytes = *bytes;
-  return simulation;
+  experiment.bytes = *bytes;
+  experiment.progress = progress_of(experiment.updates);
+  return experiment;
 }
 
 // What both clocks tell.
@@ -139,12 +154,12 @@ Told told_of(const ps::PolicyBenchResult& result) {
           result.loss_floor};
 }
 
-nlohmann::json to_json(const BenchPsArguments& arguments, const sim::PsSimulation& simulation,
+nlohmann::json to_json(const BenchPsArguments& arguments, const plan::PolicyExperiment& experiment,
                        const Told& told) {
   nlohmann::json document = {
       {"policy", arguments.policy},
-      {"workers", arguments.workers},
-      {"k", plan::effective_k(simulation.policy)},
+      {"workers", *arguments.workers},
+      {"k", plan::effective_k(experiment.policy)},
       {"updates", told.updates},
       {"seconds_per_update", told.seconds_per_update},
       {"staleness", {{"mean", told.mean_staleness}, {"fresh", told.fresh}, {"histogram", told.staleness}}},
@@ -153,22 +168,23 @@ nlohmann::json to_json(const BenchPsArguments& arguments, const sim::PsSimulatio
       {"gradients", told.gradients},
       {"bytes", told.bytes},
       {"clock", arguments.clock},
-      {"delay", to_string(simulation.law)},
+      {"delay", to_string(experiment.law)},
       {"servers", arguments.servers},
       {"bytes_per_server", told.bytes / arguments.servers},
       {"seed", arguments.seed}};
-  int64_t delay = simulation.policy.max_delay;
-  if (plan::traits_of(simulation.policy.rule).gated)
+  int64_t delay = experiment.policy.max_delay;
+  if (plan::traits_of(experiment.policy.rule).gated)
     document["max_delay"] =
         delay == plan::PolicyOptions::kUnbounded ? nlohmann::json("inf") : nlohmann::json(delay);
   if (told.loss_floor) document["loss_floor"] = *told.loss_floor;
   return document;
 }
 
-void print_text(const BenchPsArguments& arguments, const sim::PsSimulation& simulation, const Told& told) {
+void print_text(const BenchPsArguments& arguments, const plan::PolicyExperiment& experiment,
+                const Told& told) {
   double per_update = 1 / static_cast<double>(told.updates);
-  fmt::print("{} with {} workers, K = {}, on the {} clock\n", arguments.policy, arguments.workers,
-             plan::effective_k(simulation.policy), arguments.clock);
+  fmt::print("{} with {} workers, K = {}, on the {} clock\n", arguments.policy, *arguments.workers,
+             plan::effective_k(experiment.policy), arguments.clock);
   fmt::print("  time per update     {}\n", format_duration(told.seconds_per_update));
   fmt::print("  staleness           {:.4g} on average, {:.1f} % fresh\n", told.mean_staleness,
              100 * told.fresh);
@@ -180,50 +196,21 @@ void print_text(const BenchPsArguments& arguments, const sim::PsSimulation& simu
   if (told.loss_floor) fmt::print("  loss floor          {:.6g}\n", *told.loss_floor);
 }
 
-ps::PolicyBench bench_of(const BenchPsArguments& arguments, const sim::PsSimulation& simulation) {
-  check_range("--workers", arguments.workers, kMostRealRanks);
+ps::PolicyBench bench_of(const BenchPsArguments& arguments, const plan::PolicyExperiment& experiment) {
+  check_range("--workers", *arguments.workers, kMostRealRanks);
   check_range("--servers", arguments.servers, kMostRealRanks);
-  if (simulation.bytes > kMostRealBytes)
+  if (experiment.bytes > kMostRealBytes)
     throw ConfigError("--bytes {}: more than can be counted here: at most {} with --clock real.",
                       arguments.bytes, format_bytes(static_cast<double>(kMostRealBytes)));
-  ps::PolicyBench bench;
-  bench.policy = simulation.policy;
-  bench.law = simulation.law;
-  bench.slow = simulation.slow;
-  bench.compute = simulation.compute;
-  bench.updates = arguments.updates == -1 ? kRealUpdates : arguments.updates;
-  bench.warm_up = std::clamp<int64_t>(bench.updates / 10, 10, kWarmUp);
-  if (simulation.objective) {
-    bench.warm_up = std::max(bench.warm_up, std::min(simulation.warm_up, bench.updates));
-    bench.objective = ps::PolicyBench::Quadratic{simulation.objective->noise, simulation.objective->step};
-  }
-  bench.seed = simulation.seed;
-  bench.bytes = simulation.bytes;
-  bench.servers = static_cast<int>(arguments.servers);
-  bench.backend = arguments.backend;
-  return bench;
+  return {experiment, static_cast<int>(arguments.servers), arguments.backend};
 }
 
-// Lines of progress, now and then.
-std::function<void(int64_t)> progress_of(int64_t updates) {
-  return [updates, watch = Stopwatch(), since_report = Stopwatch()](int64_t done) mutable {
-    if (done == 0 || since_report.seconds() < kReportSeconds) return;
-    since_report.lap();
-    double share = static_cast<double>(done) / static_cast<double>(updates), elapsed = watch.seconds();
-    log::info("{:.0f} % of the updates, {}/s, {} left", 100 * share,
-              format_short(static_cast<double>(done) / elapsed),
-              format_duration(elapsed * (1 - share) / share));
-  };
-}
-
-int bench_real(const CommandLine& line, const sim::PsSimulation& simulation) {
+int bench_real(const CommandLine& line, const plan::PolicyExperiment& experiment) {
   const BenchPsArguments& arguments = line.bench_ps;
-  ps::PolicyBench bench = bench_of(arguments, simulation);
-  bench.progress = progress_of(bench.updates);
-  ps::PolicyBenchResult result = ps::bench_policy(bench);
+  ps::PolicyBenchResult result = ps::bench_policy(bench_of(arguments, experiment));
   Told told = told_of(result);
   if (line.json) {
-    nlohmann::json document = to_json(arguments, simulation, told);
+    nlohmann::json document = to_json(arguments, experiment, told);
     document["backend"] = arguments.backend;
     document["push_seconds"] = result.push_seconds;
     document["pull_seconds"] = result.pull_seconds;
@@ -231,35 +218,35 @@ int bench_real(const CommandLine& line, const sim::PsSimulation& simulation) {
     print_json(document);
     return 0;
   }
-  print_text(arguments, simulation, told);
+  print_text(arguments, experiment, told);
   fmt::print("  of a gradient       {} push, {} pull\n", format_duration(result.push_seconds),
              format_duration(result.pull_seconds));
   return 0;
 }
 
-int bench_virtual(const CommandLine& line, sim::PsSimulation& simulation) {
+int bench_virtual(const CommandLine& line, const plan::PolicyExperiment& experiment) {
   const BenchPsArguments& arguments = line.bench_ps;
   Stopwatch watch;
-  simulation.progress = progress_of(simulation.updates);
-  sim::PsOutcome outcome = sim::simulate_ps(simulation);
+  sim::PsOutcome outcome = sim::simulate_ps({experiment, {}});
   log::info("{} updates, {} gradients in {}", format_count(static_cast<double>(outcome.updates)),
             format_count(static_cast<double>(outcome.gradients)), format_duration(watch.seconds()));
   if (line.json)
-    print_json(to_json(arguments, simulation, told_of(outcome)));
+    print_json(to_json(arguments, experiment, told_of(outcome)));
   else
-    print_text(arguments, simulation, told_of(outcome));
+    print_text(arguments, experiment, told_of(outcome));
   return 0;
 }
 
 int bench_throughput(const CommandLine& line) {
   const BenchPsArguments& arguments = line.bench_ps;
   ps::ThroughputBench bench;
-  bench.workers = static_cast<int>(arguments.workers == -1 ? 1 : arguments.workers);
+  const int64_t workers = arguments.workers.value_or(1);
+  check_range("--workers", workers, kMostRealRanks);
+  bench.workers = static_cast<int>(workers);
   bench.servers = static_cast<int>(arguments.servers);
   bench.backend = arguments.backend;
   bench.in_flight = static_cast<int>(arguments.in_flight);
   bench.seconds = arguments.seconds;
-  check_range("--workers", bench.workers, kMostRealRanks);
   check_range("--servers", arguments.servers, kMostRealRanks);
   if (arguments.in_flight != 0) check_range("--in-flight", arguments.in_flight, kMostRealRanks);
   nlohmann::json results = nlohmann::json::array();
@@ -301,8 +288,8 @@ int bench_ps(const CommandLine& line) {
   if (arguments.backend != "shm" && arguments.backend != "tcp")
     throw ConfigError("--backend {}: not known. Accepted: shm tcp.", arguments.backend);
   if (arguments.throughput) return bench_throughput(line);
-  sim::PsSimulation simulation = simulation_of(arguments);
-  return arguments.clock == "real" ? bench_real(line, simulation) : bench_virtual(line, simulation);
+  plan::PolicyExperiment experiment = experiment_of(arguments);
+  return arguments.clock == "real" ? bench_real(line, experiment) : bench_virtual(line, experiment);
 }
 
 }  // namespace yoke::cli

@@ -14,32 +14,33 @@
 #include "yoke/cluster/identity.h"
 #include "yoke/cluster/world.h"
 #include "yoke/parallel/ps/setup.h"
+#include "yoke/plan/policies/delay_schedule.h"
 #include "yoke/ps/connect.h"
 #include "yoke/ps/server.h"
 
 namespace yoke::cli {
-namespace {
 
 // OUT/updates.jsonl, and what is reported at the end.
-class Ledger {
+class PsLedger {
  public:
-  Ledger(const RunConfig& config, std::filesystem::path out) : config_(config), out_(std::move(out)) {
-    if (!config.ps.log_updates) return;
-    std::filesystem::create_directories(out_);
-    lines_.open(out_ / "updates.jsonl", std::ios::app);
-  }
+  PsLedger(const RunConfig& config, std::filesystem::path out) : config_(config), out_(std::move(out)) {}
 
   void note(const ps::UpdateRecord& record) {
-    if (!lines_.is_open()) return;
-    lines_ << nlohmann::json({{"version", record.version},
-                              {"time", record.time},
-                              {"gradients", record.gradients},
-                              {"loss", record.loss},
-                              {"staleness", record.staleness},
-                              {"k", record.k}})
-                  .dump()
-           << '\n';
+    if (!config_.ps.log_updates) return;
+    if (!lines_.is_open()) open();
+    nlohmann::json line = {{"version", record.version},     {"time", record.time},
+                           {"gradients", record.gradients}, {"loss", record.loss},
+                           {"staleness", record.staleness}, {"k", record.k}};
+    if (record.max_delay == plan::PolicyOptions::kUnbounded)
+      line["max_delay"] = "inf";
+    else if (record.max_delay)
+      line["max_delay"] = *record.max_delay;
+    lines_ << line.dump() << '\n';
     if (record.version % 64 == 0) lines_.flush();
+  }
+  void open() {
+    std::filesystem::create_directories(out_);
+    lines_.open(out_ / "updates.jsonl", std::ios::app);
   }
 
   std::string report(const ps::Accounting& counts, int64_t version, int64_t k) const {
@@ -48,6 +49,7 @@ class Ledger {
     document["k"] = k;
     document["version"] = version;
     document["servers"] = config_.ps.servers;
+    document["place"] = config_.ps.place;
     document["slowdown"] = config_.slowdown.law;
     return document.dump();
   }
@@ -57,6 +59,30 @@ class Ledger {
   std::filesystem::path out_;
   std::ofstream lines_;
 };
+
+namespace {
+
+ps::ServerOptions server_options(const RunConfig& config, int world_size, PsLedger& ledger) {
+  ps::ServerOptions options;
+  options.servers = static_cast<int>(config.ps.servers);
+  options.workers = worker_count(config, world_size);
+  options.make_updater = ps::make_optimizer(parallel::updater_options(config.train.optimizer));
+  ps::SchedulerOptions& scheduler = options.scheduler;
+  scheduler.policy = policy_of(config, options.workers);
+  scheduler.delay_schedule = plan::parse_delay_schedule("ps.max_delay", config.ps.max_delay);
+  scheduler.warm_start = config.ps.warm_start;
+  scheduler.stale_step = config.ps.stale_step;
+  scheduler.distance_c = config.ps.stale_c;
+  scheduler.distance_max = config.ps.stale_max;
+  scheduler.adasync = config.ps.adasync;
+  scheduler.adasync_seconds = config.ps.adasync_interval;
+  scheduler.say = [](const std::string& text) { log::warn("{}", text); };
+  scheduler.on_update = [&ledger](const ps::UpdateRecord& record) { ledger.note(record); };
+  options.report = [&ledger](const ps::Accounting& counts, int64_t version, int64_t k) {
+    return ledger.report(counts, version, k);
+  };
+  return options;
+}
 
 // As `train` names it.
 std::filesystem::path run_folder(const RunConfig& config) {
@@ -75,7 +101,7 @@ plan::PolicyOptions policy_of(const RunConfig& config, int workers) {
   policy.rule = plan::parse_rule(config.ps.policy);
   policy.workers = workers;
   policy.k = config.ps.k;
-  policy.max_delay = plan::parse_max_delay("ps.max_delay", config.ps.max_delay);
+  policy.max_delay = plan::parse_delay_schedule("ps.max_delay", config.ps.max_delay).front().max_delay;
   if (plan::traits_of(policy.rule).k == plan::RuleTraits::kGiven && policy.k == 0)
     throw ConfigError("ps.policy = \"{}\": needs ps.k, the number of gradients of an update.",
                       config.ps.policy);
@@ -92,62 +118,85 @@ int64_t total_updates(const RunConfig& config, int workers, double batches_per_e
   return static_cast<int64_t>(std::ceil(minibatches / k / local));
 }
 
-cluster::LaunchOptions server_job(const CommandLine& line, const RunConfig& config) {
-  int workers = line.train.nproc, servers = static_cast<int>(config.ps.servers);
-  policy_of(config, workers);
-  cluster::LaunchOptions job = cluster::own_job(workers + servers, line.words);
-  if (config.ps.on_worker_loss == "continue") {
-    job.expendable.assign(static_cast<size_t>(workers + servers), false);
-    // The first writes records and checkpoints; servers hold the parameters.
-    for (int rank = 1; rank < workers; ++rank) job.expendable[static_cast<size_t>(rank)] = true;
-  }
-  return job;
-}
-
-bool is_server_rank(const RunConfig& config) {
-  cluster::Identity identity = cluster::identify_from_environment();
-  if (identity.world_size <= config.ps.servers)
+int worker_count(const RunConfig& config, int world_size) {
+  bool inside = config.ps.place == "colocated";
+  auto servers = static_cast<int>(config.ps.servers);
+  if (inside && servers > world_size)
+    throw ConfigError(
+        "ps.servers = {} with {} worker{} and ps.place = \"colocated\": each worker holds one at most.",
+        servers, world_size, world_size == 1 ? "" : "s");
+  if (!inside && servers >= world_size)
     throw ConfigError(
         "parallel.sync = \"ps\" with ps.servers = {} in a world of {}: there is no worker. Start more ranks, "
         "e.g. "
         "with --nproc WORKERS.",
-        config.ps.servers, identity.world_size);
-  return identity.rank >= identity.world_size - config.ps.servers;
+        servers, world_size);
+  return inside ? world_size : world_size - servers;
+}
+
+cluster::LaunchOptions server_job(const CommandLine& line, const RunConfig& config) {
+  int workers = line.train.nproc;
+  policy_of(config, workers);
+  int ranks = workers + (config.ps.place == "colocated" ? 0 : static_cast<int>(config.ps.servers));
+  cluster::LaunchOptions job = cluster::own_job(ranks, line.words);
+  job.expendable = expendable_ranks(config, ranks);
+  if (config.ps.on_worker_loss == "restart") job.rank_restarts = static_cast<int>(config.ps.restarts);
+  return job;
+}
+
+// The first writes records and checkpoints; servers hold the parameters.
+std::vector<bool> expendable_ranks(const RunConfig& config, int world_size) {
+  int workers = worker_count(config, world_size);
+  if (config.ps.on_worker_loss == "stop") return {};
+  std::vector<bool> expendable(static_cast<size_t>(world_size), false);
+  int first = config.ps.place == "colocated" ? static_cast<int>(config.ps.servers) : 1;
+  for (int rank = first; rank < workers; ++rank) expendable[static_cast<size_t>(rank)] = true;
+  return expendable;
+}
+
+bool is_server_rank(const RunConfig& config) {
+  cluster::Identity identity = cluster::identify_from_environment();
+  return identity.rank >= worker_count(config, identity.world_size);
+}
+
+cluster::World join_with_servers(const RunConfig& config) {
+  cluster::Identity identity = cluster::identify_from_environment();
+  cluster::JoinOptions options;
+  options.expendable = expendable_ranks(config, identity.world_size);
+  return cluster::World(identity, options);
+}
+
+struct HostedServer::Parts {
+  Parts(const RunConfig& config, cluster::World& own_world, std::unique_ptr<comm::Messenger> own_messenger)
+      : world(own_world),
+        ledger(config, run_folder(config)),
+        messenger(std::move(own_messenger)),
+        server(*messenger, server_options(config, own_world.size(), ledger)) {}
+  ~Parts() { messenger.reset(); }  // its thread calls the server
+
+  cluster::World& world;
+  PsLedger ledger;
+  std::unique_ptr<comm::Messenger> messenger;
+  ps::Server server;
+};
+
+HostedServer::HostedServer(const RunConfig& config, cluster::World& world,
+                           std::unique_ptr<comm::Messenger> messenger)
+    : parts_(std::make_unique<Parts>(config, world, std::move(messenger))) {}
+HostedServer::~HostedServer() = default;
+
+void HostedServer::finish() {
+  cluster::World& world = parts_->world;
+  parts_->server.run();
+  parts_.reset();
+  world.failure()->check("serving parameters");
 }
 
 int run_server(const RunConfig& config) {
   // Workers that are told to stop still need their servers, for a last checkpoint; who kills, kills.
   for (int signal : {SIGINT, SIGTERM, SIGHUP}) std::signal(signal, SIG_IGN);
-  cluster::World world(cluster::identify_from_environment(), {});
-  ps::ServerOptions options;
-  options.servers = static_cast<int>(config.ps.servers);
-  options.workers = world.size() - options.servers;
-  options.make_updater = ps::make_optimizer(parallel::updater_options(config.train.optimizer));
-  ps::SchedulerOptions& scheduler = options.scheduler;
-  scheduler.policy = policy_of(config, options.workers);
-  scheduler.warm_start = config.ps.warm_start;
-  scheduler.stale_step = config.ps.stale_step;
-  scheduler.distance_c = config.ps.stale_c;
-  scheduler.distance_max = config.ps.stale_max;
-  scheduler.adasync = config.ps.adasync;
-  scheduler.adasync_seconds = config.ps.adasync_interval;
-  scheduler.say = [](const std::string& text) { log::warn("{}", text); };
-  Ledger ledger(config, run_folder(config));
-  bool first = world.rank() == options.workers;
-  if (first) scheduler.on_update = [&](const ps::UpdateRecord& record) { ledger.note(record); };
-  options.report = [&](const ps::Accounting& counts, int64_t version, int64_t k) {
-    return ledger.report(counts, version, k);
-  };
-  std::unique_ptr<comm::Messenger> messenger = ps::connect(world, config.parallel.backend);
-  ps::Server server(*messenger, std::move(options));
-  try {
-    server.run();
-  } catch (...) {
-    messenger.reset();
-    throw;
-  }
-  messenger.reset();  // its thread calls the server
-  world.failure()->check("serving parameters");
+  cluster::World world = join_with_servers(config);
+  HostedServer(config, world, ps::connect(world, config.parallel.backend)).finish();
   return 0;
 }
 

@@ -6,6 +6,7 @@
 #include "yoke/base/text.h"
 #include "yoke/cluster/launch_env.h"
 #include "yoke/plan/policies/delay_law.h"
+#include "yoke/plan/policies/delay_schedule.h"
 #include "yoke/plan/policies/rule.h"
 
 namespace yoke::cli {
@@ -68,7 +69,7 @@ void check_servers(const RunConfig& config) {
   const TrainSection& train = config.train;
   plan::parse_delay_law(config.slowdown.law);
   if (config.parallel.sync != "ps") return;
-  plan::parse_max_delay("ps.max_delay", config.ps.max_delay);
+  plan::parse_delay_schedule("ps.max_delay", config.ps.max_delay);
   if (train.optimizer.optimizer == "lbfgs")
     throw ConfigError("train.optimizer = \"lbfgs\": servers can do sgd, adamw and adagrad.");
   if (train.compute.precision == "fp16")

@@ -41,6 +41,17 @@ void count_in_updates(engine::LoopPlan& plan, const RunConfig& config, int worke
   plan.batches_per_epoch *= workers / k / static_cast<double>(config.ps.n_push);
 }
 
+// A worker that was started again goes on where the others are, in the data as well.
+void catch_up(parallel::PsStrategy& strategy, engine::Engine& engine, data::Loader& loader,
+              int64_t accumulate, int workers) {
+  strategy.begin();
+  parallel::Strategy::Progress all = *strategy.progress();
+  engine.resume_at(all.step, 0);
+  int64_t batches = all.minibatches * accumulate / workers, epoch = loader.batches_per_epoch();
+  loader.seek({batches / epoch, batches % epoch});
+  log::info("back in the run, at update {}", all.step);
+}
+
 std::string last_checkpoint(const std::filesystem::path& out) {
   std::optional<checkpoint::Loaded> loaded;
   try {
@@ -55,20 +66,28 @@ std::string last_checkpoint(const std::filesystem::path& out) {
 int run_train_with_servers(const CommandLine& line, Configuration& configuration) {
   RunConfig& config = configuration.values;
   const std::filesystem::path out = config.out.dir;
-  cluster::World world(cluster::identify_from_environment(), {});
-  const int workers = world.size() - static_cast<int>(config.ps.servers);
+  cluster::World world = join_with_servers(config);
+  const int workers = worker_count(config, world.size());
   const bool first = world.rank() == 0;
   if (config.parallel.data > 0 && config.parallel.data != workers)
     throw ConfigError("parallel.data = {} with {} worker{}: start as many, with --nproc {}.",
                       config.parallel.data, workers, workers == 1 ? "" : "s", config.parallel.data);
-  std::unique_ptr<comm::Messenger> messenger = ps::connect(world, config.parallel.backend);
-  std::optional<checkpoint::Loaded> resume = find_resume(line.train, out, {});
+  ps::Colocated seats;
+  if (config.ps.place == "colocated")
+    seats = ps::connect_colocated(world, static_cast<int>(config.ps.servers), config.parallel.backend);
+  else
+    seats.worker = ps::connect(world, config.parallel.backend);
+  std::optional<HostedServer> server;
+  if (seats.server) server.emplace(config, world, std::move(seats.server));
+  const bool again = world.life() > 0;
+  std::optional<checkpoint::Loaded> resume;
+  if (!again) resume = find_resume(line.train, out, {});
 
   engine::WorkerOptions options = worker_options(config);
-  options.ps = setup_of(config, *messenger, workers);
+  options.ps = setup_of(config, *seats.worker, workers);
   options.local_rank = world.identity().local_rank;
   options.local_ranks = world.identity().local_world_size;
-  if (!resume) options.init = line.train.init;
+  if (!resume && !again) options.init = line.train.init;
   auto worker = engine::make_worker(options);
   auto& strategy = dynamic_cast<parallel::PsStrategy&>(*worker->strategy);
   auto seed = static_cast<uint64_t>(config.train.loop.seed);
@@ -90,6 +109,7 @@ int run_train_with_servers(const CommandLine& line, Configuration& configuration
     if (first)
       log::info("going on from {} (step {} of {})", resume->path.string(), progress.step, plan.total_steps);
   }
+  if (again) catch_up(strategy, engine, loader, config.train.loop.accumulate, workers);
   std::optional<RunFolder> folder;
   if (first) folder.emplace(out, configuration, line).attach_sinks(engine);
   std::unique_ptr<data::Dataset> test_set;
@@ -122,6 +142,7 @@ int run_train_with_servers(const CommandLine& line, Configuration& configuration
   writer.wait();
   if (first) write_file_atomically(out / "ps.json", strategy.report() + "\n");
   strategy.goodbye();
+  if (server) server->finish();
   int code = outcome.stopped_by_signal != 0 ? 128 + outcome.stopped_by_signal : 0;
   if (!first) return code;
   metrics::Summary summary =

@@ -153,7 +153,9 @@ def test_mistakes(yoke, words, says):
 def test_workers_are_needed_and_counted(yoke):
     assert "--workers is required" in yoke("bench", "ps", "--policy", "async", code=2).err
     for count in ("0", "-1", "70000"):
-        assert f"--workers {count}" in yoke("bench", "ps", "--policy", "async", "--workers", count, code=2).err
+        for more in (["--policy", "async"], ["--throughput"]):
+            assert f"--workers {count}: a whole number" in yoke("bench", "ps", *more, "--workers", count, code=2).err
+    assert "--updates -1: a whole number" in yoke("bench", "ps", "--policy", "async", "--workers", 2, "--updates", "-1", code=2).err
 
 
 def test_one_worker_is_plain_sgd_under_every_rule(yoke):

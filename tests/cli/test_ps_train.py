@@ -74,14 +74,41 @@ def test_downpour(yoke, tmp_path):
     assert [line["version"] for line in lines] == list(range(1, 41))
 
 
+def test_the_delay_changes_while_it_trains(yoke, tmp_path):
+    summary = yoke(*served("--ps.policy", "bounded_delay", "--ps.max_delay", "0, 20:2, 40:inf", "--steps", 60, "--ps.log_updates", "--out.dir", tmp_path,
+                           workers=3, servers=2)).json
+    assert summary["steps"] == 60
+    lines = [json.loads(line) for line in (tmp_path / "updates.jsonl").read_text().splitlines()]
+    assert [line["max_delay"] for line in lines] == [0] * 20 + [2] * 20 + ["inf"] * 20
+
+
+@pytest.mark.parametrize("backend", ["shm", "tcp"])
+def test_servers_inside_the_workers_give_the_same_bits(yoke, tmp_path, backend):
+    def hash_of(*words):
+        return yoke(*served("--steps", 30, "--parallel.backend", backend, "--out.dir", tmp_path / words[-1], *words, servers=2)).json["parameter_hash"]
+
+    assert hash_of("--ps.place", "dedicated") == hash_of("--ps.place", "colocated")
+    assert json.loads((tmp_path / "colocated/ps.json").read_text())["place"] == "colocated"
+
+
+def test_servers_inside_some_of_the_workers(yoke, tmp_path):
+    words = ["--ps.place", "colocated", "--ps.policy", "k_async", "--ps.k", 2, "--steps", 60, "--checkpoint.every_steps", 30]
+    assert yoke(*served(*words, "--out.dir", tmp_path, workers=3, servers=2)).json["steps"] == 60
+    assert len(json.loads((tmp_path / "ps.json").read_text())["workers"]) == 3
+    alone = yoke(*served("--ps.place", "colocated", "--steps", 10, "--out.dir", tmp_path / "alone", workers=1)).json
+    assert alone["steps"] == 10
+
+
 MISTAKES = [
     (["--ps.policy", "k_async"], "needs ps.k"),
     (["--ps.policy", "k_async", "--ps.k", 9], "k = 9 with 2 workers"),
     (["--ps.policy", "asink"], "ps.policy"),
+    (["--ps.policy", "ssp", "--ps.max_delay", "0, 9:1, 4:2"], "'4:2'"),
     (["--ps.n_push", 2], "asynchronous rule"),
     (["--train.optimizer", "lbfgs"], "sgd, adamw and adagrad"),
     (["--slowdown.law", "gauss:1"], "'gauss:1' is not known"),
     (["--ps.servers", 0], "ps.servers"),
+    (["--ps.place", "colocated", "--ps.servers", 3], "each worker holds one at most"),
 ]
 
 

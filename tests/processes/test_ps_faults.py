@@ -3,6 +3,7 @@ import json
 import os
 import pathlib
 import signal
+import socket
 import subprocess
 import time
 
@@ -79,6 +80,64 @@ def test_a_killed_worker_ends_the_job_where_that_is_wanted(tmp_path):
         job.end()
 
 
+@pytest.mark.parametrize("rule,steps", [("sync", 1500), ("k_async", 3000)])
+def test_a_killed_worker_is_started_again(tmp_path, rule, steps):
+    job = Training(tmp_path, "--nproc", 3, "--ps.servers", 2, "--ps.policy", rule, "--ps.k", 2, "--steps", steps, "--ps.on_worker_loss", "restart")
+    try:
+        job.wait_for_step(50)
+        first = job.rank(2)
+        os.kill(first, signal.SIGKILL)
+        wait_until(lambda: "worker 2 is back" in job.log.read_text() or job.process.poll() is not None, 120, job.log.read_text)
+        assert job.process.poll() is None, job.log.read_text()
+        assert job.rank(2) != first
+        at = job.steps()
+        job.wait_for_step(at + 20)
+        out, _ = job.process.communicate(timeout=300)
+        log = job.log.read_text()
+        assert job.process.returncode == 0, log
+        assert json.loads(out)["steps"] == steps
+        assert "worker 2 is lost" in log and "going on with 2" in log and "going on with 3" in log
+        workers = json.loads((tmp_path / "run/ps.json").read_text())["workers"]
+        assert [worker["lost"] for worker in workers] == [False] * 3
+        assert [worker["rejoined"] for worker in workers] == [0, 0, 1]
+    finally:
+        job.end()
+
+
+def test_a_worker_may_be_started_again_by_hand(tmp_path):
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    words = [str(YOKE), "train", str(MLP), "--parallel.sync", "ps", "--ps.policy", "async", "--steps", "10000", "--slowdown.law", "exp:5ms", "--train.threads", "1",
+             "--out.dir", str(tmp_path / "run"), "--out.log_every", "10"]
+    ranks = []
+
+    def start(rank):
+        env = clean_environment(RANK=rank, WORLD_SIZE=4, LOCAL_RANK=rank, LOCAL_WORLD_SIZE=4, MASTER_ADDR="127.0.0.1", MASTER_PORT=port)
+        with open(tmp_path / f"{len(ranks)}.err", "w") as err:
+            ranks.append(subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=err, env=env, cwd=ROOT, start_new_session=True))
+
+    def logs():
+        return "".join(file.read_text() for file in sorted(tmp_path.glob("*.err")))
+
+    try:
+        for rank in range(4):
+            start(rank)
+        metrics = tmp_path / "run/metrics.jsonl"
+        wait_until(lambda: metrics.exists() and len(metrics.read_text().splitlines()) > 5, 120, logs)
+        ranks[1].kill()
+        wait_until(lambda: "worker 1 is lost" in logs(), 30, logs)
+        start(1)
+        wait_until(lambda: "worker 1 is back" in logs(), 120, logs)
+        assert [ranks[i].wait(300) for i in (0, 2, 3, 4)] == [0] * 4, logs()
+        assert not json.loads((tmp_path / "run/ps.json").read_text())["workers"][1]["lost"]
+    finally:
+        for process in ranks:
+            if process.poll() is None:
+                process.kill()
+                process.wait(30)
+
+
 def test_a_killed_server_is_named_with_the_last_checkpoint(tmp_path):
     job = Training(tmp_path, "--nproc", 2, "--ps.servers", 2, "--steps", 100000, "--checkpoint.every_steps", 20)
     try:
@@ -88,6 +147,31 @@ def test_a_killed_server_is_named_with_the_last_checkpoint(tmp_path):
         log = job.log.read_text()
         assert "rank 3" in log and "killed by signal 9" in log
         assert "The last checkpoint is" in log and "step-" in log
+    finally:
+        job.end()
+
+
+def test_a_worker_without_a_server_inside_is_done_without(tmp_path):
+    job = Training(tmp_path, "--nproc", 3, "--ps.servers", 2, "--ps.place", "colocated", "--steps", 300)
+    try:
+        job.wait_for_step(50)
+        os.kill(job.rank(2), signal.SIGKILL)
+        out, _ = job.process.communicate(timeout=180)
+        assert job.process.returncode == 0, job.log.read_text()
+        assert json.loads(out)["steps"] == 300
+        assert "worker 2 is lost" in job.log.read_text()
+    finally:
+        job.end()
+
+
+def test_a_worker_with_a_server_inside_ends_the_job(tmp_path):
+    job = Training(tmp_path, "--nproc", 3, "--ps.servers", 2, "--ps.place", "colocated", "--steps", 100000, "--checkpoint.every_steps", 20)
+    try:
+        job.wait_for_step(60)
+        os.kill(job.rank(1), signal.SIGKILL)
+        assert job.process.wait(30) == 128 + signal.SIGKILL
+        log = job.log.read_text()
+        assert "rank 1" in log and "killed by signal 9" in log and "The last checkpoint is" in log
     finally:
         job.end()
 

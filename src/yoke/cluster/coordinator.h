@@ -21,6 +21,7 @@ struct CoordinatorOptions {
   double heartbeat = 0.5;    // seconds between signs of life
   double suspicion = 2.0;    // seconds without one until a rank counts as stalled
   // By rank; empty: none. The job goes on without such a rank: that it is lost, or stalls, is no failure.
+  // Once lost it may be started again and joins the running job, in its next life (Member::life).
   std::vector<bool> expendable{};
 };
 

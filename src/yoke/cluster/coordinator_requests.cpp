@@ -67,8 +67,14 @@ void Coordinator::Impl::on_join(Client& client, uint64_t request, const control:
   if (member.rank != client.rank)
     throw CommError("proved to be rank {} and joins as rank {}", client.rank, member.rank);
   std::string why = refusal;
-  if (why.empty()) {
-    why = roll.enter(member, static_cast<int>(control::number(note.head, "world_size", 0, INT32_MAX)));
+  auto world_size = static_cast<int>(control::number(note.head, "world_size", 0, INT32_MAX));
+  const bool again = why.empty() && may_come_back(member, world_size);
+  if (again) {
+    roll.enter_again(member);
+  } else if (why.empty() && formed && member.rank >= 0 && has_ended(static_cast<size_t>(member.rank))) {
+    why = fmt::format("the job that rank {} wants to come back to has ended or is ending", member.rank);
+  } else if (why.empty()) {
+    why = roll.enter(member, world_size);
     // A job that runs is not disturbed by a late comer; one that forms cannot form any more.
     if (!why.empty() && !formed) fail_forming(why);
   }
@@ -76,14 +82,37 @@ void Coordinator::Impl::on_join(Client& client, uint64_t request, const control:
   client.entered = true;
   ranks[static_cast<size_t>(client.rank)] = {};
   reply(client, request, {{"heartbeat", options.heartbeat}, {"suspicion", options.suspicion}});
+  if (again) {
+    ranks[static_cast<size_t>(client.rank)].last_seen = now_seconds();
+    return send(client, net::FrameType::kReply, 0, list_of_members());
+  }
   if (roll.complete()) form();
+}
+
+// One that the job can do without, has ended, and finds the others still at work.
+bool Coordinator::Impl::may_come_back(const Member& member, int world_size) const {
+  auto rank = static_cast<size_t>(member.rank);
+  if (!formed || failure || world_size != roll.world_size() || !expendable(rank) || !has_ended(rank))
+    return false;
+  for (size_t i = 0; i < ranks.size(); ++i) {
+    if (!expendable(i) && has_ended(i)) return false;
+  }
+  return true;
+}
+
+bool Coordinator::Impl::has_ended(size_t rank) const {
+  return rank < ranks.size() && (ranks[rank].left || ranks[rank].lost);
+}
+
+std::vector<std::byte> Coordinator::Impl::list_of_members() const {
+  nlohmann::json list = nlohmann::json::array();
+  for (const Member& member : roll.members()) list.push_back(control::to_json(member));
+  return control::encode({{"members", std::move(list)}});
 }
 
 void Coordinator::Impl::form() {
   formed = true;
-  nlohmann::json list = nlohmann::json::array();
-  for (const Member& member : roll.members()) list.push_back(control::to_json(member));
-  auto news = control::encode({{"members", std::move(list)}});
+  auto news = list_of_members();
   double now = now_seconds();
   for (RankState& rank : ranks) rank.last_seen = now;
   for (auto& [fd, client] : clients)

@@ -45,6 +45,12 @@ std::string Roll::enter(const Member& member, int size) {
   return "";
 }
 
+void Roll::enter_again(Member member) {
+  auto& place = members_.at(static_cast<size_t>(member.rank));
+  member.life = place->life + 1;
+  place = std::move(member);
+}
+
 void Roll::remove(int rank) {
   auto& place = members_.at(static_cast<size_t>(rank));
   if (place) --present_;

@@ -15,6 +15,8 @@ class Roll {
 
   // Empty: entered. Otherwise why not; names both sides.
   std::string enter(const Member& member, int world_size);
+  // In the place of one that has ended, in its next life.
+  void enter_again(Member member);
   void remove(int rank);
   bool complete() const { return present_ == members_.size(); }
   std::vector<int> missing() const;

@@ -19,6 +19,7 @@ struct Member {
   int64_t pid = 0;
   std::string address;  // where this rank accepts data connections
   std::string origin;   // where rank and world size come from, for errors: "RANK=2, WORLD_SIZE=4 (torchrun)"
+  int life = 0;         // how often it was started again into the running job
 };
 
 class Session {

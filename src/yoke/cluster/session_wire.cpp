@@ -10,6 +10,7 @@ namespace yoke::cluster::control {
 namespace {
 
 constexpr int64_t kMaxRank = 1 << 24;
+constexpr int64_t kMaxLife = 1 << 11;
 constexpr size_t kMaxText = 16 << 10;
 constexpr int kMaxDepth = 8;
 
@@ -74,7 +75,8 @@ std::string text(const nlohmann::json& head, const char* key, size_t limit) {
 
 nlohmann::json to_json(const Member& member) {
   return {{"rank", member.rank}, {"host", member.host},       {"machine", member.machine},
-          {"pid", member.pid},   {"address", member.address}, {"origin", member.origin}};
+          {"pid", member.pid},   {"address", member.address}, {"origin", member.origin},
+          {"life", member.life}};
 }
 
 Member read_member(const nlohmann::json& head) {
@@ -85,6 +87,7 @@ Member read_member(const nlohmann::json& head) {
   member.pid = number(head, "pid", 0, INT64_MAX);
   member.address = text(head, "address", 512);
   member.origin = text(head, "origin", 1024);
+  member.life = static_cast<int>(number(head, "life", 0, kMaxLife));
   return member;
 }
 

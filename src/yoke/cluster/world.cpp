@@ -97,6 +97,7 @@ World::World(const Identity& identity, const JoinOptions& options)
     hosting.address = coordinator_address(endpoint, one_machine);
     hosting.world_size = identity.world_size;
     hosting.join_timeout = options_.join_timeout;
+    hosting.expendable = options_.expendable;
     parts_->coordinator = std::make_unique<Coordinator>(hosting, parts_->ticket);
     endpoint = parts_->coordinator->address();
   }
@@ -104,7 +105,7 @@ World::World(const Identity& identity, const JoinOptions& options)
   self.address = parts_->acceptor->address().text();
   parts_->session =
       std::make_unique<Session>(endpoint, parts_->ticket, self, identity.world_size, failure_, deadline);
-  parts_->key_giver.reset();
+  if (options_.expendable.empty()) parts_->key_giver.reset();  // nobody comes later
 }
 
 World::~World() {

@@ -19,6 +19,8 @@ struct JoinOptions {
   bool encrypt = false;
   std::string
       flight_folder;  // where flight records go when an operation fails; empty: YOKE_FLIGHT_DIR, else nowhere
+  // As in CoordinatorOptions, where rank 0 hosts it.
+  std::vector<bool> expendable{};
 };
 
 // Joins the job the environment describes. A world of one talks to nobody.
@@ -33,7 +35,8 @@ class World {
   const JoinOptions& options() const { return options_; }
   const std::vector<Member>& members() const;  // by rank
   bool alone() const { return size() == 1; }
-  Session& session();         // requires !alone()
+  int life() const { return members()[static_cast<size_t>(rank())].life; }  // above 0: joined a running job
+  Session& session();                                                       // requires !alone()
   net::Acceptor& acceptor();  // where peers of other machines (or tcp on this one) call
   const net::JobTicket& ticket() const;
   const std::shared_ptr<Failure>& failure() const { return failure_; }

@@ -48,6 +48,9 @@ class Messenger {
   using Answer = std::function<void(Reply)>;
   using Handler = std::function<void(int from, const Message& request, Answer answer)>;
   using PeerLost = std::function<void(int peer, const std::string& why)>;
+  // A peer that was lost has been started again and is connected; `life` counts how often. Comes after the
+  // loss of its life before, and before its first request.
+  using PeerBack = std::function<void(int peer, int life)>;
 
   virtual ~Messenger() = default;
   virtual int rank() const = 0;
@@ -57,6 +60,7 @@ class Messenger {
   // Before the first request. Called on the messenger's thread: must not wait.
   virtual void serve(Place place, Handler handler) = 0;
   virtual void on_peer_lost(PeerLost callback) = 0;
+  virtual void on_peer_back(PeerBack callback) = 0;
 
   // Sends `request` and calls `done` with the reply (on the messenger's thread) once it is there; its payload
   // went into `into` when that is large enough (CommError in the future otherwise). The request's payload

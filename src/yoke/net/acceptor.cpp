@@ -100,6 +100,10 @@ std::unique_ptr<Connection> Acceptor::take_if(const Introduction& wanted, Deadli
   return impl_->take([&](const Introduction& peer) { return same_call(peer, wanted); }, deadline);
 }
 
+std::unique_ptr<Connection> Acceptor::take_now(const std::function<bool(const Introduction&)>& match) {
+  return impl_->take(match, Deadline::after(0));
+}
+
 std::unique_ptr<Connection> Acceptor::take(const Introduction& wanted, Deadline deadline) {
   auto connection = take_if(wanted, deadline);
   if (connection == nullptr)

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -143,6 +144,8 @@ class Acceptor {
   std::unique_ptr<Connection> take(const Introduction& wanted, Deadline deadline);
   // The same, nullptr when it has not come within the deadline.
   std::unique_ptr<Connection> take_if(const Introduction& wanted, Deadline deadline);
+  // One that `match` accepts, of those that have come; nullptr: there is none.
+  std::unique_ptr<Connection> take_now(const std::function<bool(const Introduction&)>& match);
   // Any connection of that purpose, nullptr when none has come within the deadline.
   std::unique_ptr<Connection> take_any(const std::string& purpose, Deadline deadline);
   int64_t refused() const;  // how many were turned away

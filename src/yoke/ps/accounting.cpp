@@ -42,6 +42,7 @@ nlohmann::json to_json(const Accounting& accounting) {
                        {"pull_seconds", one.pull},
                        {"idle_seconds", one.idle},
                        {"cancelled_seconds", one.cancelled_time},
+                       {"rejoined", one.rejoined},
                        {"lost", one.lost}});
   return {{"updates", accounting.updates},
           {"gradients", accounting.gradients},

@@ -17,7 +17,8 @@ struct WorkerTime {
   double pull = 0;
   double idle = 0;            // waiting for the rule
   double cancelled_time = 0;  // spent on void minibatches
-  bool lost = false;
+  int64_t rejoined = 0;       // came back so often
+  bool lost = false;          // and has not come back
 };
 
 // From the end of one update to the end of another.

@@ -3,35 +3,17 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <string>
-#include <vector>
 
-#include "yoke/plan/policies/delay_law.h"
-#include "yoke/plan/policies/rule.h"
+#include "yoke/plan/policies/experiment.h"
 #include "yoke/ps/accounting.h"
 
 namespace yoke::ps {
 
-struct PolicyBench {
-  plan::PolicyOptions policy;
-  plan::DelayLaw law;
-  std::vector<bool> slow;  // [worker]: the law holds for it; empty: for all
-  double compute = 0;      // seconds of a minibatch without the law
-  int64_t updates = 1000;  // measured, after
-  int64_t warm_up = 100;   // updates that are not
-  uint64_t seed = 1;
-  int64_t bytes = 1 << 20;  // of the parameters
+struct PolicyBench : plan::PolicyExperiment {
   int servers = 1;
   std::string backend = "shm";  // or tcp
-  // F(w) = w^2 / 2 of one number, whose gradients are w + noise x N(0, 1).
-  struct Quadratic {
-    double noise = 1;
-    double step = 0.1;
-  };
-  std::optional<Quadratic> objective;
-  std::function<void(int64_t updates)> progress;  // now and then, on another thread
 };
 
 struct PolicyBenchResult {

@@ -88,7 +88,12 @@ void Client::send(const std::shared_ptr<Operation>& operation, int peer, const M
                   std::span<std::byte> into) {
   messenger_.ask_then(
       peer, message, into, Deadline::after(options_.timeout),
-      [this, operation](const Message&, const std::string& error) { over(operation, error); });
+      [this, operation, peer, wanted = into.size()](const Message& reply, const std::string& error) {
+        bool short_of = error.empty() && reply.payload.size() != wanted;
+        over(operation, short_of ? fmt::format("rank {} answered with {} bytes, {} were asked for", peer,
+                                               reply.payload.size(), wanted)
+                                 : error);
+      });
 }
 
 void Client::over(const std::shared_ptr<Operation>& operation, const std::string& error) {
@@ -228,6 +233,13 @@ void Client::wait(Timestamp timestamp) {
 bool Client::is_over(Timestamp timestamp) const {
   std::lock_guard lock(mutex_);
   return under_way_.count(timestamp) == 0;
+}
+
+void Client::set_max_delay(int64_t max_delay) {
+  Message message;
+  message.kind = kSetDelay;
+  message.set_head(DelayHead{max_delay});
+  messenger_.ask(rank_of(0), message, {}, Deadline::after(options_.timeout)).get();
 }
 
 void Client::goodbye() {

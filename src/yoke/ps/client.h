@@ -68,6 +68,9 @@ class Client {
   // Until the operation is over. Throws CommError when it failed, once.
   void wait(Timestamp timestamp);
   bool is_over(Timestamp timestamp) const;
+  // Where the servers train under bounded_delay or ssp: turns their dial while they run (kUnbounded of
+  // plan::PolicyOptions: no bound). Returns when it holds. Throws CommError where the rule has none.
+  void set_max_delay(int64_t max_delay);
   void goodbye();
 
  private:

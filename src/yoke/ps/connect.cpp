@@ -2,6 +2,7 @@
 
 #include <condition_variable>
 #include <exception>
+#include <future>
 #include <map>
 #include <mutex>
 #include <set>
@@ -18,7 +19,10 @@ constexpr uint64_t kGroup = 0x7073;  // "ps"
 constexpr double kLocalSeconds = 60;
 
 template <class Setup>
-void fill(Setup& setup, int rank, int size, std::shared_ptr<cluster::Failure> failure, double timeout) {
+void fill(Setup& setup, int rank, int size, std::shared_ptr<cluster::Failure> failure, double timeout,
+          int life) {
+  setup.may_return = true;
+  setup.life = life;
   setup.rank = rank;
   setup.size = size;
   setup.kinds = kKinds;
@@ -55,29 +59,73 @@ class LocalBoard {
   std::map<std::string, std::string> values_;
 };
 
-std::unique_ptr<comm::Messenger> connect(cluster::World& world, const std::string& backend) {
-  std::set<std::string> machines;
-  for (const cluster::Member& member : world.members()) machines.insert(member.machine);
-  std::string name = backend == "auto" ? (machines.size() == 1 ? "shm" : "tcp") : backend;
-  check_backend(name);
-  if (name == "shm") {
-    if (machines.size() > 1)
+namespace {
+
+// One rank of a messenger between `members`, of whom several may be one rank of the job.
+class Seats {
+ public:
+  Seats(cluster::World& world, std::vector<cluster::Member> members, const std::string& backend)
+      : world_(world), members_(std::move(members)) {
+    std::set<std::string> machines;
+    for (const cluster::Member& member : members_) machines.insert(member.machine);
+    backend_ = backend == "auto" ? (machines.size() == 1 ? "shm" : "tcp") : backend;
+    check_backend(backend_);
+    if (backend_ == "shm" && machines.size() > 1)
       throw ConfigError("backend shm: the ranks are on {} machines. Use auto or tcp.", machines.size());
-    comm::ShmMessengerSetup setup;
-    fill(setup, world.rank(), world.size(), world.failure(), world.options().join_timeout);
-    cluster::Session& session = world.session();
-    setup.key = "ps/messages";
-    setup.put = [&session](const std::string& k, const std::string& v, Deadline d) { session.put(k, v, d); };
-    setup.get = [&session](const std::string& k, Deadline d) { return session.get(k, d); };
-    return comm::make_shm_messenger(setup);
   }
-  comm::TcpMessengerSetup setup;
-  fill(setup, world.rank(), world.size(), world.failure(), world.options().join_timeout);
-  setup.group = kGroup;
-  setup.members = world.members();
-  setup.acceptor = &world.acceptor();
-  setup.ticket = world.ticket();
-  return comm::make_tcp_messenger(setup);
+
+  std::unique_ptr<comm::Messenger> take(int rank) const {
+    auto size = static_cast<int>(members_.size());
+    double timeout = world_.options().join_timeout;
+    if (backend_ == "shm") {
+      comm::ShmMessengerSetup setup;
+      fill(setup, rank, size, world_.failure(), timeout, world_.life());
+      cluster::Session& session = world_.session();
+      setup.key = "ps/messages";
+      setup.put = [&session](const std::string& k, const std::string& v, Deadline d) {
+        session.put(k, v, d);
+      };
+      setup.get = [&session](const std::string& k, Deadline d) { return session.get(k, d); };
+      return comm::make_shm_messenger(setup);
+    }
+    comm::TcpMessengerSetup setup;
+    fill(setup, rank, size, world_.failure(), timeout, world_.life());
+    setup.group = kGroup;
+    setup.members = members_;
+    setup.acceptor = &world_.acceptor();
+    setup.ticket = world_.ticket();
+    return comm::make_tcp_messenger(setup);
+  }
+
+ private:
+  cluster::World& world_;
+  std::vector<cluster::Member> members_;
+  std::string backend_;
+};
+
+}  // namespace
+
+std::unique_ptr<comm::Messenger> connect(cluster::World& world, const std::string& backend) {
+  return Seats(world, world.members(), backend).take(world.rank());
+}
+
+Colocated connect_colocated(cluster::World& world, int servers, const std::string& backend) {
+  YOKE_CHECK(servers <= world.size(), "{} servers in {} processes", servers, world.size());
+  if (world.alone()) {
+    LocalGroup both(2);
+    return {both.take(0), both.take(1)};
+  }
+  std::vector<cluster::Member> members = world.members();
+  for (int server = 0; server < servers; ++server) members.push_back(members[static_cast<size_t>(server)]);
+  Seats seats(world, std::move(members), backend);
+  Colocated both;
+  // All ranks wait for each other: the two of this process come at the same time.
+  std::future<std::unique_ptr<comm::Messenger>> server;
+  if (world.rank() < servers)
+    server = std::async(std::launch::async, [&] { return seats.take(world.size() + world.rank()); });
+  both.worker = seats.take(world.rank());
+  if (server.valid()) both.server = server.get();
+  return both;
 }
 
 struct LocalGroup::Parts {
@@ -87,10 +135,12 @@ struct LocalGroup::Parts {
   std::vector<std::unique_ptr<net::Acceptor>> acceptors;
   std::vector<cluster::Member> members;
 
-  std::unique_ptr<comm::Messenger> make(const std::string& backend, int rank, int size) {
+  std::string backend;
+
+  std::unique_ptr<comm::Messenger> make(int rank, int size, int life) {
     if (backend == "tcp") {
       comm::TcpMessengerSetup setup;
-      fill(setup, rank, size, failure, kLocalSeconds);
+      fill(setup, rank, size, failure, kLocalSeconds, life);
       setup.group = kGroup;
       setup.members = members;
       setup.acceptor = acceptors[static_cast<size_t>(rank)].get();
@@ -98,7 +148,7 @@ struct LocalGroup::Parts {
       return comm::make_tcp_messenger(setup);
     }
     comm::ShmMessengerSetup setup;
-    fill(setup, rank, size, failure, kLocalSeconds);
+    fill(setup, rank, size, failure, kLocalSeconds, life);
     setup.put = [this](const std::string& key, const std::string& value, Deadline) { board.put(key, value); };
     setup.get = [this](const std::string& key, Deadline deadline) { return board.get(key, deadline); };
     return comm::make_shm_messenger(setup);
@@ -106,8 +156,11 @@ struct LocalGroup::Parts {
 };
 
 LocalGroup::LocalGroup(int size, const std::string& backend)
-    : parts_(std::make_unique<Parts>()), messengers_(static_cast<size_t>(size)) {
+    : parts_(std::make_unique<Parts>()),
+      messengers_(static_cast<size_t>(size)),
+      lives_(static_cast<size_t>(size), 0) {
   check_backend(backend);
+  parts_->backend = backend;
   parts_->ticket.job_id = "threads";
   for (int rank = 0; backend == "tcp" && rank < size; ++rank) {
     parts_->acceptors.push_back(
@@ -120,7 +173,7 @@ LocalGroup::LocalGroup(int size, const std::string& backend)
   for (int rank = 0; rank < size; ++rank) {
     threads.emplace_back([&, rank] {
       try {
-        messengers_[static_cast<size_t>(rank)] = parts_->make(backend, rank, size);
+        messengers_[static_cast<size_t>(rank)] = parts_->make(rank, size, 0);
       } catch (const std::exception&) {
         std::lock_guard lock(mutex);
         if (!first) first = std::current_exception();
@@ -132,5 +185,11 @@ LocalGroup::LocalGroup(int size, const std::string& backend)
 }
 
 LocalGroup::~LocalGroup() = default;
+
+void LocalGroup::open_again(int rank) {
+  auto index = static_cast<size_t>(rank);
+  YOKE_CHECK(!messengers_[index], "rank {} is not closed", rank);
+  messengers_[index] = parts_->make(rank, static_cast<int>(messengers_.size()), ++lives_[index]);
+}
 
 }  // namespace yoke::ps

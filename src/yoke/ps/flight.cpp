@@ -29,13 +29,27 @@ class Flight {
       ++under_way_;
     }
     FlightPlan::Request request = plan_.make(index);
-    messenger_.ask_then(
-        request.peer, request.message, request.into, Deadline::after(plan_.timeout),
-        [this, index](const comm::Message& reply, const std::string& error) { came(index, reply, error); });
+    messenger_.ask_then(request.peer, request.message, request.into, Deadline::after(plan_.timeout),
+                        [this, index, peer = request.peer, wanted = request.into.size()](
+                            const comm::Message& reply, const std::string& error) {
+                          came(error.empty() ? problem_of(index, peer, wanted, reply) : error);
+                        });
   }
 
-  void came(size_t index, const comm::Message& reply, const std::string& error) {
-    if (error.empty() && plan_.got) plan_.got(index, reply);
+  // What came is looked at on the messenger's thread: an exception there is told to who waits.
+  std::string problem_of(size_t index, int peer, size_t wanted, const comm::Message& reply) {
+    if (reply.payload.size() != wanted)
+      return fmt::format("rank {} answered with {} bytes, {} were asked for", peer, reply.payload.size(),
+                         wanted);
+    try {
+      if (plan_.got) plan_.got(index, reply);
+    } catch (const CommError& problem) {
+      return fmt::format("the answer of rank {}: {}", peer, problem.what());
+    }
+    return "";
+  }
+
+  void came(const std::string& error) {
     if (error.empty()) send_next();
     std::lock_guard lock(mutex_);
     if (!error.empty() && error_.empty()) error_ = error;

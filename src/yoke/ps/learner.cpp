@@ -63,6 +63,8 @@ Learner::~Learner() {
 }
 
 void Learner::Inbox::told(const Message& message) {
+  if (message.kind != kStop && message.kind != kRelease)
+    throw CommError("the scheduler sent a message of kind {}, which no worker knows", message.kind);
   std::lock_guard lock(mutex);
   if (message.kind == kStop) {
     stop = message.get_head<StopHead>();
@@ -289,6 +291,10 @@ std::string Learner::report() {
 
 void Learner::ask_stop(int64_t signal) {
   ask_scheduler(message_of(kAskStop, StopHead{work_.version, signal}));
+}
+
+void Learner::set_max_delay(int64_t max_delay) {
+  ask_scheduler(message_of(kSetDelay, DelayHead{max_delay}));
 }
 
 void Learner::goodbye() {

@@ -90,6 +90,9 @@ class Learner {
 
   std::string report();  // of the scheduler
   void ask_stop(int64_t signal);
+  // Turns the dial of bounded_delay or ssp for all workers, at once. Throws CommError where the rule has
+  // none.
+  void set_max_delay(int64_t max_delay);
   void goodbye();
   // Leaves without a word: the messenger ends, or has ended.
   void abandon() { said_goodbye_ = true; }

@@ -25,6 +25,7 @@ enum Kind : uint16_t {
   kDrop,      // worker -> server: the snapshot is not needed any more
   kReport,    // worker -> scheduler: what was counted, as JSON
   kAskStop,   // worker -> scheduler: end the run
+  kSetDelay,  // worker -> scheduler: turn the dial of bounded_delay or ssp
   kGoodbye,   // worker -> server: leaves in order
   kRelease,   // scheduler -> worker: go on
   kUpdate,    // scheduler -> server: an update was decided (payload: Contributor of each gradient)
@@ -79,6 +80,10 @@ struct JoinHead {
   int64_t updates = 0;  // the run ends at this version; 0: who else joins knows
 };
 
+struct DelayHead {
+  int64_t max_delay = 0;
+};
+
 struct FinishedHead {
   int64_t version = 0;
   int64_t minibatch = 0;
@@ -116,6 +121,7 @@ struct UpdateHead {
 struct Contributor {
   int64_t worker = 0;
   int64_t minibatch = 0;
+  int64_t life = 0;  // of the worker: how often it had been started again
 };
 
 struct FetchHead {

@@ -11,9 +11,10 @@ namespace yoke::ps {
 
 struct PsOptions {
   int64_t servers = 1;
+  std::string place = "dedicated";
   std::string policy = "sync";
   int64_t k = 0;                 // of the k_ rules
-  std::string max_delay = "0";   // of bounded_delay and ssp; or inf
+  std::string max_delay = "0";   // of bounded_delay and ssp; or inf, or a schedule
   int64_t range_bytes = 262144;  // parameters travel in ranges of at most this size
   std::string stale_step = "full";
   double stale_c = 1;
@@ -24,17 +25,22 @@ struct PsOptions {
   int64_t n_fetch = 1;
   int64_t warm_start = 0;
   std::string on_worker_loss = "continue";
+  int64_t restarts = 3;
   bool log_updates = false;
 };
 
 inline void describe(config::Fields& f, PsOptions& o) {
-  f.integer("servers", o.servers, "processes that share the parameters, besides the workers", 1, 1024);
+  f.integer("servers", o.servers, "that share the parameters", 1, 1024);
+  f.choice("place", o.place, {"dedicated", "colocated"},
+           "where the servers are: processes besides the workers, or inside the first of them, one in each");
   f.choice("policy", o.policy,
            {"sync", "k_sync", "k_batch_sync", "async", "k_async", "k_batch_async", "bounded_delay", "ssp"},
            "when the servers update (docs/design/policies.md)");
   f.integer("k", o.k, "gradients of an update, for the k_ rules");
-  f.text("max_delay", o.max_delay,
-         "rounds that a worker may be ahead of the slowest, or inf: bounded_delay, ssp");
+  f.text(
+      "max_delay", o.max_delay,
+      "rounds that a worker may be ahead of the slowest, or inf: bounded_delay, ssp; \"0, 500:4, 2000:inf\" "
+      "changes it at those updates");
   f.bytes("range_bytes", o.range_bytes, "parameters are cut into ranges of at most this size");
   f.choice(
       "stale_step", o.stale_step, {"full", "inverse", "distance"},
@@ -46,8 +52,12 @@ inline void describe(config::Fields& f, PsOptions& o) {
   f.integer("n_push", o.n_push, "Downpour: minibatches between two pushes, with local steps between", 1);
   f.integer("n_fetch", o.n_fetch, "Downpour: minibatches between two pulls", 1);
   f.integer("warm_start", o.warm_start, "updates that the first worker makes alone");
-  f.choice("on_worker_loss", o.on_worker_loss, {"continue", "stop"},
-           "what happens when a worker other than the first is killed");
+  f.choice(
+      "on_worker_loss", o.on_worker_loss, {"continue", "restart", "stop"},
+      "what happens when a worker other than the first is killed: the others go on, it is started again, "
+      "the job ends");
+  f.integer("restarts", o.restarts, "on_worker_loss = restart: how often one worker is started again", 1,
+            1000);
   f.boolean("log_updates", o.log_updates, "a JSON line for each update in OUT/updates.jsonl");
 }
 

@@ -28,7 +28,8 @@ RangeStore::RangeStore(size_t number, const Range& range, DataType type, std::un
       element_(size_of(type)),
       updater_(std::move(updater)),
       values_(std::make_shared<std::vector<std::byte>>(static_cast<size_t>(range.count) * element_)),
-      last_(static_cast<size_t>(ranks), -1) {}
+      last_(static_cast<size_t>(ranks), -1),
+      before_(static_cast<size_t>(ranks)) {}
 
 void RangeStore::assign(int64_t array, std::span<const std::byte> data, int64_t version, int64_t steps) {
   auto state = updater_->state();
@@ -42,6 +43,22 @@ void RangeStore::assign(int64_t array, std::span<const std::byte> data, int64_t 
   finish_move();
   version_ = version;
   updater_->steps = steps;
+}
+
+void RangeStore::begin_life(int worker, int64_t life) {
+  auto index = static_cast<size_t>(worker);
+  std::vector<int64_t>& before = before_[index];
+  before.push_back(std::exchange(last_[index], -1));
+  before.resize(static_cast<size_t>(life), -1);  // lives that never came here
+}
+
+bool RangeStore::write_off(int worker, int64_t life, int64_t sequence) {
+  auto index = static_cast<size_t>(worker);
+  bool past = static_cast<size_t>(life) < before_[index].size();
+  int64_t& last = past ? before_[index][static_cast<size_t>(life)] : last_[index];
+  if (last >= sequence) return false;
+  last = sequence;
+  return true;
 }
 
 void RangeStore::add(std::span<const std::byte> gradient, double scale) {

@@ -36,6 +36,10 @@ class RangeStore {
   // Whether a worker's push number `sequence` has not been taken before; note() takes it.
   bool is_new(int worker, int64_t sequence) const { return last_[static_cast<size_t>(worker)] < sequence; }
   void note(int worker, int64_t sequence) { last_[static_cast<size_t>(worker)] = sequence; }
+  // The worker was started again: its numbers begin anew.
+  void begin_life(int worker, int64_t life);
+  // A gradient that counts and will not come, unless it has. True: it had not.
+  bool write_off(int worker, int64_t life, int64_t sequence);
 
   // Adds a whole range's gradient to the accumulator.
   void add(std::span<const std::byte> gradient, double scale);
@@ -81,7 +85,8 @@ class RangeStore {
   std::vector<std::byte> accumulator_;
   int64_t counted_ = 0;
   int64_t version_ = 0;
-  std::vector<int64_t> last_;  // by rank: the last sequence number taken
+  std::vector<int64_t> last_;                 // by rank: the last sequence number taken
+  std::vector<std::vector<int64_t>> before_;  // by rank and past life: the last one of it
   std::optional<Snapshot> snapshot_;
 };
 

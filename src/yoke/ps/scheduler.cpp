@@ -24,23 +24,50 @@ int64_t Scheduler::k() const {
   return plan::effective_k(policy_ ? policy_->options() : options_.policy);
 }
 
-void Scheduler::joined(int worker, int64_t version) {
+void Scheduler::joined(int worker, int64_t version, int64_t life) {
   if (worker < 0 || static_cast<size_t>(worker) >= desks_.size())
     throw CommError("rank {} is no worker of these {}", worker, desks_.size());
-  desk(worker).here = true;
-  desk(worker).since = now_seconds();
-  if (policy_) return obey(policy_->joined(worker));
-  size_t here = static_cast<size_t>(
-      std::count_if(desks_.begin(), desks_.end(), [](const Desk& one) { return one.here; }));
-  if (here + lost_early_.size() == desks_.size()) begin(version);
+  Desk& own = desk(worker);
+  own.here = true;
+  own.computing = false;
+  own.since = now_seconds();
+  own.life = life;
+  if (life > 0) {
+    own.time.lost = false;
+    ++own.time.rejoined;
+  }
+  if (stopped_) return wire_.stop(worker, {this->version(), stop_signal_});
+  lost_early_.erase(worker);
+  if (!policy_) {
+    start_version_ = version;
+    return begin_when_all_are_here();
+  }
+  if (warm_starting_ && worker != 0) return;
+  obey(policy_->joined(worker));
+  restore_k();
+  if (life > 0 && options_.say)
+    options_.say(fmt::format("worker {} is back at version {}; going on with {}", worker, this->version(),
+                             policy_->alive()));
 }
 
-void Scheduler::begin(int64_t version) {
+void Scheduler::begin_when_all_are_here() {
+  auto here = static_cast<size_t>(
+      std::count_if(desks_.begin(), desks_.end(), [](const Desk& one) { return one.here; }));
+  if (here > 0 && here + lost_early_.size() == desks_.size()) begin();
+}
+
+void Scheduler::begin() {
+  const int64_t version = start_version_;
   plan::PolicyOptions policy = options_.policy;
   warm_starting_ = options_.warm_start > version && desk(0).here;
   policy.workers = warm_starting_ ? 1 : policy.workers - static_cast<int>(lost_early_.size());
-  if (plan::traits_of(policy.rule).k == plan::RuleTraits::kGiven)
+  // Batch rules get their K from however few there are.
+  if (warm_starting_ || plan::traits_of(policy.rule).waits)
     policy.k = std::min<int64_t>(policy.k, policy.workers);
+  for (; next_delay_ < options_.delay_schedule.size(); ++next_delay_) {
+    if (options_.delay_schedule[next_delay_].from > version) break;
+    policy.max_delay = options_.delay_schedule[next_delay_].max_delay;
+  }
   policy_.emplace(policy, version);
   told_version_ = version;
   by_rounds_ = policy.rule == plan::Rule::kBoundedDelay && policy.max_delay == 0;
@@ -59,8 +86,13 @@ void Scheduler::end_warm_start() {
   for (int worker = 1; worker < static_cast<int>(desks_.size()); ++worker) {
     if (desk(worker).here) obey(policy_->joined(worker));
   }
-  if (plan::traits_of(options_.policy.rule).k == plan::RuleTraits::kGiven)
-    obey(policy_->set_k(options_.policy.k));
+  restore_k();
+}
+
+// K was bounded by fewer workers than there are now.
+void Scheduler::restore_k() {
+  if (plan::traits_of(options_.policy.rule).k != plan::RuleTraits::kGiven) return;
+  if (policy_->options().k < options_.policy.k) obey(policy_->set_k(options_.policy.k));
 }
 
 GrantReply Scheduler::finished(int worker, const FinishedHead& head) {
@@ -68,6 +100,9 @@ GrantReply Scheduler::finished(int worker, const FinishedHead& head) {
   reply.verdict = static_cast<int64_t>(plan::Verdict::kCancelled);
   if (stopped_) return reply;
   if (!policy_) throw CommError("worker {} has a gradient before anything was handed out", worker);
+  if (!std::isfinite(head.lr))
+    throw CommError("worker {} has a gradient with a learning rate of {}; nothing was applied", worker,
+                    head.lr);
   reply.update = updates_told_ + 1;
   const plan::Decision& decision = policy_->arrived({worker, head.version, head.minibatch});
   reply.verdict = static_cast<int64_t>(decision.verdict);
@@ -90,7 +125,7 @@ GrantReply Scheduler::finished(int worker, const FinishedHead& head) {
   ++own.time.gradients;
   ++gradients_;
   if (measuring_) counts_.count(decision.staleness);
-  pending_.push_back({worker, head.minibatch});
+  pending_.push_back({worker, head.minibatch, own.life});
   pending_loss_ += head.loss;
   pending_staleness_ += decision.staleness;
   lr_ = head.lr;
@@ -116,6 +151,7 @@ void Scheduler::obey(const plan::Decision& decision) {
   send_releases(releases);
   if (warm_starting_ && policy_->version() >= options_.warm_start) end_warm_start();
   if (updated && options_.adasync) turn_dial();
+  if (updated) follow_schedule();
 }
 
 void Scheduler::note_update(const plan::Update& update) {
@@ -128,7 +164,10 @@ void Scheduler::note_update(const plan::Update& update) {
   double now = now_seconds();
   if (options_.on_update)
     options_.on_update({update.version, now - begun_, update.gradients, last_loss_,
-                        static_cast<double>(pending_staleness_) / count, k()});
+                        static_cast<double>(pending_staleness_) / count, k(),
+                        plan::traits_of(options_.policy.rule).gated
+                            ? std::optional(policy_->options().max_delay)
+                            : std::nullopt});
   if (measuring_) {
     ++counts_.updates;
     counts_.seconds = now - measured_from_;
@@ -153,9 +192,10 @@ void Scheduler::begin_measuring() {
   measured_from_ = now_seconds();
   counts_ = {};
   for (Desk& one : desks_) {
-    bool lost = one.time.lost;
-    one.time = {};
-    one.time.lost = lost;
+    WorkerTime none;
+    none.lost = one.time.lost;
+    none.rejoined = one.time.rejoined;
+    one.time = none;
     if (!one.computing) one.since = measured_from_;
   }
 }
@@ -195,6 +235,29 @@ void Scheduler::turn_dial() {
   obey(policy_->set_k(wanted));
 }
 
+void Scheduler::follow_schedule() {
+  const std::vector<plan::DelayStep>& schedule = options_.delay_schedule;
+  if (!plan::traits_of(options_.policy.rule).gated) return;
+  if (next_delay_ < schedule.size() && schedule[next_delay_].from <= policy_->version())
+    set_max_delay(schedule[next_delay_++].max_delay);
+}
+
+void Scheduler::set_max_delay(int64_t max_delay) {
+  plan::Policy(options_.policy).set_max_delay(max_delay);  // throws where that cannot be
+  options_.policy.max_delay = max_delay;
+  if (!policy_) options_.delay_schedule.clear();
+  if (!policy_ || stopped_) return;
+  // Servers apply what has come of a round before rounds end, or begin.
+  if (by_rounds_) tell_update(1);
+  by_rounds_ = options_.policy.rule == plan::Rule::kBoundedDelay && max_delay == 0;
+  if (options_.say)
+    options_.say(fmt::format(
+        "the delay is {} from version {} on",
+        max_delay == plan::PolicyOptions::kUnbounded ? "not bounded" : fmt::format("at most {}", max_delay),
+        policy_->version()));
+  obey(policy_->set_max_delay(max_delay));
+}
+
 void Scheduler::left(int worker, bool lost, const std::string& why) {
   if (worker < 0 || static_cast<size_t>(worker) >= desks_.size()) return;
   Desk& own = desk(worker);
@@ -206,13 +269,14 @@ void Scheduler::left(int worker, bool lost, const std::string& why) {
                     std::max(0, (policy_ ? policy_->alive() : static_cast<int>(desks_.size())) - 1)));
   if (!policy_) {
     lost_early_.insert(worker);
-    return;
+    return begin_when_all_are_here();
   }
   if (was_here && !stopped_) obey(policy_->left(worker));
 }
 
 void Scheduler::stop(int64_t signal) {
   if (std::exchange(stopped_, true)) return;
+  stop_signal_ = signal;
   for (Desk& one : desks_) {
     if (one.here && !one.computing) one.time.idle += now_seconds() - one.since;
   }

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "yoke/plan/policies/delay_schedule.h"
 #include "yoke/plan/policies/policy.h"
 #include "yoke/ps/accounting.h"
 #include "yoke/ps/messages.h"
@@ -26,11 +27,14 @@ struct UpdateRecord {
   double loss = 0;  // mean of its gradients
   double staleness = 0;
   int64_t k = 0;
+  std::optional<int64_t> max_delay{};  // where the rule has one
 };
 
 struct SchedulerOptions {
   plan::PolicyOptions policy;
-  int64_t updates = 0;     // the run ends at this version; 0: never by itself
+  int64_t updates = 0;  // the run ends at this version; 0: never by itself
+  // Of bounded_delay and ssp, in place of policy.max_delay; empty: that holds throughout.
+  std::vector<plan::DelayStep> delay_schedule{};
   int64_t warm_up = 0;     // updates that are not counted
   int64_t warm_start = 0;  // updates that the first worker makes alone
   // What a stale gradient counts: all of it; 1/staleness; or so that its step is at most
@@ -57,12 +61,16 @@ class Scheduler {
 
   // The run ends at this version.
   void set_updates(int64_t updates) { options_.updates = updates; }
-  // Work begins on `version` once all workers that are not lost have joined.
-  void joined(int worker, int64_t version);
+  // Work begins on `version` once all workers that are not lost have joined. A worker that was lost and joins
+  // again, in another `life`, goes on with what is current.
+  void joined(int worker, int64_t version, int64_t life = 0);
   // Throws CommError naming the worker when it claims something it was never given.
   GrantReply finished(int worker, const FinishedHead& head);
   // Ended, well or not. `lost`: it did not say so itself.
   void left(int worker, bool lost, const std::string& why);
+  // Turns the dial of bounded_delay and ssp, until it is turned again. Throws ConfigError where the rule has
+  // none.
+  void set_max_delay(int64_t max_delay);
   // Ends the run. `signal`: why; 0: it is done.
   void stop(int64_t signal);
 
@@ -76,18 +84,22 @@ class Scheduler {
   struct Desk {
     bool here = false;
     bool computing = false;
+    int64_t life = 0;
     double since = 0;  // it computes, or waits
     WorkerTime time;
   };
 
-  void begin(int64_t version);
+  void begin_when_all_are_here();
+  void begin();
   void obey(const plan::Decision& decision);
   void send_releases(const std::vector<plan::Release>& releases);
   void note_update(const plan::Update& update);
   void tell_update(double weight);
   void begin_measuring();
   void turn_dial();
+  void follow_schedule();
   void end_warm_start();
+  void restore_k();
   double scale_of(const FinishedHead& head, int64_t staleness) const;
   Desk& desk(int worker) { return desks_[static_cast<size_t>(worker)]; }
 
@@ -99,8 +111,10 @@ class Scheduler {
   // bounded_delay with no delay: the servers apply a round at once, as `sync` does, so that optimizers with a
   // memory do the same, and nobody reads half a round.
   bool by_rounds_ = false;
+  int64_t start_version_ = 0;
   int64_t updates_told_ = 0;
   int64_t told_version_ = 0;
+  size_t next_delay_ = 0;             // in the schedule
   std::vector<Contributor> untold_;   // gradients that the servers have not been told of
   std::vector<Contributor> pending_;  // gradients of the next update
   double pending_loss_ = 0;
@@ -110,6 +124,7 @@ class Scheduler {
   int64_t gradients_ = 0;
   bool warm_starting_ = false;
   bool stopped_ = false;
+  int64_t stop_signal_ = 0;
   double begun_ = 0;  // seconds
   double measured_from_ = 0;
   bool measuring_ = false;

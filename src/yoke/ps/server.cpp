@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstring>
 #include <numeric>
 
@@ -18,10 +19,47 @@ using comm::Messenger;
 using comm::Reply;
 
 constexpr int64_t kMostElements = int64_t{1} << 40;
+constexpr int64_t kMostRanges = 1 << 22;
+constexpr int64_t kMostVersion = int64_t{1} << 52;  // of a checkpoint
+constexpr int64_t kMostSignal = 64;
 constexpr double kLastWorkersSeconds = 10;  // for the last workers, once another server has gone
 
 bool consumes_own_version_only(const plan::PolicyOptions& policy) {
   return policy.rule == plan::Rule::kSync || plan::traits_of(policy.rule).cancels;
+}
+
+// The payload as a list of `T`. Throws CommError where it is none.
+template <class T>
+std::vector<T> list_in(int from, const Message& message) {
+  if (message.payload.size() % sizeof(T) != 0)
+    throw CommError("rank {} sent {} bytes with a message of kind {}, which are no list", from,
+                    message.payload.size(), message.kind);
+  std::vector<T> list(message.payload.size() / sizeof(T));
+  if (!list.empty()) std::memcpy(list.data(), message.payload.data(), message.payload.size());
+  return list;
+}
+
+// Whether a model can be laid out so, with numbers that stay in bounds.
+bool is_sane(const OpenHead& head, std::span<const int64_t> tensors) {
+  if (head.elements < 1 || head.elements > kMostElements || head.align < 1 || head.align > head.elements ||
+      (head.type != DataType::kFloat32 && head.type != DataType::kFloat64))
+    return false;
+  auto element = static_cast<int64_t>(size_of(head.type));
+  // Cuts between tensors may make twice as many.
+  if (head.range_bytes < element * head.align || head.elements * element / head.range_bytes > kMostRanges)
+    return false;
+  int64_t sum = 0;
+  for (int64_t count : tensors) {
+    if (count < 0 || count % head.align != 0 || count > head.elements - sum) return false;
+    sum += count;
+  }
+  return sum == head.elements;
+}
+
+// For texts: what a peer says may be more than can be added.
+int64_t end_of(int64_t begin, int64_t count) {
+  int64_t end = 0;
+  return __builtin_add_overflow(begin, count, &end) ? begin : end;
 }
 
 template <class Head>
@@ -39,7 +77,8 @@ Server::Server(Messenger& messenger, ServerOptions options)
       options_(std::move(options)),
       strict_(consumes_own_version_only(options_.scheduler.policy)),
       lost_(static_cast<size_t>(options_.workers), false),
-      last_named_(static_cast<size_t>(options_.workers), -1),
+      lives_(static_cast<size_t>(options_.workers), 0),
+      last_named_(static_cast<size_t>(options_.workers), Contributor{0, -1, 0}),
       gone_(static_cast<size_t>(options_.workers), false) {
   YOKE_CHECK(options_.workers + options_.servers == messenger.size(),
              "{} workers and {} servers are not {} ranks", options_.workers, options_.servers,
@@ -58,6 +97,7 @@ Server::Server(Messenger& messenger, ServerOptions options)
     scheduler_ = std::make_unique<Scheduler>(options_.scheduler, std::move(wire));
   }
   messenger_.on_peer_lost([this](int peer, const std::string& why) { peer_lost(peer, why); });
+  messenger_.on_peer_back([this](int peer, int life) { peer_back(peer, life); });
   messenger_.serve({}, [this](int from, const Message& request, const Messenger::Answer& answer) {
     try {
       handle(from, request, answer);
@@ -73,9 +113,9 @@ void Server::run() {
   auto all_gone = [&] { return std::all_of(gone_.begin(), gone_.end(), [](bool gone) { return gone; }); };
   changed_.wait(lock, [&] { return all_gone() || !error_.empty(); });
   // A server that has seen the last worker leave ends before one that has not. A server that died takes
-  // workers with it, which are lost after it.
+  // workers with it, which are lost after it. (One that was started again may be too late for the end.)
   if (!changed_.wait_for(lock, std::chrono::duration<double>(kLastWorkersSeconds), all_gone) ||
-      (!error_.empty() && std::count(lost_.begin(), lost_.end(), true) > lost_before_))
+      (!error_.empty() && losses_ > lost_before_))
     throw CommError("parameter server {} (rank {}): {}", own_index(), messenger_.rank(), error_);
 }
 
@@ -97,10 +137,8 @@ void Server::handle(int from, const Message& request, const Messenger::Answer& a
     case kPull:
       return pull(from, request, answer);
     case kUpdate: {
-      if (from != options_.workers) throw CommError("rank {} is not the scheduler", from);
-      std::vector<Contributor> contributors(request.payload.size() / sizeof(Contributor));
-      std::memcpy(contributors.data(), request.payload.data(), contributors.size() * sizeof(Contributor));
-      return update_decided(request.get_head<UpdateHead>(), std::move(contributors));
+      if (scheduler_ || from != options_.workers) throw CommError("rank {} is not the scheduler", from);
+      return update_decided(request.get_head<UpdateHead>(), list_in<Contributor>(from, request));
     }
     case kPushKeys:
       return push_keys(from, request, answer);
@@ -119,7 +157,7 @@ void Server::handle(int from, const Message& request, const Messenger::Answer& a
       goodbye(from, /*lost=*/false, "");
       return answer({});
     case kSnapshot:
-      if (!is_worker(from)) return keep(request.get_head<VersionReply>().version);
+      if (!scheduler_ && from == options_.workers) return keep(request.get_head<VersionReply>().version);
       return to_scheduler(from, request, answer);
     default:
       return to_scheduler(from, request, answer);
@@ -130,12 +168,14 @@ void Server::to_scheduler(int from, const Message& request, const Messenger::Ans
   if (!scheduler_)
     throw CommError("rank {} holds no scheduler and does not know messages of kind {}", messenger_.rank(),
                     request.kind);
+  if (!is_worker(from)) throw CommError("rank {} is no worker of these {}", from, options_.workers);
   switch (request.kind) {
     case kJoin:
       if (int64_t updates = request.get_head<JoinHead>().updates; updates > 0)
         scheduler_->set_updates(updates);
       answer({});
-      return scheduler_->joined(from, slots_.empty() ? 0 : slots_.front()->store.version());
+      return scheduler_->joined(from, slots_.empty() ? 0 : slots_.front()->store.version(),
+                                lives_[static_cast<size_t>(from)]);
     case kFinished:
       return answer(reply_with(kFinished, scheduler_->finished(from, request.get_head<FinishedHead>())));
     case kSnapshot: {
@@ -155,9 +195,16 @@ void Server::to_scheduler(int from, const Message& request, const Messenger::Ans
       reply.sent = [text] {};
       return answer(reply);
     }
-    case kAskStop:
-      scheduler_->stop(request.get_head<StopHead>().signal);
+    case kSetDelay:
+      scheduler_->set_max_delay(request.get_head<DelayHead>().max_delay);
       return answer({});
+    case kAskStop: {
+      int64_t signal = request.get_head<StopHead>().signal;
+      if (signal < 0 || signal > kMostSignal)
+        throw CommError("worker {} wants to stop for signal {}, which is none", from, signal);
+      scheduler_->stop(signal);
+      return answer({});
+    }
     default:
       throw CommError("rank {} does not know messages of kind {}", messenger_.rank(), request.kind);
   }
@@ -165,19 +212,12 @@ void Server::to_scheduler(int from, const Message& request, const Messenger::Ans
 
 void Server::open(int from, const Message& request, const Messenger::Answer& answer) {
   auto head = request.get_head<OpenHead>();
-  std::vector<int64_t> tensors(request.payload.size() / sizeof(int64_t));
-  std::memcpy(tensors.data(), request.payload.data(), tensors.size() * sizeof(int64_t));
-  bool sane = head.elements > 0 && head.elements <= kMostElements && head.align >= 1 && head.range_bytes > 0;
-  int64_t sum = 0;
-  for (int64_t count : tensors) {
-    sane = sane && count >= 0 && count <= kMostElements && sum <= kMostElements;
-    sum += sane ? count : 0;
-  }
-  bool wide = head.type == DataType::kFloat64;
-  if (!sane || sum != head.elements || (!wide && head.type != DataType::kFloat32))
+  auto tensors = list_in<int64_t>(from, request);
+  if (!is_sane(head, tensors))
     throw CommError("worker {} wants {} elements in {} tensors laid out, which cannot be", from,
                     head.elements, tensors.size());
-  Sharding sharding(tensors, {options_.servers, wide ? 8 : 4, head.range_bytes, head.align});
+  auto element = static_cast<int64_t>(size_of(head.type));
+  Sharding sharding(tensors, {options_.servers, element, head.range_bytes, head.align});
   if (opened_) {
     bool same = opened_->type == head.type && sharding.ranges() == sharding_.ranges();
     if (!same)
@@ -212,7 +252,7 @@ void Server::check_part(int from, const Slot& slot, int64_t begin, int64_t count
   const Range& range = slot.store.range();
   if (count < 1 || begin < range.begin || count > range.count || begin > range.end() - count)
     throw CommError("worker {} names elements {}..{}, but range {} holds {}..{}; nothing was applied", from,
-                    begin, begin + count, slot.store.number(), range.begin, range.end());
+                    begin, end_of(begin, count), slot.store.number(), range.begin, range.end());
 }
 
 void Server::check_finite(int from, std::span<const std::byte> payload) const {
@@ -227,6 +267,11 @@ void Server::check_finite(int from, std::span<const std::byte> payload) const {
 void Server::assign(int from, const Message& request, const Messenger::Answer& answer) {
   auto head = request.get_head<AssignHead>();
   Slot& slot = slot_of(from, head.range);
+  bool sane =
+      head.version >= 0 && head.version <= kMostVersion && head.steps >= 0 && head.steps <= kMostVersion;
+  if (!sane)
+    throw CommError("worker {} sets range {} to version {} and {} steps, which cannot be", from, head.range,
+                    head.version, head.steps);
   slot.store.assign(head.array, request.payload, head.version, head.steps);
   answer({});
 }
@@ -239,6 +284,8 @@ void Server::push(int from, const Message& request, const Messenger::Answer& ans
   if (request.payload.size() != wanted)
     throw CommError("worker {} pushed {} bytes for {} elements of range {}; nothing was applied", from,
                     request.payload.size(), head.count, head.range);
+  if (!std::isfinite(head.scale))
+    throw CommError("worker {} pushed a gradient times {}; nothing was applied", from, head.scale);
   numbers_.payload_bytes += static_cast<int64_t>(wanted);
   if (!slot.store.is_new(from, head.sequence)) {
     ++numbers_.duplicates;
@@ -289,19 +336,32 @@ void Server::goodbye(int from, bool lost, const std::string& why) {
 void Server::peer_lost(int peer, const std::string& why) {
   if (!is_worker(peer)) {
     std::lock_guard lock(mutex_);
-    if (error_.empty()) lost_before_ = std::count(lost_.begin(), lost_.end(), true);
+    if (error_.empty()) lost_before_ = losses_;
     error_ = fmt::format("server {} (rank {}) is lost: {}", peer - options_.workers, peer, why);
     changed_.notify_all();
     return;
   }
+  auto worker = static_cast<size_t>(peer);
   {
     std::lock_guard lock(mutex_);
-    if (gone_[static_cast<size_t>(peer)]) return;
+    if (gone_[worker]) return;
+    if (lives_[worker] == 0) ++losses_;
   }
-  lost_[static_cast<size_t>(peer)] = true;
-  write_off(peer, last_named_[static_cast<size_t>(peer)]);
+  lost_[worker] = true;
+  if (last_named_[worker].life == lives_[worker]) write_off(last_named_[worker]);
   for (auto& slot : slots_) advance(*slot);
   goodbye(peer, /*lost=*/true, why);
+}
+
+// It opens and joins as others do. Gradients of its life before may still be named in updates to come.
+void Server::peer_back(int peer, int life) {
+  if (!is_worker(peer)) return;
+  auto worker = static_cast<size_t>(peer);
+  lost_[worker] = false;
+  lives_[worker] = life;
+  for (auto& slot : slots_) slot->store.begin_life(peer, life);
+  std::lock_guard lock(mutex_);
+  gone_[worker] = false;
 }
 
 }  // namespace yoke::ps

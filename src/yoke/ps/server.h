@@ -91,13 +91,14 @@ class Server {
   void goodbye(int from, bool lost, const std::string& why);
   void to_scheduler(int from, const comm::Message& request, const comm::Messenger::Answer& answer);
   void peer_lost(int peer, const std::string& why);
+  void peer_back(int peer, int life);
 
   // Updates (server_updates.cpp).
   void take_push(Slot& slot, int from, const PushHead& head, std::span<const std::byte> payload);
   void update_decided(const UpdateHead& head, std::vector<Contributor> from);
   void advance(Slot& slot);
   static int64_t needed(const Slot& slot, const Decided& update);
-  void write_off(int worker, int64_t minibatch);
+  void write_off(const Contributor& gradient);
   const Decided* decided(int64_t number) const;
   void applied(Slot& slot, int64_t missing);
   void keep(int64_t version);
@@ -110,6 +111,7 @@ class Server {
   Slot& slot_of(int from, int64_t range);
   void check_part(int from, const Slot& slot, int64_t begin, int64_t count) const;
   void check_finite(int from, std::span<const std::byte> payload) const;
+  bool has_keys(const KeysHead& head, size_t bytes, size_t each) const;
   bool is_worker(int rank) const { return rank < options_.workers; }
   int own_index() const { return messenger_.rank() - options_.workers; }
 
@@ -122,16 +124,19 @@ class Server {
   std::vector<int64_t> slot_index_;  // by range: its slot, -1: of another server
   std::vector<std::unique_ptr<Slot>> slots_;
   std::deque<Decided> decided_;
+  int64_t updates_heard_ = 0;
   int64_t snapshot_wanted_ = -1;
-  std::vector<bool> lost_;           // by worker
-  std::vector<int64_t> last_named_;  // by worker: its last minibatch that an update consumes
+  std::vector<bool> lost_;               // by worker
+  std::vector<int64_t> lives_;           // by worker: how often it was started again
+  std::vector<Contributor> last_named_;  // by worker: its last gradient that an update consumes
   Numbers numbers_;
 
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<bool> gone_;  // by worker: left or lost
   std::string error_;
-  std::ptrdiff_t lost_before_ = 0;  // workers that were lost when another server was
+  int64_t losses_ = 0;       // workers that were lost in their first life
+  int64_t lost_before_ = 0;  // when another server was lost
 };
 
 }  // namespace yoke::ps

@@ -20,6 +20,7 @@ using comm::Reply;
 // Updates that a worker may have heard of before this server has.
 constexpr int64_t kMostAhead = 256;
 constexpr double kTellSeconds = 30;
+constexpr size_t kMostKeysBytes = size_t{4} << 30;  // of a reply
 
 }  // namespace
 
@@ -47,11 +48,18 @@ const Server::Decided* Server::decided(int64_t number) const {
 }
 
 void Server::update_decided(const UpdateHead& head, std::vector<Contributor> from) {
+  if (head.number != updates_heard_ + 1)
+    throw CommError("the scheduler tells of update {} after {}", head.number, updates_heard_);
+  for (const Contributor& one : from) {
+    if (one.worker < 0 || one.worker >= options_.workers || one.life < 0)
+      throw CommError("the scheduler names worker {} in life {}", one.worker, one.life);
+  }
+  ++updates_heard_;
   for (const Contributor& one : from) {
     auto worker = static_cast<size_t>(one.worker);
-    if (worker >= last_named_.size()) throw CommError("the scheduler names worker {}", one.worker);
-    last_named_[worker] = one.minibatch;
-    if (lost_[worker]) write_off(static_cast<int>(one.worker), one.minibatch);
+    bool past = one.life < lives_[worker];
+    if (!past) last_named_[worker] = one;
+    if (past || lost_[worker]) write_off(one);
   }
   decided_.push_back({head, std::move(from), slots_.size()});
   for (auto& slot : slots_) advance(*slot);
@@ -60,11 +68,10 @@ void Server::update_decided(const UpdateHead& head, std::vector<Contributor> fro
 
 // A lost worker's gradient will not come where it has not: an update takes one less. Which one does not
 // matter, since another gradient may have taken its place already.
-void Server::write_off(int worker, int64_t minibatch) {
+void Server::write_off(const Contributor& gradient) {
   for (auto& slot : slots_) {
-    if (!slot->store.is_new(worker, minibatch)) continue;
-    slot->store.note(worker, minibatch);
-    ++slot->shortfall;
+    if (slot->store.write_off(static_cast<int>(gradient.worker), gradient.life, gradient.minibatch))
+      ++slot->shortfall;
   }
 }
 
@@ -179,16 +186,21 @@ void Server::answer_fetch(const Slot& slot, const WaitingFetch& fetch) {
   fetch.answer(reply);
 }
 
+// Whether a payload of so many bytes holds the keys of this head, with `each` bytes for a key.
+bool Server::has_keys(const KeysHead& head, size_t bytes, size_t each) const {
+  return head.keys >= 1 && head.width == opened_->align && bytes % each == 0 &&
+         bytes / each == static_cast<size_t>(head.keys);
+}
+
 void Server::push_keys(int from, const Message& request, const Messenger::Answer& answer) {
   auto head = request.get_head<KeysHead>();
   if (!opened_) throw CommError("worker {} names keys before it has opened anything", from);
   size_t element = size_of(opened_->type);
-  bool sane = head.keys >= 1 && head.keys <= (int64_t{1} << 32) && head.width == opened_->align;
-  size_t keys_bytes = sane ? static_cast<size_t>(head.keys) * sizeof(int64_t) : 0;
-  size_t value_bytes = static_cast<size_t>(head.width) * element;
-  if (!sane || request.payload.size() != keys_bytes + static_cast<size_t>(head.keys) * value_bytes)
+  size_t value_bytes = static_cast<size_t>(opened_->align) * element;
+  if (!has_keys(head, request.payload.size(), sizeof(int64_t) + value_bytes))
     throw CommError("worker {} pushed {} bytes for {} keys of {} values; nothing was applied", from,
                     request.payload.size(), head.keys, head.width);
+  size_t keys_bytes = static_cast<size_t>(head.keys) * sizeof(int64_t);
   std::vector<int64_t> keys(static_cast<size_t>(head.keys));
   std::memcpy(keys.data(), request.payload.data(), keys_bytes);
   std::span<const std::byte> values = request.payload.subspan(keys_bytes);
@@ -214,9 +226,9 @@ void Server::push_keys(int from, const Message& request, const Messenger::Answer
 void Server::pull_keys(int from, const Message& request, const Messenger::Answer& answer) {
   auto head = request.get_head<KeysHead>();
   if (!opened_) throw CommError("worker {} names keys before it has opened anything", from);
-  size_t value_bytes = static_cast<size_t>(head.width) * size_of(opened_->type);
-  if (head.width != opened_->align ||
-      request.payload.size() != static_cast<size_t>(head.keys) * sizeof(int64_t))
+  size_t value_bytes = static_cast<size_t>(opened_->align) * size_of(opened_->type);
+  if (!has_keys(head, request.payload.size(), sizeof(int64_t)) ||
+      static_cast<size_t>(head.keys) > kMostKeysBytes / value_bytes)
     throw CommError("worker {} asked for {} keys of {} values with {} bytes", from, head.keys, head.width,
                     request.payload.size());
   auto values = std::make_shared<std::vector<std::byte>>();

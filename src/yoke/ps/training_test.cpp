@@ -3,98 +3,16 @@
 
 #include <cmath>
 #include <mutex>
-#include <thread>
 
 #include "yoke/base/error.h"
 #include "yoke/kernels/optimizer_steps.h"
-#include "yoke/ps/connect.h"
-#include "yoke/ps/learner.h"
-#include "yoke/ps/server.h"
+#include "yoke/ps/test_class.h"
 
 namespace yoke::ps {
 namespace {
 
 using ::testing::Each;
 using ::testing::HasSubstr;
-
-struct Class {
-  plan::PolicyOptions policy;
-  int servers = 2;
-  int64_t updates = 20;
-  std::vector<int64_t> tensors = {100, 3, 5000};
-  int64_t range_bytes = 4096;
-  UpdaterOptions optimizer{};
-  std::string stale_step = "full";
-  int64_t warm_start = 0;
-  std::string backend = "shm";
-  // Filled by run():
-  Accounting counts{};
-  int64_t version = 0;
-  std::vector<Server::Numbers> numbers{};
-  std::vector<std::string> news{};
-
-  // `body(learner, worker, group)` on a thread for each worker; the first sets the start to ones.
-  void run(const std::function<void(Learner&, int, LocalGroup&)>& body) {
-    int workers = policy.workers;
-    std::vector<std::unique_ptr<Server>> shops;
-    LocalGroup group(workers + servers, backend);
-    for (int s = 0; s < servers; ++s) {
-      ServerOptions options;
-      options.workers = workers;
-      options.servers = servers;
-      options.make_updater = make_optimizer(optimizer);
-      options.scheduler.policy = policy;
-      options.scheduler.updates = updates;
-      options.scheduler.stale_step = stale_step;
-      options.scheduler.warm_start = warm_start;
-      options.scheduler.say = [this](const std::string& text) { news.push_back(text); };
-      options.report = [this](const Accounting& all, int64_t at, int64_t) {
-        counts = all;
-        version = at;
-        return std::string("counted");
-      };
-      shops.push_back(std::make_unique<Server>(group.messenger(workers + s), std::move(options)));
-    }
-    std::vector<std::thread> threads;
-    for (int w = 0; w < workers; ++w)
-      threads.emplace_back([&, w] {
-        try {
-          Learner learner(group.messenger(w), learner_options());
-          if (w == 0) {
-            std::vector<double> ones(static_cast<size_t>(learner.elements()), 1);
-            learner.assign(0, ones.data(), 0, 0);
-          }
-          learner.join();
-          body(learner, w, group);
-        } catch (const std::exception& error) {
-          ADD_FAILURE() << "worker " << w << ": " << error.what();
-        }
-      });
-    for (auto& thread : threads) thread.join();
-    for (auto& shop : shops) shop->run();
-    for (auto& shop : shops) numbers.push_back(shop->numbers());
-  }
-
-  LearnerOptions learner_options() const {
-    LearnerOptions options;
-    options.workers = policy.workers;
-    options.servers = servers;
-    options.tensors = tensors;
-    options.type = DataType::kFloat64;
-    options.range_bytes = range_bytes;
-    options.timeout = 20;
-    options.one_version = policy.rule == plan::Rule::kSync || plan::traits_of(policy.rule).cancels;
-    options.measure_distance = stale_step == "distance";
-    return options;
-  }
-};
-
-// The gradient of a worker in these tests: its parameters times a number of its own.
-void step(Learner& learner, std::vector<double>& parameters, double factor, double lr = 0.1) {
-  std::vector<double> gradient(parameters);
-  for (double& one : gradient) one *= factor;
-  learner.push({gradient.data(), parameters[0], lr, 0});
-}
 
 std::vector<double> final_values(Class& lesson, const std::function<double(int worker)>& factor) {
   std::vector<double> last;

@@ -7,6 +7,7 @@
 
 #include "yoke/base/error.h"
 #include "yoke/base/random.h"
+#include "yoke/plan/policies/policy.h"
 #include "yoke/sim/ps_finish_times.h"
 
 namespace yoke::sim {
@@ -47,7 +48,14 @@ class Clock {
         policy_(simulation.policy),
         finish_(simulation.policy.workers),
         running_(static_cast<size_t>(simulation.policy.workers)),
-        waiting_since_(running_.size(), 0) {
+        waiting_since_(running_.size(), 0),
+        away_(running_.size(), false) {
+    for (const Absence& one : simulation.absences) {
+      comings_.push_back({one.from, one.worker, /*joins=*/false});
+      comings_.push_back({one.until, one.worker, /*joins=*/true});
+    }
+    std::stable_sort(comings_.begin(), comings_.end(),
+                     [](const Coming& a, const Coming& b) { return a.time < b.time; });
     for (int worker = 0; worker < simulation.policy.workers; ++worker) {
       bool slow = simulation.slow.empty() || simulation.slow[static_cast<size_t>(worker)];
       plan::DelayLaw law = slow ? simulation.law : plan::DelayLaw();
@@ -73,9 +81,17 @@ class Clock {
   }
 
  private:
-  // The next gradient arrives.
+  struct Coming {
+    double time;
+    int worker;
+    bool joins;
+  };
+
+  // The next gradient arrives, or a worker comes or goes.
   void step() {
     int worker = finish_.first();
+    if (next_coming_ < comings_.size() && comings_[next_coming_].time <= finish_.time(worker))
+      return come_or_go(comings_[next_coming_++]);
     auto index = static_cast<size_t>(worker);
     now_ = finish_.time(worker);
     waiting_since_[index] = now_;
@@ -84,13 +100,24 @@ class Clock {
                to_string(decision.verdict));
     count(decision.staleness);
     if (objective_) objective_->accumulate(worker);
-    if (decision.update && objective_) objective_->update(decision.update->weight);
     if (decision.releases.empty() || decision.releases.front().worker != worker)
       finish_.set(worker, FinishTimes::kNever);
     obey(decision);
   }
 
+  void come_or_go(const Coming& coming) {
+    auto index = static_cast<size_t>(coming.worker);
+    now_ = coming.time;
+    if (!coming.joins && finish_.time(coming.worker) == FinishTimes::kNever)
+      idle_ += now_ - waiting_since_[index];
+    finish_.set(coming.worker, FinishTimes::kNever);
+    waiting_since_[index] = now_;
+    away_[index] = !coming.joins;
+    obey(coming.joins ? policy_.joined(coming.worker) : policy_.left(coming.worker));
+  }
+
   void obey(const plan::Decision& decision) {
+    if (decision.update && objective_) objective_->update(decision.update->weight);
     for (const plan::Release& release : decision.releases) {
       auto index = static_cast<size_t>(release.worker);
       if (release.cancels)
@@ -124,7 +151,8 @@ class Clock {
   double waiting_time() const {
     double sum = 0;
     for (size_t i = 0; i < running_.size(); ++i) {
-      if (finish_.time(static_cast<int>(i)) == FinishTimes::kNever) sum += now_ - waiting_since_[i];
+      if (finish_.time(static_cast<int>(i)) == FinishTimes::kNever && !away_[i])
+        sum += now_ - waiting_since_[i];
     }
     return sum;
   }
@@ -155,7 +183,10 @@ class Clock {
   FinishTimes finish_;
   std::vector<plan::GradientTags> running_;  // [worker]
   std::vector<double> waiting_since_;        // [worker]
-  std::vector<plan::DelayStream> delays_;    // [worker]
+  std::vector<bool> away_;                   // [worker]
+  std::vector<Coming> comings_;              // in the order of their times
+  size_t next_coming_ = 0;
+  std::vector<plan::DelayStream> delays_;  // [worker]
   std::optional<Objective> objective_;
   PsOutcome outcome_;
   double now_ = 0, begin_ = 0, idle_ = 0;
@@ -174,6 +205,9 @@ PsOutcome simulate_ps(const PsSimulation& simulation) {
   YOKE_CHECK(
       simulation.slow.empty() || simulation.slow.size() == static_cast<size_t>(simulation.policy.workers),
       "{} flags for {} workers", simulation.slow.size(), simulation.policy.workers);
+  for (const Absence& one : simulation.absences)
+    YOKE_CHECK(one.worker >= 0 && one.worker < simulation.policy.workers && one.from < one.until,
+               "worker {} is away from {} to {}", one.worker, one.from, one.until);
   plan::validate(simulation.policy);
   return Clock(simulation).run();
 }

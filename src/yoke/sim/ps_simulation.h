@@ -3,32 +3,24 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <vector>
 
-#include "yoke/plan/policies/delay_law.h"
-#include "yoke/plan/policies/policy.h"
+#include "yoke/plan/policies/experiment.h"
 
 namespace yoke::sim {
 
-// F(w) = w^2 / 2 of one number w, whose gradients are w + noise x N(0, 1).
-struct Quadratic {
-  double noise = 1;
-  double step = 0.1;
+using plan::Quadratic;
+
+// A worker that is lost and comes back, in virtual seconds.
+struct Absence {
+  int worker = 0;
+  double from = 0;
+  double until = 0;  // after `from`; infinity: it does not come back
 };
 
-struct PsSimulation {
-  plan::PolicyOptions policy;
-  plan::DelayLaw law;
-  std::vector<bool> slow;  // [worker]: the law holds for it; empty: for all
-  double compute = 0;      // seconds of a minibatch without the law
-  int64_t updates = 1000;  // measured, after
-  int64_t warm_up = 1000;  // updates that are not
-  uint64_t seed = 1;
-  int64_t bytes = 0;  // of the parameters
-  std::optional<Quadratic> objective;
-  std::function<void(int64_t updates)> progress;  // called now and then with those done so far, if there
+struct PsSimulation : plan::PolicyExperiment {
+  std::vector<Absence> absences{};
 };
 
 // Of the measured updates, from the end of one update to the end of another: what a run shows in the long

@@ -237,6 +237,32 @@ TEST(PsSimulation, OneSlowWorkerHoldsUpSyncAlone) {
   EXPECT_NEAR(run(Rule::kKBatchAsync), 4 / 3.25, 1e-3) << "the rates add up: 3 + 1/4";
 }
 
+// Updates take 4 s with the slow worker and 1 s without it.
+TEST(PsSimulation, SyncGoesOnWithoutALostWorkerAndCountsItAgainWhenItIsBack) {
+  PsSimulation simulation = simulation_of(Rule::kSync, 4, 0, "const:4x", 600);
+  simulation.compute = 1;
+  simulation.warm_up = 0;
+  simulation.slow = {false, false, true, false};
+  simulation.absences = {{2, 400.5, 800.5}};
+  PsOutcome outcome = simulate_ps(simulation);
+  EXPECT_DOUBLE_EQ(outcome.seconds, 100 * 4 + 400 + 4.5 + 99 * 4);
+  EXPECT_EQ(outcome.gradients, 100 * 4 + 400 * 3 + 100 * 4);
+}
+
+TEST(PsSimulation, EveryRuleGoesOnWithAWorkerThatIsBack) {
+  for (const std::string& name : plan::rule_names()) {
+    Rule rule = plan::parse_rule(name);
+    PsSimulation whole = simulation_of(rule, 4, 2, "exp:1s", 20'000);
+    whole.policy.max_delay = 1;
+    PsSimulation away = whole;
+    away.absences = {{1, 0.5, 50.5}, {3, 20.25, 60.25}, {1, 70, 80}};
+    PsOutcome a = simulate_ps(whole), b = simulate_ps(away);
+    EXPECT_NEAR(b.seconds_per_update() / a.seconds_per_update(), 1, 0.05) << name << ": all of it is warm-up";
+    EXPECT_EQ(a.gradients, b.gradients) << name;
+    EXPECT_NEAR(b.mean_staleness, a.mean_staleness, 0.05) << name;
+  }
+}
+
 TEST(PsSimulation, TheSameSeedGivesTheSameNumbers) {
   PsSimulation simulation = simulation_of(Rule::kKAsync, 8, 3, "exp:1s", 2'000);
   PsOutcome first = simulate_ps(simulation);

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <utility>
 
 #include "yoke/base/error.h"
 #include "yoke/base/log.h"
@@ -43,11 +44,13 @@ void Attempt::kill_and_reap() {
   work_.orphans.end_all();
 }
 
-void Attempt::start(int local_rank) {
+void Attempt::start(int local_rank, int life) {
   const LaunchOptions& options = work_.options;
   Child child;
   child.rank = first_rank(options) + local_rank;
-  std::filesystem::path logs = folder_.empty() ? folder_ : folder_ / std::to_string(child.rank);
+  child.life = life;
+  std::string name = life == 0 ? std::to_string(child.rank) : fmt::format("{}.{}", child.rank, life);
+  std::filesystem::path logs = folder_.empty() ? folder_ : folder_ / name;
   child.output = std::make_unique<RankOutput>(options, local_rank, logs);
   // A rank in a process group of its own may not read from the terminal; a file or pipe goes to the first.
   net::Descriptor null(::open("/dev/null", O_RDONLY | O_CLOEXEC));
@@ -181,6 +184,7 @@ void Attempt::reap() {
     on_end(child, wait_status);
   }
   reap_orphans();
+  revive();
 }
 
 // One that daemonised itself may still serve its rank: it ends with the last of them.
@@ -196,13 +200,12 @@ void Attempt::reap_orphans() {
 
 void Attempt::on_end(Child& child, int wait_status) {
   ChildEnd end{child.rank, child.pid, wait_status, child.asked};
-  auto index = static_cast<size_t>(child.rank);
-  const std::vector<bool>& expendable = work_.options.expendable;
-  end.forgiven = !end.asked && WIFSIGNALED(wait_status) && phase_ == Phase::kRunning &&
-                 index < expendable.size() && expendable[index];
+  end.forgiven = forgiven(child, wait_status);
+  bool again = starts_again(child, wait_status);
+  if (again) to_revive_.emplace_back(child.rank - first_rank(work_.options), child.life + 1);
   if (end.forgiven)
-    log::warn("rank {} (pid {}) {}; the others go on without it", end.rank, end.pid,
-              describe_status(wait_status));
+    log::warn("rank {} (pid {}) {}; {}", end.rank, end.pid, describe_status(wait_status),
+              again ? "it is started again" : "the others go on without it");
   ends_.push_back(end);
   if (end.good()) {
     if (coordinator_ != nullptr) coordinator_->left(child.rank);
@@ -215,6 +218,32 @@ void Attempt::on_end(Child& child, int wait_status) {
     coordinator_ != nullptr ? coordinator_->report(report) : tell_coordinator(place_, report);
   }
   wind_down();
+}
+
+bool Attempt::expendable(int rank) const {
+  auto index = static_cast<size_t>(rank);
+  return index < work_.options.expendable.size() && work_.options.expendable[index];
+}
+
+// One that was started again and did not find the others any more has not failed: they had ended.
+bool Attempt::forgiven(const Child& child, int wait_status) const {
+  if (child.asked || phase_ != Phase::kRunning || !expendable(child.rank)) return false;
+  int code = exit_code_of(wait_status);
+  bool came_too_late = child.life > 0 && (code == static_cast<int>(ExitCode::kPeerFailed) ||
+                                          code == static_cast<int>(ExitCode::kRendezvous));
+  return WIFSIGNALED(wait_status) || (wait_status != 0 && came_too_late);
+}
+
+bool Attempt::starts_again(const Child& child, int wait_status) const {
+  if (!forgiven(child, wait_status) || !WIFSIGNALED(wait_status)) return false;
+  bool job_runs = std::all_of(children_.begin(), children_.end(),
+                              [&](const Child& other) { return other.running || expendable(other.rank); });
+  return job_runs && child.life < work_.options.rank_restarts;
+}
+
+// Not while the list of children is being walked.
+void Attempt::revive() {
+  for (auto [local_rank, life] : std::exchange(to_revive_, {})) start(local_rank, life);
 }
 
 void Attempt::look_at_coordinator() {
@@ -279,10 +308,9 @@ void Attempt::send(int signal, bool only_missing) {
 }
 
 std::deque<std::string> Attempt::last_lines(int rank) const {
-  for (const Child& child : children_) {
-    if (child.rank == rank) return child.output->err.tail();
-  }
-  return {};
+  auto last = std::find_if(children_.rbegin(), children_.rend(),
+                           [&](const Child& child) { return child.rank == rank; });
+  return last == children_.rend() ? std::deque<std::string>() : last->output->err.tail();
 }
 
 }  // namespace yoke::cluster

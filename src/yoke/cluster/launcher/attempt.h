@@ -56,6 +56,7 @@ class Attempt {
  private:
   struct Child {
     int rank = 0;
+    int life = 0;  // started again so often
     pid_t pid = 0;
     bool running = false;
     bool asked = false;
@@ -64,7 +65,7 @@ class Attempt {
   };
   enum class Phase { kRunning, kWinding, kTerminating, kKilling };
 
-  void start(int local_rank);
+  void start(int local_rank, int life = 0);
   void wait_for_news();
   void read_output(const std::vector<pollfd>& polls);
   bool abandoned(const Child& child, bool readable) const;
@@ -74,6 +75,10 @@ class Attempt {
   void reap();
   void reap_orphans();
   void on_end(Child& child, int wait_status);
+  bool expendable(int rank) const;
+  bool forgiven(const Child& child, int wait_status) const;
+  bool starts_again(const Child& child, int wait_status) const;
+  void revive();
   void look_at_coordinator();
   void wind_down();
   void check_time();
@@ -90,6 +95,7 @@ class Attempt {
   std::filesystem::path folder_;
   std::vector<Child> children_;
   std::vector<ChildEnd> ends_;
+  std::vector<std::pair<int, int>> to_revive_;  // local rank and life
   std::shared_ptr<const FailureReport> known_;
   Phase phase_ = Phase::kRunning;
   std::optional<Deadline> phase_end_;

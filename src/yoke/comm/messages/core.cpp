@@ -14,6 +14,9 @@ namespace {
 constexpr double kSpinSeconds = 50e-6;
 // Messages read from one peer before the others get their turn.
 constexpr int kMessagesPerTurn = 32;
+// Numbers of requests have 48 bits; each life of a rank has its own, so that a late answer to a life before
+// is not taken for one to this.
+constexpr int kLifeShift = 36;
 
 WireHead head_of(const Message& message, WireType type, uint64_t id) {
   WireHead head;
@@ -38,7 +41,9 @@ Message message_of(const WireHead& head, std::span<const std::byte> payload) {
 }  // namespace
 
 MessengerCore::MessengerCore(const MessengerSetup& setup, std::unique_ptr<Transport> transport)
-    : setup_(setup), transport_(std::move(transport)) {
+    : setup_(setup),
+      transport_(std::move(transport)),
+      next_id_((static_cast<uint64_t>(setup.life) << kLifeShift) + 1) {
   for (int peer = 0; peer < setup.size; ++peer) peers_.push_back(std::make_unique<Peer>());
 }
 
@@ -66,6 +71,11 @@ void MessengerCore::serve(Place place, Handler handler) {
 void MessengerCore::on_peer_lost(PeerLost callback) {
   YOKE_CHECK(!started_, "on_peer_lost() comes before serve() and the first request");
   peer_lost_ = std::move(callback);
+}
+
+void MessengerCore::on_peer_back(PeerBack callback) {
+  YOKE_CHECK(!started_, "on_peer_back() comes before serve() and the first request");
+  peer_back_ = std::move(callback);
 }
 
 void MessengerCore::check(int peer, const Message& message) const {

@@ -25,6 +25,7 @@ class MessengerCore final : public Messenger {
   const std::string& backend() const override { return transport_->name(); }
   void serve(Place place, Handler handler) override;
   void on_peer_lost(PeerLost callback) override;
+  void on_peer_back(PeerBack callback) override;
   std::future<Message> ask(int peer, const Message& request, std::span<std::byte> into,
                            Deadline deadline) override;
   void ask_then(int peer, const Message& request, std::span<std::byte> into, Deadline deadline,
@@ -79,6 +80,7 @@ class MessengerCore final : public Messenger {
   void expire_peer(int peer);
   void give_up(int peer, const std::string& symptom);
   void lose(int peer, const std::string& symptom);
+  void welcome(int peer, int life);
   std::string lost_text(int peer);
   void check(int peer, const Message& message) const;
   bool on_own_thread() const { return std::this_thread::get_id() == own_thread_.load(); }
@@ -89,11 +91,12 @@ class MessengerCore final : public Messenger {
   Place place_;
   Handler handler_;
   PeerLost peer_lost_;
+  PeerBack peer_back_;
   std::mutex starting_;
   std::atomic<bool> started_{false};
   std::atomic<bool> stop_{false};
   std::atomic<std::thread::id> own_thread_{};
-  std::atomic<uint64_t> next_id_{1};
+  std::atomic<uint64_t> next_id_;
   double last_look_ = 0;
   std::thread thread_;
 };

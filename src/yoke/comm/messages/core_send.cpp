@@ -114,6 +114,7 @@ void MessengerCore::expire(double now) {
       lose(peer, setup_.failure->report().what);
     else
       expire_peer(peer);
+    if (int life = failed ? 0 : transport_->returned(peer); life > 0) welcome(peer, life);
   }
 }
 
@@ -183,6 +184,26 @@ void MessengerCore::lose(int peer, const std::string& symptom) {
   }
   for (auto& [id, ask] : asks) ask.done(Message{}, why);
   if (news && peer_lost_ && !stop_) peer_lost_(peer, why);
+}
+
+// The messenger's thread only.
+void MessengerCore::welcome(int peer, int life) {
+  lose(peer, fmt::format("rank {} was started again", peer));
+  Peer& state = *peers_[static_cast<size_t>(peer)];
+  try {
+    std::lock_guard lock(state.writing);
+    transport_->reopen(peer);
+    state.gone = false;
+  } catch (const CommError& error) {
+    log::warn("rank {} has come back and cannot be connected: {}", peer, error.what());
+    return;
+  }
+  state.reading = false;
+  state.closed = false;
+  if (peer_back_) peer_back_(peer, life);
+  // Only now do others ask it.
+  std::lock_guard lock(state.asking);
+  state.lost.clear();
 }
 
 }  // namespace yoke::comm::messages

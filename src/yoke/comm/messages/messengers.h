@@ -25,11 +25,16 @@ struct MessengerSetup {
   uint16_t kinds = 1;
   std::shared_ptr<cluster::Failure> failure;
   double timeout = 60;  // seconds until all ranks must have come
+  // Ranks that end may be started again and come back. `life`: how often this one was. Who comes back returns
+  // at once and is connected to the ranks that are still in their first life; others are lost to it. Over shm
+  // rank 0 cannot come back.
+  bool may_return = false;
+  int life = 0;
 };
 
 struct TcpMessengerSetup : MessengerSetup {
   uint64_t group = 0;                    // differs between all groups and messengers of a job
-  std::vector<cluster::Member> members;  // by rank; `address`: of that rank's acceptor
+  std::vector<cluster::Member> members;  // by rank of the messenger; `address`: of that rank's acceptor
   net::Acceptor* acceptor = nullptr;
   net::JobTicket ticket;
 };

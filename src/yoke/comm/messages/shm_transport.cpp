@@ -29,6 +29,7 @@ struct alignas(kLine) Desk {
   std::atomic<int64_t> pid;
   Word joined;
   Word left;
+  Word life;                  // of its owner: how often it was started again
   alignas(kLine) Word inbox;  // changes when its owner should look
   Word asleep;
 };
@@ -36,6 +37,7 @@ struct alignas(kLine) Desk {
 // A stream of bytes from one rank to another.
 struct alignas(kLine) Ring {
   std::atomic<uint64_t> written;
+  Word life;  // of the reader for whom the writer has emptied this ring and its way back
   alignas(kLine) std::atomic<uint64_t> read;
   Word writer_waits;
   alignas(kLine) std::byte data[kRingBytes];
@@ -70,28 +72,42 @@ shared::File make_memory(size_t bytes) {
   return file;
 }
 
-// Rank 0 makes the memory, the others fetch it.
-shared::File obtain_memory(const ShmMessengerSetup& setup, const Deadline& deadline) {
-  if (setup.rank == 0) {
-    std::vector<shared::File> files;
-    files.push_back(make_memory(bytes_for(setup.size)));
-    shared::FileServer server;
-    setup.put(setup.key, server.ticket(), deadline);
-    server.serve(files, setup.size, *setup.failure, deadline);
-    return std::move(files.front());
+// Rank 0 makes the memory, the others fetch it; who comes again, too.
+class Memory {
+ public:
+  explicit Memory(const ShmMessengerSetup& setup) {
+    Deadline deadline = Deadline::after(setup.timeout);
+    if (setup.rank != 0) {
+      files_ = shared::receive_files(setup.get(setup.key, deadline), setup.rank, 1, *setup.failure, deadline);
+      return;
+    }
+    YOKE_CHECK(setup.life == 0, "rank 0 holds the memory: it does not come back");
+    files_.push_back(make_memory(bytes_for(setup.size)));
+    server_ = std::make_unique<shared::FileServer>();
+    setup.put(setup.key, server_->ticket(), deadline);
+    server_->serve(files_, setup.size, *setup.failure, deadline);
+    if (!setup.may_return) server_.reset();
   }
-  return std::move(
-      shared::receive_files(setup.get(setup.key, deadline), setup.rank, 1, *setup.failure, deadline).front());
-}
+  int file() const { return files_.front().get(); }
+  void serve_again(int size) {
+    if (server_) server_->serve_again(files_, size);
+  }
+
+ private:
+  std::vector<shared::File> files_;
+  std::unique_ptr<shared::FileServer> server_;
+};
 
 class ShmTransport final : public Transport {
  public:
   explicit ShmTransport(const ShmMessengerSetup& setup)
       : rank_(setup.rank),
         size_(setup.size),
-        mapping_(obtain_memory(setup, Deadline::after(setup.timeout)).get(), bytes_for(setup.size)),
+        life_(static_cast<uint32_t>(setup.life)),
+        memory_(setup),
+        mapping_(memory_.file(), bytes_for(setup.size)),
         peers_(static_cast<size_t>(setup.size)) {
-    join(setup);
+    life_ == 0 ? join(setup) : come_back();
   }
   ~ShmTransport() override {
     desk(rank_).left.store(1);
@@ -108,9 +124,12 @@ class ShmTransport final : public Transport {
   void wait(const std::vector<bool>& has_unwritten, double seconds) override;
   void wake() override { notify(rank_); }
   void look_for_deaths() override;
+  int returned(int peer) override;
+  void reopen(int peer) override;
 
  private:
   struct Peer {
+    uint32_t life = 0;
     net::Descriptor process;
     std::string lost;
     std::atomic<bool> closed{false};
@@ -120,7 +139,8 @@ class ShmTransport final : public Transport {
   };
 
   void join(const ShmMessengerSetup& setup);
-  void open_process(int peer);
+  void come_back();
+  bool open_process(int peer);
   Peer& of(int peer) { return peers_[static_cast<size_t>(peer)]; }
   Desk& desk(int rank) const {
     return *reinterpret_cast<Desk*>(mapping_.base() + static_cast<size_t>(rank) * sizeof(Desk));
@@ -136,10 +156,14 @@ class ShmTransport final : public Transport {
   void check(int peer) {
     if (of(peer).closed) throw CommError("rank {} is lost", peer);
   }
+  // Whether the peer has seen that this rank lives again.
+  bool connected(int peer) const { return ring(peer, rank_).life.load(std::memory_order_acquire) == life_; }
 
   const std::string name_ = "shm";
   const int rank_;
   const int size_;
+  const uint32_t life_;
+  Memory memory_;
   Mapping mapping_;
   std::vector<Peer> peers_;
 };
@@ -161,17 +185,57 @@ void ShmTransport::join(const ShmMessengerSetup& setup) {
   }
 }
 
+// Peers see the new life and empty the rings between us; until then nothing is read or written.
+void ShmTransport::come_back() {
+  Desk& own = desk(rank_);
+  for (int peer = 0; peer < size_; ++peer) {
+    if (peer == rank_) continue;
+    of(peer).life = desk(peer).life.load();
+    if (!open_process(peer)) of(peer).lost = fmt::format("rank {} has ended", peer);
+    if (of(peer).life != 0) of(peer).lost = fmt::format("rank {} was started again, too", peer);
+  }
+  own.pid.store(::getpid());
+  own.asleep.store(0);
+  own.left.store(0);
+  own.life.store(life_);
+}
+
+int ShmTransport::returned(int peer) {
+  uint32_t life = desk(peer).life.load();
+  return life != of(peer).life ? static_cast<int>(life) : 0;
+}
+
+void ShmTransport::reopen(int peer) {
+  Peer& state = of(peer);
+  state.life = desk(peer).life.load();
+  state.lost.clear();
+  state.process = net::Descriptor();
+  if (!open_process(peer)) state.lost = fmt::format("rank {} has ended", peer);
+  state.has_head = false;
+  for (Ring* one : {&ring(rank_, peer), &ring(peer, rank_)}) {
+    one->written.store(0);
+    one->read.store(0);
+    one->writer_waits.store(0);
+  }
+  state.closed = false;
+  ring(rank_, peer).life.store(state.life);
+  notify(peer);
+}
+
 // Shared memory says nothing when its other user dies; a descriptor of the process does.
-void ShmTransport::open_process(int peer) {
+// False: it has ended already.
+bool ShmTransport::open_process(int peer) {
   int64_t pid = desk(peer).pid.load();
-  if (pid == ::getpid()) return;  // a thread of this one: dies with us
+  if (pid == ::getpid()) return true;  // a thread of this one: dies with us
   of(peer).process = net::Descriptor(static_cast<int>(::syscall(SYS_pidfd_open, static_cast<pid_t>(pid), 0)));
   if (!of(peer).process && errno != ESRCH)
     throw CommError("messenger of rank {}: cannot watch process {} of rank {}: {}. Use tcp.", rank_, pid,
                     peer, describe_errno(errno));
+  return static_cast<bool>(of(peer).process);
 }
 
 void ShmTransport::look_for_deaths() {
+  memory_.serve_again(size_);
   for (int peer = 0; peer < size_; ++peer) {
     Peer& state = of(peer);
     if (peer == rank_ || !state.lost.empty()) continue;
@@ -197,7 +261,7 @@ void ShmTransport::wait(const std::vector<bool>& has_unwritten, double seconds) 
   own.asleep.store(1);
   bool something = false;
   for (int peer = 0; peer < size_; ++peer) {
-    if (peer == rank_ || of(peer).closed) continue;
+    if (peer == rank_ || of(peer).closed || !connected(peer)) continue;
     Ring& out = ring(rank_, peer);
     Ring& in = ring(peer, rank_);
     if (has_unwritten[static_cast<size_t>(peer)]) out.writer_waits.store(1);
@@ -241,6 +305,7 @@ size_t ShmTransport::get(Ring& ring, int from, void* to, size_t bytes) const {
 
 bool ShmTransport::write(int peer, Outgoing& message) {
   check(peer);
+  if (!connected(peer)) return false;
   Ring& out = ring(rank_, peer);
   if (!message.started()) {
     uint64_t used = out.written.load(std::memory_order_relaxed) - out.read.load(std::memory_order_acquire);
@@ -263,6 +328,10 @@ const WireHead* ShmTransport::next(int peer) {
   check(peer);
   Peer& state = of(peer);
   if (state.has_head) return &state.head;
+  if (!connected(peer)) {
+    if (!state.lost.empty()) throw CommError("{}", state.lost);
+    return nullptr;
+  }
   Ring& in = ring(peer, rank_);
   uint64_t there = in.written.load(std::memory_order_acquire) - in.read.load(std::memory_order_relaxed);
   if (there < sizeof(WireHead)) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "yoke/base/error.h"
 #include "yoke/comm/messages/core.h"
@@ -22,11 +23,11 @@ constexpr size_t kLargeFramesAhead = 3;
 class TcpTransport final : public Transport {
  public:
   explicit TcpTransport(const TcpMessengerSetup& setup)
-      : peers_(static_cast<size_t>(setup.size)), wake_(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
+      : setup_(setup),
+        peers_(static_cast<size_t>(setup.size)),
+        wake_(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
     YOKE_CHECK(wake_, "eventfd: {}", describe_errno(errno));
-    Deadline deadline = Deadline::after(setup.timeout);
-    for (int peer = setup.rank + 1; peer < setup.size; ++peer) call(setup, peer, deadline);
-    for (int peer = 0; peer < setup.rank; ++peer) await(setup, peer, deadline);
+    setup.life == 0 ? join() : come_back();
   }
 
   const std::string& name() const override { return name_; }
@@ -42,7 +43,9 @@ class TcpTransport final : public Transport {
     while (::write(wake_.get(), &one, sizeof(one)) < 0 && errno == EINTR) {
     }
   }
-  void look_for_deaths() override {}  // a closed connection says so itself
+  void look_for_deaths() override;
+  int returned(int peer) override { return peers_[static_cast<size_t>(peer)].calls_again; }
+  void reopen(int peer) override;
 
  private:
   struct Peer {
@@ -52,47 +55,116 @@ class TcpTransport final : public Transport {
     WireHead head;
     bool has_head = false;
     size_t received = 0;
+    int life = 0;
+    int calls_again = 0;  // its new life, which has called
+    std::unique_ptr<net::Connection> again;
   };
   Peer& of(int peer) {
     Peer& state = peers_[static_cast<size_t>(peer)];
     if (!state.connection) throw CommError("rank {} is lost", peer);
     return state;
   }
-  void call(const TcpMessengerSetup& setup, int peer, const Deadline& deadline);
-  void await(const TcpMessengerSetup& setup, int peer, const Deadline& deadline);
+  net::Introduction introduction(int caller, int callee, int life) const;
+  void join();
+  void call(int peer, const Deadline& deadline);
+  void await(int peer, const Deadline& deadline);
+  void come_back();
   void post_first(Peer& state, Outgoing& message);
 
   const std::string name_ = "tcp";
+  const TcpMessengerSetup setup_;
   std::vector<Peer> peers_;
   net::Descriptor wake_;
   std::vector<pollfd> polled_;
 };
 
 constexpr const char* kPurpose = "messages";
+constexpr double kCallAgainSeconds = 10;  // for each peer of a rank that comes back
 
-void TcpTransport::call(const TcpMessengerSetup& setup, int peer, const Deadline& deadline) {
-  const cluster::Member& callee = setup.members[static_cast<size_t>(peer)];
-  net::Introduction self{setup.members[static_cast<size_t>(setup.rank)].rank, kPurpose, setup.group, 0,
-                         callee.rank};
+// Several ranks of a messenger may be one rank of the job, with one acceptor: the group tells them apart.
+net::Introduction TcpTransport::introduction(int caller, int callee, int life) const {
+  constexpr int kCallerShift = 24, kCalleeShift = 44;
+  uint64_t pair =
+      (static_cast<uint64_t>(caller) << kCallerShift) | (static_cast<uint64_t>(callee) << kCalleeShift);
+  return {setup_.members[static_cast<size_t>(caller)].rank, kPurpose, setup_.group ^ pair,
+          static_cast<uint32_t>(life), setup_.members[static_cast<size_t>(callee)].rank};
+}
+
+void TcpTransport::join() {
+  Deadline deadline = Deadline::after(setup_.timeout);
+  for (int peer = setup_.rank + 1; peer < setup_.size; ++peer) call(peer, deadline);
+  for (int peer = 0; peer < setup_.rank; ++peer) await(peer, deadline);
+}
+
+void TcpTransport::call(int peer, const Deadline& deadline) {
+  const cluster::Member& callee = setup_.members[static_cast<size_t>(peer)];
   try {
-    peers_[static_cast<size_t>(peer)].connection =
-        net::dial(net::parse_address(callee.address), setup.ticket, self, deadline);
+    peers_[static_cast<size_t>(peer)].connection = net::dial(
+        net::parse_address(callee.address), setup_.ticket, introduction(setup_.rank, peer, 0), deadline);
   } catch (const Error& error) {
-    if (setup.failure) setup.failure->check("connecting messengers");
-    throw CommError("messenger of rank {}: cannot reach rank {} on {}: {}", setup.rank, peer, callee.host,
+    if (setup_.failure) setup_.failure->check("connecting messengers");
+    throw CommError("messenger of rank {}: cannot reach rank {} on {}: {}", setup_.rank, peer, callee.host,
                     error.what());
   }
 }
 
-void TcpTransport::await(const TcpMessengerSetup& setup, int peer, const Deadline& deadline) {
-  net::Introduction wanted{setup.members[static_cast<size_t>(peer)].rank, kPurpose, setup.group, 0, -1};
+void TcpTransport::await(int peer, const Deadline& deadline) {
   auto& connection = peers_[static_cast<size_t>(peer)].connection;
-  while (!(connection = setup.acceptor->take_if(wanted, deadline.sooner(0.02)))) {
-    if (setup.failure) setup.failure->check("connecting messengers");
+  while (
+      !(connection = setup_.acceptor->take_if(introduction(peer, setup_.rank, 0), deadline.sooner(0.02)))) {
+    if (setup_.failure) setup_.failure->check("connecting messengers");
     if (deadline.passed())
-      throw CommError("messenger of rank {}: rank {} has not called after {:.1f} s", setup.rank, peer,
+      throw CommError("messenger of rank {}: rank {} has not called after {:.1f} s", setup_.rank, peer,
                       deadline.elapsed());
   }
+}
+
+// Calls everybody once: who does not answer is lost, which is told when the peer is used.
+void TcpTransport::come_back() {
+  for (int peer = 0; peer < setup_.size; ++peer) {
+    const cluster::Member& callee = setup_.members[static_cast<size_t>(peer)];
+    if (peer == setup_.rank || callee.life > 0) continue;
+    Deadline deadline = Deadline::after(kCallAgainSeconds);
+    try {
+      peers_[static_cast<size_t>(peer)].connection =
+          net::introduce(net::connect_to(net::parse_address(callee.address), deadline), setup_.ticket,
+                         introduction(setup_.rank, peer, setup_.life), deadline);
+    } catch (const Error&) {
+    }
+  }
+}
+
+// A closed connection says so itself; here come those who were started again.
+void TcpTransport::look_for_deaths() try {
+  if (!setup_.may_return) return;
+  auto caller_of = [&](const net::Introduction& call) {
+    for (int peer = 0; peer < setup_.size; ++peer) {
+      net::Introduction own = introduction(peer, setup_.rank, 0);
+      if (peer != setup_.rank && call.rank == own.rank && call.group == own.group) return peer;
+    }
+    return -1;
+  };
+  auto again = [&](const net::Introduction& call) {
+    return call.purpose == kPurpose && call.lane > 0 && caller_of(call) >= 0;
+  };
+  while (auto connection = setup_.acceptor->take_now(again)) {
+    Peer& state = peers_[static_cast<size_t>(caller_of(connection->peer()))];
+    auto life = static_cast<int>(connection->peer().lane);
+    if (life <= std::max(state.life, state.calls_again)) continue;
+    state.calls_again = life;
+    state.again = std::move(connection);
+  }
+} catch (const CommError&) {
+  // The acceptor is broken: nobody can come back.
+}
+
+void TcpTransport::reopen(int peer) {
+  Peer& state = peers_[static_cast<size_t>(peer)];
+  state.connection = std::move(state.again);
+  state.life = std::exchange(state.calls_again, 0);
+  state.posted = 0;
+  state.has_head = false;
+  state.received = 0;
 }
 
 void TcpTransport::post_first(Peer& state, Outgoing& message) {

@@ -68,6 +68,11 @@ class Transport {
   virtual void wake() = 0;  // any thread
   // Looks for peers that have died without a word. Throws nothing; the next use of the peer does.
   virtual void look_for_deaths() = 0;
+
+  // The life of a peer that was started again and has called; 0: none has. The peer must be closed then and
+  // opened again, with what it was before forgotten.
+  virtual int returned(int peer) = 0;
+  virtual void reopen(int peer) = 0;  // throws CommError
 };
 
 }  // namespace yoke::comm::messages

@@ -136,16 +136,38 @@ void FileServer::serve(const std::vector<File>& files, int size, const cluster::
                       deadline.limit());
     File peer(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
     if (peer.get() < 0 || !same_user(peer.get())) continue;
-    Hello hello{};
+    int rank = 0;
     if (!readable(peer.get(), failure, deadline.sooner(kStrangerSeconds))) continue;
-    if (::recv(peer.get(), &hello, sizeof(hello), MSG_DONTWAIT) != static_cast<ssize_t>(sizeof(hello)))
-      continue;
-    if (!same_text(hello.token, token_.data(), sizeof(hello.token))) continue;
-    bool known = hello.rank > 0 && hello.rank < size && !served[static_cast<size_t>(hello.rank)];
-    if (!known || !send_files(peer.get(), files)) continue;
-    served[static_cast<size_t>(hello.rank)] = true;
+    if (!knows(peer.get(), size, rank) || served[static_cast<size_t>(rank)]) continue;
+    if (!send_files(peer.get(), files)) continue;
+    served[static_cast<size_t>(rank)] = true;
     --missing;
   }
+}
+
+// Whether the caller has the token, and which rank it is.
+bool FileServer::knows(int socket, int size, int& rank) const {
+  Hello hello{};
+  if (::recv(socket, &hello, sizeof(hello), MSG_DONTWAIT) != static_cast<ssize_t>(sizeof(hello)))
+    return false;
+  rank = hello.rank;
+  return same_text(hello.token, token_.data(), sizeof(hello.token)) && rank > 0 && rank < size;
+}
+
+void FileServer::serve_again(const std::vector<File>& files, int size) {
+  pollfd knock{listener_.get(), POLLIN, 0};
+  if (::poll(&knock, 1, 0) == 1) {
+    File peer(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    if (peer.get() >= 0 && same_user(peer.get()))
+      callers_.push_back({std::move(peer), Deadline::after(kStrangerSeconds)});
+  }
+  std::erase_if(callers_, [&](const Caller& caller) {
+    pollfd word{caller.socket.get(), POLLIN, 0};
+    if (::poll(&word, 1, 0) != 1) return caller.deadline.passed();
+    int rank = 0;
+    if (knows(caller.socket.get(), size, rank)) send_files(caller.socket.get(), files);
+    return true;
+  });
 }
 
 std::vector<File> receive_files(const std::string& ticket, int rank, size_t count,

@@ -33,8 +33,16 @@ class FileServer {
   // and do not stop it. Throws CommError: the job failed, or the deadline passed.
   void serve(const std::vector<File>& files, int size, const cluster::Failure& failure,
              const Deadline& deadline);
+  // After serve(): hands the files to ranks that come again. Does not wait; to be called now and then.
+  void serve_again(const std::vector<File>& files, int size);
 
  private:
+  struct Caller {
+    File socket;
+    Deadline deadline;
+  };
+  bool knows(int socket, int size, int& rank) const;
+  std::vector<Caller> callers_;  // that have not said who they are
   File listener_;
   std::string token_;
   std::string ticket_;

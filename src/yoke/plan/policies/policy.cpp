@@ -26,9 +26,14 @@ const Decision& Policy::joined(int worker) {
   Worker& self = workers_[index];
   self.state = State::kWaiting;
   self.version = -1;
-  self.clock = slowest_clock_;
-  ++at_slowest_;
+  bool next_round = waits_for_next_round();
+  self.clock = slowest_clock_ + (next_round ? 1 : 0);
+  at_slowest_ += next_round ? 0 : 1;
   ++alive_;
+  if (next_round) {
+    waiting_.push_back(worker);
+    return decision_;
+  }
   if (started_) {
     release(worker);
     share_weights();
@@ -40,6 +45,11 @@ const Decision& Policy::joined(int worker) {
   std::sort(waiting_.begin(), waiting_.end());
   release_waiting();
   return decision_;
+}
+
+// Rounds in step have one weight for all who are in them, given when they begin.
+bool Policy::waits_for_next_round() const {
+  return started_ && traits_.gated && options_.max_delay == 0 && alive_ > 0;
 }
 
 const Decision& Policy::left(int worker) {

@@ -12,8 +12,9 @@
 //
 // Each worker has at most one minibatch. Pushing a gradient is asking for the next one; so is joining.
 //
-// Workers that come and go: a worker that joins starts at once on the current version (but nobody before
-// PolicyOptions::workers have come), with the clock of the slowest. What a lost worker had pushed counts;
+// Workers that come and go: a worker that joins, or joins again, starts at once on the current version (but
+// nobody before PolicyOptions::workers have come), with the clock of the slowest; under a delay of 0 it waits
+// for the next round, in which all are averaged. What a lost worker had pushed counts;
 // what it was computing is void, and the others go on without it. In the rules in which workers wait (sync,
 // k_sync, k_async) K is bounded by what can still arrive: gradients at hand plus workers that compute. The
 // batch rules get their K minibatches from however few are left.
@@ -111,6 +112,7 @@ class Policy {
   void clear();
   Verdict judge(const GradientTags& gradient) const;
   void remove(int worker);
+  bool waits_for_next_round() const;
   bool complete() const;
   void update(double weight);
   void release(int worker);

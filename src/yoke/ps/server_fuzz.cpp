@@ -1,0 +1,128 @@
+// Any messages, in any order, from workers, from servers and from those who come and go: a server answers,
+// keeps, or refuses each with an error, and touches no memory but its own.
+#include <algorithm>
+#include <cstring>
+
+#include "yoke/ps/server.h"
+#include "yoke/ps/test_messenger.h"
+
+namespace {
+
+using namespace yoke;
+using namespace yoke::ps;
+
+constexpr int kWorkers = 2, kServers = 2;
+constexpr int64_t kElements = 48, kWidth = 2, kRangeBytes = 32;
+
+// The input, read from its beginning; zeros behind its end.
+class Bytes {
+ public:
+  Bytes(const uint8_t* data, size_t size) : data_(data), left_(size) {}
+  bool empty() const { return left_ == 0; }
+  void read(void* into, size_t bytes) {
+    size_t take = std::min(bytes, left_);
+    std::memset(into, 0, bytes);
+    if (take > 0) std::memcpy(into, data_, take);
+    data_ += take;
+    left_ -= take;
+  }
+  uint8_t byte() {
+    uint8_t one = 0;
+    read(&one, 1);
+    return one;
+  }
+
+ private:
+  const uint8_t* data_;
+  size_t left_;
+};
+
+size_t head_bytes(uint16_t kind) {
+  switch (kind) {
+    case kOpen:
+      return sizeof(OpenHead);
+    case kAssign:
+      return sizeof(AssignHead);
+    case kPush:
+    case kPushPull:
+      return sizeof(PushHead);
+    case kPull:
+      return sizeof(PullHead);
+    case kPushKeys:
+    case kPullKeys:
+      return sizeof(KeysHead);
+    case kFinished:
+      return sizeof(FinishedHead);
+    case kUpdate:
+      return sizeof(UpdateHead);
+    case kFetch:
+      return sizeof(FetchHead);
+    case kAskStop:
+      return sizeof(StopHead);
+    default:
+      return sizeof(int64_t);
+  }
+}
+
+// A message has a head of the right size most of the time. Its first numbers, which choose a range or a key,
+// are one byte each in half of them: most would name nothing otherwise.
+void deliver(ScriptedMessenger& messenger, Bytes& bytes) {
+  comm::Message message;
+  int from = bytes.byte() % (kWorkers + kServers);
+  message.kind = bytes.byte() % kKinds;
+  uint8_t form = bytes.byte();
+  message.head_bytes = static_cast<uint8_t>(form % 16 == 15 ? bytes.byte() % 65 : head_bytes(message.kind));
+  if (form & 16) {
+    for (size_t at = 0; at + sizeof(int64_t) <= message.head_bytes; at += sizeof(int64_t)) {
+      int64_t small = static_cast<int8_t>(bytes.byte());
+      std::memcpy(message.head.data() + at, &small, sizeof(small));
+    }
+  } else {
+    bytes.read(message.head.data(), message.head_bytes);
+  }
+  if (message.kind == kOpen && message.head_bytes == sizeof(OpenHead) &&
+      message.get_head<OpenHead>().elements > 4096)
+    return;  // memory that a real model may need
+  std::vector<std::byte> payload(bytes.byte());
+  bytes.read(payload.data(), payload.size());
+  message.payload = payload;
+  if (from != messenger.rank()) messenger.deliver(from, message);
+}
+
+void serve(int rank, Bytes bytes) {
+  ScriptedMessenger messenger(rank, kWorkers + kServers);
+  ServerOptions options;
+  options.workers = kWorkers;
+  options.servers = kServers;
+  options.make_updater = make_optimizer({.momentum = 0.9});
+  uint8_t rule = bytes.byte();
+  options.scheduler.policy = {static_cast<plan::Rule>(rule % 8), kWorkers, 1 + rule / 8 % kWorkers,
+                              rule / 16};
+  Server server(messenger, options);
+  const std::vector<int64_t> tensors = {16, kElements - 16};
+  for (int worker = 0; worker < kWorkers; ++worker) {
+    messenger.deliver(worker,
+                      message_with(kOpen, OpenHead{kElements, kRangeBytes, kWidth, DataType::kFloat32},
+                                   std::as_bytes(std::span(tensors))));
+    messenger.deliver(worker, message_with(kJoin, JoinHead{1000}));
+  }
+  for (int life = 1; !bytes.empty() && life < 200;) {
+    uint8_t what = bytes.byte();
+    if (what < 4) {
+      messenger.lose(what % kWorkers);
+    } else if (what < 8) {
+      messenger.bring_back(what % kWorkers, life++);
+    } else {
+      deliver(messenger, bytes);
+    }
+  }
+  server.numbers();
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  serve(kWorkers, Bytes(data, size));      // with the scheduler
+  serve(kWorkers + 1, Bytes(data, size));  // without
+  return 0;
+}

@@ -1,0 +1,79 @@
+// For tests and fuzzing: a messenger without a network, whose peer is whoever holds it.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "yoke/base/error.h"
+#include "yoke/comm/messenger.h"
+
+namespace yoke::ps {
+
+class ScriptedMessenger final : public comm::Messenger {
+ public:
+  ScriptedMessenger(int rank, int size) : rank_(rank), size_(size) {}
+
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
+  const std::string& backend() const override { return backend_; }
+  void serve(Place, Handler handler) override { handler_ = std::move(handler); }
+  void on_peer_lost(PeerLost callback) override { lost_ = std::move(callback); }
+  void on_peer_back(PeerBack callback) override { back_ = std::move(callback); }
+  std::future<comm::Message> ask(int peer, const comm::Message& request, std::span<std::byte> into,
+                                 Deadline deadline) override {
+    std::promise<comm::Message> promise;
+    ask_then(peer, request, into, deadline, [&](const comm::Message& reply, const std::string& error) {
+      error.empty() ? promise.set_value(reply)
+                    : promise.set_exception(std::make_exception_ptr(CommError("{}", error)));
+    });
+    return promise.get_future();
+  }
+  // What `answer_to` gives, at once.
+  void ask_then(int peer, const comm::Message& request, std::span<std::byte> into, Deadline,
+                Done done) override {
+    comm::Message reply = answer_to ? answer_to(peer, request, into) : comm::Message();
+    if (reply.payload.size() > into.size()) return done({}, "the reply is too large");
+    done(reply, "");
+  }
+  void tell(int, const comm::Message& message, Deadline) override { told.push_back(message.kind); }
+
+  // A request comes in. What it was refused with; empty: it was not.
+  std::string deliver(int from, const comm::Message& request) {
+    try {
+      handler_(from, request, [this](const comm::Reply& reply) {
+        ++answers;
+        if (reply.sent) reply.sent();
+      });
+      return "";
+    } catch (const std::exception& error) {
+      return error.what();
+    }
+  }
+  void lose(int peer) { lost_(peer, "it fell"); }
+  void bring_back(int peer, int life) { back_(peer, life); }
+
+  std::function<comm::Message(int peer, const comm::Message& request, std::span<std::byte> into)> answer_to;
+  std::vector<uint16_t> told;
+  int answers = 0;
+
+ private:
+  int rank_;
+  int size_;
+  std::string backend_ = "scripted";
+  Handler handler_;
+  PeerLost lost_;
+  PeerBack back_;
+};
+
+template <class Head>
+comm::Message message_with(uint16_t kind, const Head& head, std::span<const std::byte> payload = {}) {
+  comm::Message message;
+  message.kind = kind;
+  message.set_head(head);
+  message.payload = payload;
+  return message;
+}
+
+}  // namespace yoke::ps
