@@ -26,7 +26,7 @@ class GradientExchange {
   // parameter. Collective among those. Returns the seconds it took.
   double finish();
 
-  // Clips what each set of stages holds by its own norm: without a flush there is no norm of the whole.
+  // Clips what each set of stages holds by its own norm, where that of the whole does not come in time.
   void clip_each(double max_norm) const;
 
   // This rank's part of the squared norm of the whole model's gradient: the parts of all ranks count each
