@@ -11,6 +11,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace yoke;
   using namespace yoke::ps;
   auto take = [&](void* into, size_t bytes) {
+    if (bytes == 0) return;
     size_t here = std::min(bytes, size);
     std::memset(into, 0, bytes);
     if (here > 0) std::memcpy(into, data, here);

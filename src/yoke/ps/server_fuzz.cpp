@@ -20,6 +20,7 @@ class Bytes {
   Bytes(const uint8_t* data, size_t size) : data_(data), left_(size) {}
   bool empty() const { return left_ == 0; }
   void read(void* into, size_t bytes) {
+    if (bytes == 0) return;
     size_t take = std::min(bytes, left_);
     std::memset(into, 0, bytes);
     if (take > 0) std::memcpy(into, data_, take);
