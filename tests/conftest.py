@@ -2,12 +2,19 @@
 import json
 import os
 import pathlib
+import signal
 import subprocess
 
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 YOKE = pathlib.Path(os.environ.get("YOKE_BIN", ROOT / "build/yoke"))
+
+# Background jobs and nohup make a process deaf to these, and its children with it. What we start must hear them, and does: a
+# handler, unlike deafness, is not inherited by another program.
+for deaf in (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
+    if signal.getsignal(deaf) == signal.SIG_IGN:
+        signal.signal(deaf, lambda *_: None)
 
 
 class Result:
