@@ -58,7 +58,8 @@ def fingerprint_nanoseconds():
     with tempfile.TemporaryDirectory() as folder:
         program = os.path.join(folder, "fingerprint_cost")
         subprocess.run(["c++", "-std=c++20", "-O3", f"-I{ROOT}/src", f"-I{ROOT}/.deps/include", "-o", program,
-                        str(ROOT / "bench/fingerprint_cost.cpp"), str(pathlib.Path(YOKE).parent / "libyoke_core.a"), "-lfmt"], check=True)
+                        str(ROOT / "bench/fingerprint_cost.cpp"), str(pathlib.Path(YOKE).parent / "libyoke_core.a"), "-lfmt", "-lcrypto",
+                        "-lz"], check=True)
         return float(subprocess.run([program], check=True, capture_output=True, text=True).stdout)
 
 

@@ -3,45 +3,47 @@
 #include <CLI/CLI.hpp>
 
 namespace yoke::cli {
+namespace {
 
-void add_options(CLI::App& command, BenchStepArguments& arguments) {
-  command.add_option("--model", arguments.models, "models")->delimiter(',')->required();
-  command.add_option("--batch", arguments.batches, "batch sizes")->delimiter(',')->capture_default_str();
-  command.add_option("--precision", arguments.precisions, "fp32 tf32 bf16 fp16")
-      ->delimiter(',')
-      ->capture_default_str();
-  command.add_option("--device", arguments.devices, "cpu cuda")->delimiter(',')->capture_default_str();
-  command.add_option("--recompute", arguments.recomputes, "none blocks sqrt budget:<bytes>")
-      ->delimiter(',')
-      ->capture_default_str();
-  command.add_option("--threads", arguments.threads, "CPU threads; 0 takes every core")
-      ->capture_default_str();
-  command.add_option("--steps", arguments.steps, "timed steps of each")
+// Values with commas between them.
+template <class T>
+CLI::Option* add_list(CLI::App& command, const std::string& flag, std::vector<T>& values,
+                      const std::string& help) {
+  return command.add_option(flag, values, help)->delimiter(',')->capture_default_str();
+}
+
+void add_steps(CLI::App& command, int64_t& steps) {
+  command.add_option("--steps", steps, "timed steps of each")
       ->capture_default_str()
       ->check(CLI::PositiveNumber);
 }
 
+}  // namespace
+
+void add_options(CLI::App& command, BenchStepArguments& arguments) {
+  command.add_option("--model", arguments.models, "models")->delimiter(',')->required();
+  add_list(command, "--batch", arguments.batches, "batch sizes");
+  add_list(command, "--precision", arguments.precisions, "fp32 tf32 bf16 fp16");
+  add_list(command, "--device", arguments.devices, "cpu cuda");
+  add_list(command, "--recompute", arguments.recomputes, "none blocks sqrt budget:<bytes>");
+  command.add_option("--threads", arguments.threads, "CPU threads; 0 takes every core")
+      ->capture_default_str();
+  add_steps(command, arguments.steps);
+}
+
 void add_options(CLI::App& command, BenchScalingArguments& arguments) {
   command.add_option("--model", arguments.models, "models")->delimiter(',');
-  command.add_option("--nproc", arguments.nproc, "numbers of ranks, all on this machine")
-      ->delimiter(',')
-      ->capture_default_str()
+  add_list(command, "--nproc", arguments.nproc, "numbers of ranks, all on this machine")
       ->check(CLI::Range(1, 1024));
-  command.add_option("--batch", arguments.batches, "batch sizes of one rank")
-      ->delimiter(',')
-      ->capture_default_str();
-  command.add_option("--precision", arguments.precisions, "fp32 tf32 bf16 fp16")
-      ->delimiter(',')
-      ->capture_default_str();
-  command.add_option("--bucket", arguments.buckets, "bucket sizes")->delimiter(',')->capture_default_str();
+  add_list(command, "--batch", arguments.batches, "batch sizes of one rank");
+  add_list(command, "--precision", arguments.precisions, "fp32 tf32 bf16 fp16");
+  add_list(command, "--bucket", arguments.buckets, "bucket sizes");
   command.add_option("--device", arguments.device, "cpu or cuda")->capture_default_str();
   command.add_option("--backend", arguments.backend, "auto shm tcp hierarchical mpi nccl")
       ->capture_default_str();
   command.add_option("--threads", arguments.threads, "CPU threads of each rank; 0 shares all cores")
       ->capture_default_str();
-  command.add_option("--steps", arguments.steps, "timed steps of each")
-      ->capture_default_str()
-      ->check(CLI::PositiveNumber);
+  add_steps(command, arguments.steps);
   command.add_option("--rank-result", arguments.result_file)->group("");  // between the command and its ranks
   command.final_callback([&arguments] {
     if (arguments.models.empty() && arguments.result_file.empty()) throw CLI::RequiredError("--model");
@@ -53,21 +55,13 @@ void add_options(CLI::App& command, BenchCollectivesArguments& arguments) {
       ->check(CLI::Range(1, 1024));
   command.add_option("--backend", arguments.backend, "auto local shm tcp hierarchical mpi nccl")
       ->capture_default_str();
-  command
-      .add_option("--op", arguments.ops,
-                  "collectives: all_reduce reduce reduce_scatter all_gather all_to_all broadcast …")
-      ->delimiter(',')
-      ->capture_default_str();
-  command.add_option("--bytes", arguments.bytes, "sizes of the whole array")
-      ->delimiter(',')
-      ->capture_default_str();
+  add_list(command, "--op", arguments.ops,
+           "collectives: all_reduce reduce reduce_scatter all_gather all_to_all broadcast …");
+  add_list(command, "--bytes", arguments.bytes, "sizes of the whole array");
   command.add_option("--dtype", arguments.dtype, "fp32 fp64 fp16 bf16 int8 … int64")->capture_default_str();
   command.add_option("--reduce", arguments.reduce, "sum mean max min prod")->capture_default_str();
-  command
-      .add_option("--algorithm", arguments.algorithms,
-                  "auto ring tree halving_doubling star direct hierarchical exchange")
-      ->delimiter(',')
-      ->capture_default_str();
+  add_list(command, "--algorithm", arguments.algorithms,
+           "auto ring tree halving_doubling star direct hierarchical exchange");
   command.add_option("--iterations", arguments.iterations, "timed samples; 0 chooses")
       ->check(CLI::NonNegativeNumber);
   command.add_option("--memory", arguments.memory, "shared (zero-copy) or private")->capture_default_str();
@@ -77,10 +71,8 @@ void add_options(CLI::App& command, BenchCollectivesArguments& arguments) {
 }
 
 void add_options(CLI::App& command, BenchMessengerArguments& arguments) {
-  command.add_option("--backend", arguments.backends, "shm tcp")->delimiter(',')->capture_default_str();
-  command.add_option("--bytes", arguments.bytes, "payloads of the requests")
-      ->delimiter(',')
-      ->capture_default_str();
+  add_list(command, "--backend", arguments.backends, "shm tcp");
+  add_list(command, "--bytes", arguments.bytes, "payloads of the requests");
   command.add_option("--seconds", arguments.seconds, "measured time of each")
       ->capture_default_str()
       ->check(CLI::PositiveNumber);

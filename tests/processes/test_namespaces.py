@@ -1,4 +1,5 @@
 """Jobs over two machines in miniature, joined by a link that is slow, loses packets or is cut."""
+import contextlib
 import json
 import re
 import shutil
@@ -18,12 +19,12 @@ RATE = 1e9 / 8  # bytes a second of the shaped link; of 1514 bytes of a packet 1
 def machines():
     if reason := why_not():
         pytest.skip(reason)
-    try:
-        made = Machines().__enter__()
-    except subprocess.CalledProcessError as error:
-        pytest.skip(f"no network namespaces here: {error.stderr.strip()}")
-    yield made
-    made.__exit__()
+    with contextlib.ExitStack() as stack:
+        try:
+            made = stack.enter_context(Machines())
+        except subprocess.CalledProcessError as error:
+            pytest.skip(f"no network namespaces here: {error.stderr.strip()}")
+        yield made
 
 
 @pytest.fixture
