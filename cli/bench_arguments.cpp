@@ -2,6 +2,8 @@
 
 #include <CLI/CLI.hpp>
 
+#include "cli/positive.h"
+
 namespace yoke::cli {
 namespace {
 
@@ -13,9 +15,7 @@ CLI::Option* add_list(CLI::App& command, const std::string& flag, std::vector<T>
 }
 
 void add_steps(CLI::App& command, int64_t& steps) {
-  command.add_option("--steps", steps, "timed steps of each")
-      ->capture_default_str()
-      ->check(CLI::PositiveNumber);
+  command.add_option("--steps", steps, "timed steps of each")->capture_default_str()->check(positive());
 }
 
 }  // namespace
@@ -65,8 +65,7 @@ void add_options(CLI::App& command, BenchCollectivesArguments& arguments) {
   command.add_option("--iterations", arguments.iterations, "timed samples; 0 chooses")
       ->check(CLI::NonNegativeNumber);
   command.add_option("--memory", arguments.memory, "shared (zero-copy) or private")->capture_default_str();
-  command.add_option("--timeout", arguments.timeout, "seconds one operation may take")
-      ->check(CLI::PositiveNumber);
+  command.add_option("--timeout", arguments.timeout, "seconds one operation may take")->check(positive());
   command.add_flag("--check,!--no-check", arguments.check, "compare results with what they must be [on]");
 }
 
@@ -75,7 +74,7 @@ void add_options(CLI::App& command, BenchMessengerArguments& arguments) {
   add_list(command, "--bytes", arguments.bytes, "payloads of the requests");
   command.add_option("--seconds", arguments.seconds, "measured time of each")
       ->capture_default_str()
-      ->check(CLI::PositiveNumber);
+      ->check(positive());
 }
 
 }  // namespace yoke::cli

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "cli/positive.h"
 #include "cli/run_config.h"
 #include "cli/version.h"
 #include "yoke/base/error.h"
@@ -155,7 +156,7 @@ class Parser {
         ->required();
     command->add_option("--steps", arguments.steps, "steps of each")
         ->capture_default_str()
-        ->check(CLI::PositiveNumber);
+        ->check(positive());
     command->add_option("--dtype", arguments.dtype, "fp64 or fp32")
         ->capture_default_str()
         ->check(CLI::IsMember({"fp64", "fp32"}));

@@ -185,3 +185,8 @@ def test_an_unwritable_folder(yoke, tmp_path):
 def test_json_errors_are_one_document(yoke):
     result = yoke("train", "no.toml", "--json", code=2)
     assert result.json["exit_code"] == 2 and "no.toml" in result.json["error"]
+
+
+@pytest.mark.parametrize("steps", ["-3", "0", "x"])
+def test_a_number_that_must_be_positive_says_so(yoke, steps):
+    assert f"--steps: {steps} is not a number above 0" in yoke("bench", "step", "--model", "lenet", "--steps", steps, code=2).err
