@@ -35,8 +35,8 @@ demo: build
 	@build/yoke report runs/demo --baseline runs/demo_one
 	@echo "Open runs/demo/report.html in a browser."
 
-test: setup-tests build
-	@tools/run_tests $(BUILD)
+test:
+	@tools/run_tests $(PRESET)
 
 check:
 	@tools/check_layers

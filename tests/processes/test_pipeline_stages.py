@@ -65,7 +65,8 @@ def test_killed_and_started_again_is_bit_identical(name, tmp_path, cache_folder)
     again = start(RECIPES[name], run, cache_folder)
     resumed, err = again.communicate(timeout=240)
     assert again.returncode == 0, err
-    assert json.loads(resumed)["resumed_from"] >= 14
+    # Written in the background: only that of step 7 is sure to be whole, as the next one waits for it.
+    assert json.loads(resumed)["resumed_from"] in (7, 14, 21, 28, 35)
     assert json.loads(resumed)["parameter_hash"] == json.loads(out)["parameter_hash"]
     losses = lambda folder: [json.loads(line)["loss"] for line in logged(folder)]
     assert losses(run) == losses(tmp_path / "whole")
