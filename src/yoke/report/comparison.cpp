@@ -12,7 +12,6 @@ namespace yoke::report {
 namespace {
 
 constexpr int kColours = 6;
-constexpr size_t kMostBins = 64;
 
 std::string figure(const std::string& heading, const std::string& svg) {
   return fmt::format("<figure class=\"card\"><h3>{}</h3>{}</figure>\n", escape(heading), svg);
@@ -32,15 +31,8 @@ std::string losses(const std::string& heading, const std::string& x_label,
 }
 
 std::string staleness(const ComparedRun& run) {
-  StackedBars chart{.title = "Staleness",
-                    .x_label = "updates behind",
-                    .y_label = "gradients",
-                    .legend = false,
-                    .layers = {"gradients"}};
-  for (size_t s = 0; s < std::min(run.staleness.size(), kMostBins); ++s)
-    chart.bars.push_back({static_cast<double>(s) - 0.5,
-                          static_cast<double>(s) + 0.5,
-                          {static_cast<double>(run.staleness[s])}});
+  std::vector<double> counts(run.staleness.begin(), run.staleness.end());
+  StackedBars chart = histogram("Staleness", "updates behind", "gradients", counts);
   return figure(fmt::format("{}: staleness {:.3g} on average", run.name, run.staleness_mean), to_svg(chart));
 }
 

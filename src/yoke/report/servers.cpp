@@ -13,7 +13,6 @@ namespace yoke::report {
 namespace {
 
 constexpr int64_t kLargestCounts = int64_t{16} << 20;
-constexpr size_t kMostStalenessBars = 64;
 
 std::optional<nlohmann::json> counts_of(const RunFolder& run) {
   try {
@@ -38,14 +37,9 @@ std::string loss_against_time(const RunFolder& run) {
 }
 
 std::string staleness_chart(const nlohmann::json& counts) {
-  StackedBars chart{
-      .title = "Staleness", .x_label = "updates behind", .y_label = "gradients", .legend = false};
-  chart.layers = {"gradients"};
-  const nlohmann::json& histogram = counts.at("staleness").at("histogram");
-  for (size_t s = 0; s < std::min(histogram.size(), kMostStalenessBars); ++s)
-    chart.bars.push_back(
-        {static_cast<double>(s) - 0.5, static_cast<double>(s) + 0.5, {histogram[s].get<double>()}});
-  if (chart.bars.empty()) return "";
+  auto histogram_of = counts.at("staleness").at("histogram").get<std::vector<double>>();
+  if (histogram_of.empty()) return "";
+  StackedBars chart = histogram("Staleness", "updates behind", "gradients", histogram_of);
   return card(fmt::format("Staleness: {:.3g} on average, {:.0f}% fresh",
                           counts.at("staleness").at("mean").get<double>(),
                           100 * counts.at("staleness").at("fresh").get<double>()),

@@ -65,7 +65,7 @@ h3 { margin: 0 0 10px; font-size: 15px; font-weight: 600; }
 table { border-collapse: collapse; width: 100%; font-size: 14px; }
 td, th { padding: 5px 0; text-align: left; font-weight: 400; vertical-align: top; border-top: 1px solid var(--grid); }
 tr:first-child > * { border-top: 0; }
-td.num { text-align: right; font-variant-numeric: tabular-nums; padding-left: 14px; white-space: nowrap; }
+td.num, th + th { text-align: right; font-variant-numeric: tabular-nums; padding-left: 14px; white-space: nowrap; }
 .swatch { display: inline-block; width: 11px; height: 11px; border-radius: 3px; margin-right: 9px; }
 .config { columns: 320px auto; column-gap: 18px; }
 .config .card { margin-bottom: 18px; padding-bottom: 14px; }

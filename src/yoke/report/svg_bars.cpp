@@ -11,6 +11,8 @@
 namespace yoke::report {
 namespace {
 
+constexpr size_t kLeastHistogramBars = 8, kMostHistogramBars = 64;
+
 double height_of(double value) {
   return std::isfinite(value) && value > 0 ? value : 0;
 }
@@ -21,8 +23,11 @@ double total_of(const StackedBar& bar) {
 }
 
 std::string tooltip(const StackedBars& chart, const StackedBar& bar) {
-  std::string text = fmt::format("{} {} to {}", chart.x_label, value_text(bar.from, Unit::kNumber),
-                                 value_text(bar.to, Unit::kNumber));
+  std::string text = chart.x_label + " ";
+  if (chart.whole)
+    text += value_text((bar.from + bar.to) / 2, Unit::kNumber);
+  else
+    text += value_text(bar.from, Unit::kNumber) + " to " + value_text(bar.to, Unit::kNumber);
   for (size_t i = chart.layers.size(); i-- > 0;) {
     double value = i < bar.values.size() ? height_of(bar.values[i]) : 0;
     text += fmt::format("\n{}: {}", chart.layers[i], value_text(value, chart.unit));
@@ -48,6 +53,18 @@ std::string draw(const StackedBars& chart, const Frame& frame, const StackedBar&
 
 }  // namespace
 
+StackedBars histogram(const std::string& title, const std::string& x_label, const std::string& y_label,
+                      const std::vector<double>& counts) {
+  StackedBars chart{.title = title, .x_label = x_label, .y_label = y_label, .legend = false, .whole = true};
+  chart.layers = {y_label};
+  size_t bars = std::clamp(counts.size(), kLeastHistogramBars, kMostHistogramBars);
+  for (size_t i = 0; i < bars; ++i) {
+    auto middle = static_cast<double>(i);
+    chart.bars.push_back({middle - 0.5, middle + 0.5, {i < counts.size() ? counts[i] : 0}});
+  }
+  return chart;
+}
+
 std::string to_svg(const StackedBars& chart) {
   Frame frame{chart.title, chart.x_label, chart.y_label, chart.unit, {}, {}, {}};
   double highest = 0;
@@ -58,6 +75,7 @@ std::string to_svg(const StackedBars& chart) {
     frame.x = make_axis(chart.bars.front().from, chart.bars.back().to, false);
     frame.x.low = chart.bars.front().from;
     frame.x.high = chart.bars.back().to;
+    if (chart.whole) std::erase_if(frame.x.ticks, [](double tick) { return tick != std::round(tick); });
   }
   for (size_t i = 0; chart.legend && i < chart.layers.size(); ++i) {
     frame.legend.push_back({chart.layers[i], static_cast<int>(i) + 1});

@@ -42,9 +42,14 @@ struct StackedBars {
   std::string y_label{};
   Unit unit = Unit::kNumber;
   bool legend = true;
+  bool whole = false;                 // a bar stands for the whole number in its middle: ticks only there
   std::vector<std::string> layers{};  // bottom first, coloured 1, 2, …
   std::vector<StackedBar> bars{};
 };
+
+// How often 0, 1, 2, … came: bars for whole numbers, the axis never shorter than a few of them.
+StackedBars histogram(const std::string& title, const std::string& x_label, const std::string& y_label,
+                      const std::vector<double>& counts);
 
 // A whole <svg> element; columns across the chart tell their values on hover.
 std::string to_svg(const LineChart& chart);

@@ -106,6 +106,16 @@ TEST(StackedBars, StackTheirLayersAndTellThem) {
   expect_sound(to_svg(StackedBars{.bars = {{0, 5, {0, -1}}}}));
 }
 
+TEST(StackedBars, OfWholeNumbersHaveTicksOnlyThere) {
+  std::string svg = to_svg(histogram("Staleness", "updates behind", "gradients", {600}));
+  expect_sound(svg);
+  EXPECT_THAT(svg, HasSubstr("updates behind 0\ngradients: 600"));
+  EXPECT_THAT(svg, Not(HasSubstr(">0.5<")));
+  EXPECT_THAT(svg, Not(HasSubstr(">-0.4<")));
+  EXPECT_EQ(count(svg, "class=\"bar c1\""), 8);  // one number alone does not fill the axis
+  expect_sound(to_svg(histogram("t", "x", "y", {})));
+}
+
 TEST(ThinOut, KeepsHighsLowsAndGaps) {
   std::vector<Point> points;
   for (int i = 0; i < 10000; ++i) points.push_back({static_cast<double>(i), 0});
