@@ -82,6 +82,9 @@ struct Simple {
 std::optional<Figure> draw(const std::vector<Record>& records, const Simple& figure) {
   std::vector<Point> points = points_of(records, figure.get);
   if (points.empty()) return std::nullopt;
+  // What was never anything else than nothing was not counted in this run.
+  bool nothing = std::all_of(points.begin(), points.end(), [](const Point& p) { return p.y == 0; });
+  if (figure.from_zero && nothing) return std::nullopt;
   LineChart chart{.title = std::string(figure.heading) + " over the steps",
                   .x_label = "step",
                   .y_label = figure.y_label,

@@ -41,6 +41,7 @@ h3 { margin: 0 0 10px; font-size: 15px; font-weight: 600; }
 .facts .value { font-size: 23px; font-weight: 600; line-height: 1.35; letter-spacing: -.01em; font-variant-numeric: tabular-nums; overflow-wrap: anywhere; }
 .facts .detail { color: var(--soft); font-size: 13px; min-height: 1.5em; overflow-wrap: anywhere; }
 .grid2 { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 420px), 1fr)); gap: 18px; }
+.grid2 + .card { margin-top: 18px; }
 .card { padding: 18px 18px 12px; min-width: 0; margin: 0; break-inside: avoid; }
 .chart { display: block; width: 100%; height: auto; font-size: 12px; font-variant-numeric: tabular-nums; }
 .chart text { fill: var(--soft); }
