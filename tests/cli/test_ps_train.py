@@ -12,17 +12,14 @@ def served(*words, workers=2, servers=1):
     return ["train", MLP, "--nproc", workers, "--parallel.sync", "ps", "--ps.servers", servers, "--train.threads", 1, "--json", "-q", *words]
 
 
-def losses(folder):
-    return [json.loads(line)["loss"] for line in (folder / "metrics.jsonl").read_text().splitlines()]
-
-
 @pytest.mark.parametrize("rule", RULES)
 def test_every_rule_trains(yoke, tmp_path, rule):
     summary = yoke(*served("--ps.policy", rule, "--ps.k", 2, "--ps.max_delay", 1, "--steps", 60, "--out.dir", tmp_path, workers=3, servers=2)).json
     assert summary["steps"] == 60 and summary["world_size"] == 3
     counts = json.loads((tmp_path / "ps.json").read_text())
     assert counts["version"] == 60 and counts["policy"] == rule and len(counts["workers"]) == 3
-    assert losses(tmp_path)[-1] < losses(tmp_path)[0]
+    # Of the servers' parameters: the losses in the records are the first worker's, who may hardly have taken part.
+    assert summary["eval_loss"] < 1
     assert "Parameter servers" in (tmp_path / "report.html").read_text()
 
 
