@@ -5,18 +5,19 @@
 #include <torch/optim/sgd.h>
 #include <torch/utils.h>
 
-#include <algorithm>
 #include <cstdlib>
 #include <vector>
 
 #include "yoke/base/clock.h"
 #include "yoke/comm/run_ranks.h"
+#include "yoke/metrics/quantiles.h"
 #include "yoke/models/model.h"
 #include "yoke/parallel/ddp/distributed_data_parallel.h"
 
 namespace {
 
 using namespace yoke;
+using metrics::median;
 
 struct Net {
   models::Model model;
@@ -32,11 +33,6 @@ struct Net {
     return watch.seconds();
   }
 };
-
-double median(std::vector<double> values) {
-  std::nth_element(values.begin(), values.begin() + static_cast<long>(values.size() / 2), values.end());
-  return values[values.size() / 2];
-}
 
 void compare(const char* name, torch::IntArrayRef shape, int steps) {
   comm::run_ranks(1, [&](comm::Communicator& comm) {

@@ -77,5 +77,5 @@ def test_the_algorithm_shown_is_the_one_that_ran():
 
 def test_shared_memory_is_measured_beside_its_limit():
     row = bench(2, "--backend", "shm", sizes="4M")[0]
-    assert row["limit_fraction"] > 0  # how much is the machine's affair
+    assert 0 < row["limit_fraction"] < 10
     assert "limit_fraction" not in bench(2, "--backend", "tcp")[0]

@@ -19,7 +19,7 @@ def test_every_rule_trains(yoke, tmp_path, rule):
     counts = json.loads((tmp_path / "ps.json").read_text())
     assert counts["version"] == 60 and counts["policy"] == rule and len(counts["workers"]) == 3
     # Of the servers' parameters: the losses in the records are the first worker's, who may hardly have taken part.
-    assert summary["eval_loss"] < 1
+    assert summary["eval_loss"] < 0.1  # 2.3 before the first update
     assert "Parameter servers" in (tmp_path / "report.html").read_text()
 
 

@@ -111,9 +111,10 @@ struct Measured {
   std::map<Pass, double> passes;  // seconds of each
 };
 
-// Runs one batch to its end on every rank, after one in which shapes are agreed on. `clock` reads this
-// thread's.
-Measured run_once(const parallel::PipelineLayout& layout, double (*clock)()) {
+// Runs one batch to its end on every rank, after one in which shapes are agreed on.
+Measured run_once(const parallel::PipelineLayout& layout, bool on_logical_clock) {
+  logical = on_logical_clock;
+  auto clock = [&] { return on_logical_clock ? logical_time : now_seconds(); };
   std::mutex mutex;
   Measured measured;
   double first = 1e300, last = 0;
@@ -186,9 +187,7 @@ class PipelineClock : public testing::TestWithParam<const char*> {
 };
 
 TEST_P(PipelineClock, IsTheSimulationOnALogicalClock) {
-  logical = true;
-  Measured measured = run_once(layout(), [] { return logical_time; });
-  logical = false;
+  Measured measured = run_once(layout(), /*on_logical_clock=*/true);
   EXPECT_NEAR(measured.makespan, simulated(layout(), in_time(layout())), 1e-9);
 }
 
@@ -196,7 +195,7 @@ TEST_P(PipelineClock, AgreesWithTheSimulation) {
   Precedence precedence;
   double least = 1e300;  // of what the runtime took for itself, as a share
   for (int i = 0; i < kAttempts && least > kTolerance; ++i) {
-    Measured measured = run_once(layout(), [] { return now_seconds(); });
+    Measured measured = run_once(layout(), /*on_logical_clock=*/false);
     double expected = simulated(layout(), as_measured(measured));
     double late = expected - simulated(layout(), in_time(layout()));
     std::printf("%s: simulated %.4f s, of that late %.4f s, measured %.4f s\n", GetParam(), expected, late,

@@ -10,8 +10,8 @@ from conftest import ROOT, YOKE
 
 COMMON = ["--train.threads", "1", "--out.log_every", "1", "--json", "-q"]
 RECIPES = {
-    "1f1b with dropout": ["configs/gpt2_tiny.toml", "--nproc", "2", "--parallel.pipeline", "2", "--steps", "40", "--model.dropout", "0.1"],
-    "pipedream on four stages": ["configs/mlp_tiny.toml", "--nproc", "4", "--parallel.pipeline", "4", "--steps", "40",
+    "1f1b with dropout": ["configs/gpt2_tiny.toml", "--nproc", "2", "--parallel.pipeline", "2", "--steps", "80", "--model.dropout", "0.1"],
+    "pipedream on four stages": ["configs/mlp_tiny.toml", "--nproc", "4", "--parallel.pipeline", "4", "--steps", "80",
                                  "--model.sizes", "32,48,40,24,10", "--pipeline.schedule", "pipedream"],
 }
 
@@ -27,9 +27,15 @@ def logged(run):
     return path.read_text().splitlines() if path.exists() else []
 
 
-def wait_for_steps(run, process, steps):
+def committed(run, step):
+    """Checkpoints are written in the background: the step being over says little. Older ones are removed when newer ones are safe."""
+    return any(int(mark.parent.name.split("-")[1]) >= step for mark in run.glob("checkpoints/step-*/COMMITTED"))
+
+
+def wait_until(process, there):
+    """Whether the process still ran when it was `there`."""
     deadline = time.monotonic() + 120
-    while time.monotonic() < deadline and process.poll() is None and len(logged(run)) < steps:
+    while time.monotonic() < deadline and process.poll() is None and not there():
         time.sleep(0.005)
     return process.poll() is None
 
@@ -59,14 +65,13 @@ def test_killed_and_started_again_is_bit_identical(name, tmp_path, cache_folder)
     assert whole.returncode == 0, err
     run = tmp_path / "killed"
     process = start(RECIPES[name], run, cache_folder)
-    assert wait_for_steps(run, process, 16)
+    assert wait_until(process, lambda: len(logged(run)) >= 16 and committed(run, 14))
     process.send_signal(signal.SIGKILL)
     process.communicate(timeout=240)
     again = start(RECIPES[name], run, cache_folder)
     resumed, err = again.communicate(timeout=240)
     assert again.returncode == 0, err
-    # Written in the background: only that of step 7 is sure to be whole, as the next one waits for it.
-    assert json.loads(resumed)["resumed_from"] in (7, 14, 21, 28, 35)
+    assert json.loads(resumed)["resumed_from"] >= 14
     assert json.loads(resumed)["parameter_hash"] == json.loads(out)["parameter_hash"]
     losses = lambda folder: [json.loads(line)["loss"] for line in logged(folder)]
     assert losses(run) == losses(tmp_path / "whole")
@@ -76,7 +81,7 @@ def test_a_killed_stage_ends_the_job_and_is_named(tmp_path, cache_folder):
     words = ["configs/gpt2_tiny.toml", "--nproc", "3", "--parallel.pipeline", "3", "--steps", "100000"]
     run = tmp_path / "run"
     process = start(words, run, cache_folder)
-    assert wait_for_steps(run, process, 5)
+    assert wait_until(process, lambda: len(logged(run)) >= 5)
     victim = ranks_of(process.pid)[1]
     begin = time.monotonic()
     os.kill(victim, signal.SIGKILL)

@@ -159,7 +159,7 @@ TEST_P(EveryModel, TrainsInReducedPrecisionWithItsLossInFp32) {
 }
 
 TEST_P(EveryModel, CountsRightAnswersWhereItHasSuchAThing) {
-  if (!model.correct) GTEST_SKIP() << "no right answers";
+  if (!model.correct) GTEST_SKIP() << model.name << " counts no right answers";
   int64_t classes = std::max<int64_t>(model.sample.classes, 2);
   bool binary = model.sample.kind == SampleKind::kSparse;
   torch::Tensor logits = binary ? torch::tensor({2.0, -1.0, 3.0}) : torch::eye(classes).narrow(0, 0, 2);

@@ -16,6 +16,14 @@ class MessengersInTrouble : public Messengers {};
 INSTANTIATE_TEST_SUITE_P(Over, MessengersInTrouble, ::testing::Values("tcp", "shm"),
                          [](const auto& instance) { return instance.param; });
 
+// Takes a message, and no more until it is let go on.
+void serve_nothing_until(const std::atomic<bool>& open, Messenger& messenger) {
+  messenger.serve({}, [&](int, const Message&, const Messenger::Answer&) {
+    Deadline limit = Deadline::after(20);
+    while (!open && !limit.passed()) std::this_thread::yield();
+  });
+}
+
 TEST_P(MessengersInTrouble, AReplyThatDoesNotFitIsAnErrorAndHurtsNothing) {
   Latch done(2);
   std::atomic<int> sent{0};
@@ -106,10 +114,7 @@ TEST_P(MessengersInTrouble, ASlowReaderMakesItsSendersWait) {
   std::atomic<bool> open{false};
   run(2, [&](Messenger& messenger) {
     if (messenger.rank() == 1) {
-      messenger.serve({}, [&](int, const Message&, const Messenger::Answer&) {
-        Deadline limit = Deadline::after(20);
-        while (!open && !limit.passed()) std::this_thread::yield();
-      });
+      serve_nothing_until(open, messenger);
     } else {
       std::vector<std::byte> payload(1 << 20);
       int told = 0;
@@ -131,10 +136,7 @@ TEST_P(MessengersInTrouble, AskersOfAPeerThatWasGivenUpHearOfItOnTheMessengersTh
   std::promise<std::thread::id> lost_on;
   run(2, [&](Messenger& messenger) {
     if (messenger.rank() == 1) {
-      messenger.serve({}, [&](int, const Message&, const Messenger::Answer&) {
-        Deadline limit = Deadline::after(20);
-        while (!open && !limit.passed()) std::this_thread::yield();
-      });
+      serve_nothing_until(open, messenger);
     } else {
       messenger.on_peer_lost([&](int, const std::string&) { lost_on.set_value(std::this_thread::get_id()); });
       std::vector<std::byte> into(1000), payload(1 << 20);
