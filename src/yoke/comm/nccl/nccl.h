@@ -1,4 +1,5 @@
-// GPUs, over NCCL: buffers are device memory.
+// GPUs, over NCCL: buffers are device memory. Host memory is taken too and goes through a copy on the device:
+// right for a few numbers, not for gradients.
 //
 // The backend is a module (libyoke_nccl.so), built where nccl.h and the CUDA runtime were found and loaded
 // here at run time. It works on a stream of its own, behind what the compute stream had been given when the

@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "yoke/comm/nccl/nccl_group.h"
+#include "yoke/comm/nccl/nccl_staging.h"
 
 namespace yoke::comm::nccl {
 
@@ -44,6 +45,7 @@ class Channel {
   bool header_there(const std::string& doing);
   bool nobody_else_wants_it(const Transfer& transfer);
   void begin_data(void* into, uint64_t owner, const std::string& doing);
+  void* stage(void* host, size_t bytes);
   bool data_done(const std::string& doing);
   void put_header(const std::string& doing);
   void get_header(const std::string& doing);
@@ -62,7 +64,9 @@ class Channel {
   Header header_;
   int64_t refused_ = -1;  // the first tag that did not want header_
   std::list<Early> early_;
-  std::thread forming_;  // last: it uses all of the above
+  Block block_;           // stands for host memory
+  void* host_ = nullptr;  // where block_ goes when what is under way has come
+  std::thread forming_;   // last: it uses all of the above
 };
 
 }  // namespace yoke::comm::nccl

@@ -9,12 +9,6 @@ namespace {
 constexpr uint64_t kEarly = ~uint64_t{0};
 constexpr double kTaken = 30;  // seconds for NCCL to take a call once the channel stands
 
-std::shared_ptr<void> device_memory(size_t bytes) {
-  void* data = nullptr;
-  check(cudaMalloc(&data, std::max(bytes, size_t{1})), "cudaMalloc");
-  return {data, cudaFree};
-}
-
 void compare(const Transfer& transfer, const Descriptor& theirs, int rank) {
   if (theirs.fingerprint() == transfer.fingerprint) return;
   throw MismatchError("{}", describe_mismatch(transfer.peer, theirs, rank, transfer.descriptor));
@@ -92,9 +86,9 @@ bool Channel::take_early(Transfer& transfer, int rank, const std::string& doing)
   if (found == early_.end() || (owner_ == kEarly && &*found == &early_.back())) return false;
   compare(transfer, found->header.descriptor, rank);
   group_->follow_compute();
-  check(cudaMemcpyAsync(transfer.data, found->data.get(), transfer.bytes, cudaMemcpyDeviceToDevice,
-                        group_->stream()),
-        "cudaMemcpyAsync");
+  check(
+      cudaMemcpyAsync(transfer.data, found->data.get(), transfer.bytes, cudaMemcpyDefault, group_->stream()),
+      "cudaMemcpyAsync");
   group_->finish(doing, transfer.bytes, Deadline::after(kTaken));
   early_.erase(found);
   return true;
@@ -123,8 +117,10 @@ void Channel::begin_data(void* data, uint64_t owner, const std::string& doing) {
   owner_ = owner;
   head_ = Head::kNone;
   auto bytes = static_cast<size_t>(header_.bytes);
+  host_ = nullptr;
   if (bytes > 0) {
     group_->follow_compute();
+    if (!on_device(data)) data = stage(data, bytes);
     ncclResult_t result = sender_ ? ncclSend(data, bytes, ncclUint8, 1, group_->comm(), group_->stream())
                                   : ncclRecv(data, bytes, ncclUint8, 0, group_->comm(), group_->stream());
     group_->call(result, sender_ ? "ncclSend" : "ncclRecv", doing, Deadline::after(kTaken));
@@ -132,8 +128,24 @@ void Channel::begin_data(void* data, uint64_t owner, const std::string& doing) {
   group_->mark(event_);
 }
 
+// One message is under way at a time, so that one block is enough.
+void* Channel::stage(void* host, size_t bytes) {
+  void* device = block_.at_least(bytes);
+  if (sender_)
+    check(cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, group_->stream()), "cudaMemcpyAsync");
+  else
+    host_ = host;
+  return device;
+}
+
 bool Channel::data_done(const std::string& doing) {
   if (!group_->passed(event_, doing)) return false;
+  if (host_ != nullptr) {
+    check(cudaMemcpyAsync(host_, block_.at_least(0), static_cast<size_t>(header_.bytes),
+                          cudaMemcpyDeviceToHost, group_->stream()),
+          "cudaMemcpyAsync");
+    check(cudaStreamSynchronize(group_->stream()), "cudaStreamSynchronize");
+  }
   owner_ = 0;
   return true;
 }

@@ -8,6 +8,8 @@
 #include "yoke/comm/modules/module.h"
 #include "yoke/comm/modules/traffic.h"
 #include "yoke/comm/nccl/nccl_channel.h"
+#include "yoke/comm/nccl/nccl_sharing.h"
+#include "yoke/comm/nccl/nccl_staging.h"
 
 namespace yoke::comm::nccl {
 namespace {
@@ -170,6 +172,7 @@ class NcclBackend final : public Backend {
   std::string key_;
   std::shared_ptr<Group> group_;
   Scratch scratch_;
+  Staging staging_;
   std::map<std::pair<int, bool>, std::unique_ptr<Channel>> channels_;  // by peer and whether we send
 
   mutable std::mutex mutex_;
@@ -189,8 +192,10 @@ void NcclBackend::run(const Operation& operation, Deadline deadline) {
   if (operation.algorithm)
     throw ConfigError("{}: backend nccl leaves the algorithm to NCCL. Leave '{}' away.",
                       operation.descriptor.text(), to_string(*operation.algorithm));
-  Launch launch{*group_, operation, operation.descriptor.text(), deadline};
-  group_->enter(launch.doing);
+  std::string doing = operation.descriptor.text();
+  group_->enter(doing);
+  Operation staged = staging_.in(operation, group_->stream());
+  Launch launch{*group_, staged, std::move(doing), deadline};
   agree(launch);
   {
     std::lock_guard lock(group_->gate());
@@ -198,6 +203,7 @@ void NcclBackend::run(const Operation& operation, Deadline deadline) {
     launch.carry_out();
   }
   group_->finish(launch.doing, operation.output.bytes(), deadline);
+  staging_.out(operation, group_->stream());
   count(payload_of(operation, group_->rank(), group_->size()));
 }
 
@@ -324,8 +330,10 @@ std::unique_ptr<Backend> make(NcclSetup setup) {
     throw ConfigError(
         "backend nccl: rank {} wants device {}, CUDA sees {} ({}). Choose another backend or device.",
         setup.rank, setup.device, devices, cudaGetErrorString(error));
-  return std::make_unique<NcclBackend>(setup, fmt::format("nccl{}", made++), setup.rank, setup.size,
-                                       Deadline::after(setup.timeout));
+  std::string key = fmt::format("nccl{}", made++);
+  Deadline deadline = Deadline::after(setup.timeout);
+  allow_sharing(setup, key, deadline);
+  return std::make_unique<NcclBackend>(setup, key, setup.rank, setup.size, deadline);
 }
 
 }  // namespace

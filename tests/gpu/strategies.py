@@ -1,0 +1,87 @@
+#!/usr/bin/env python3
+"""Every way to train on several ranks, on GPUs: tests/gpu/strategies.py build-cuda/yoke [--json FILE]
+
+Trains a small GPT-2 under each strategy, two ranks each (they may share one GPU), and compares the loss on the test
+data with that of one rank on the same global batches. Not run by ctest: it needs a GPU and a build with -DYOKE_CUDA=ON.
+Exit code 0 when all agree.
+"""
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+
+RECIPE = ["configs/gpt2_tiny.toml", "--device", "cuda", "--data.name", "synthetic", "--model.layers", "4", "--steps", "30"]
+GLOBAL_BATCH = 32
+
+PIPELINES = ["naive", "gpipe", "1f1b", "interleaved", "zb-h1", "pipedream", "2bw"]
+DELAYED = {"pipedream", "2bw"}  # other mathematics than one device: they only have to learn
+
+
+def strategies():
+    """name, options, replicas of the model, largest relative difference of the test loss (None: it learns)."""
+    exact, low = 1e-4, 2e-2
+    for precision, tolerance in (("fp32", exact), ("bf16", low), ("fp16", low)):
+        p = ["--train.precision", precision]
+        yield f"ddp {precision}", p, 2, tolerance
+        for zero in ("1", "2"):
+            yield f"zero {zero} {precision}", p + ["--parallel.zero", zero], 2, tolerance
+    yield "ddp, powersgd", ["--ddp.hook", "powersgd:4"], 2, None
+    yield "ddp, int8", ["--ddp.hook", "int8"], 2, low
+    for schedule in PIPELINES:
+        options = ["--parallel.pipeline", "2", "--pipeline.schedule", schedule]
+        yield f"pipeline {schedule}", options, 1, None if schedule in DELAYED else exact
+        if schedule not in DELAYED:
+            yield f"pipeline {schedule} bf16", options + ["--train.precision", "bf16"], 1, low
+    yield "pipeline 1f1b fp16", ["--parallel.pipeline", "2", "--train.precision", "fp16"], 1, low
+    yield "pipeline 1f1b, recompute", ["--parallel.pipeline", "2", "--train.recompute", "blocks"], 1, exact
+    yield "ps sync", ["--parallel.sync", "ps"], 2, exact
+    yield "ps sync bf16", ["--parallel.sync", "ps", "--train.precision", "bf16"], 2, low
+    yield "ps async", ["--parallel.sync", "ps", "--ps.policy", "async"], 2, None
+    yield "ps k_batch_async", ["--parallel.sync", "ps", "--ps.policy", "k_batch_async", "--ps.k", "2"], 2, None
+
+
+def train(yoke, options, ranks, batch):
+    with tempfile.TemporaryDirectory() as folder:
+        command = [yoke, "train", *RECIPE, "--nproc", str(ranks), "--data.batch_size", str(batch), "--out.dir", folder, "--resume", "never",
+                   "--json", "--quiet", *options]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    if done.returncode != 0:
+        return None, f"exit code {done.returncode}: {done.stderr[-900:]}"
+    return json.loads(done.stdout), ""
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("yoke")
+    parser.add_argument("--json", help="leave all summaries here")
+    parser.add_argument("--only", default="", help="strategies whose name has this in it")
+    arguments = parser.parse_args()
+    one, why = train(arguments.yoke, [], 1, GLOBAL_BATCH)
+    if one is None:
+        sys.exit(f"one rank: {why}")
+    start = train(arguments.yoke, ["--train.lr", "0"], 1, GLOBAL_BATCH)[0]["eval_loss"]
+    print(f"{'one rank':28s} {one['eval_loss']:.5f} (at the start {start:.5f})")
+    failed, all_summaries = 0, {"one rank": one}
+    for name, options, replicas, tolerance in strategies():
+        if arguments.only not in name:
+            continue
+        summary, why = train(arguments.yoke, options, 2, GLOBAL_BATCH // replicas)
+        all_summaries[name] = summary
+        if summary is None:
+            verdict, right = why, False
+        else:
+            loss = summary["eval_loss"]
+            apart = abs(loss - one["eval_loss"]) / one["eval_loss"]
+            right = apart <= tolerance if tolerance else loss < start - 0.3 * (start - one["eval_loss"])
+            verdict = f"{loss:.5f} {'ok' if right else 'WRONG'}, apart {apart:.1e}, step {1e3 * summary['step_seconds']['median']:.2f} ms"
+        failed += not right
+        print(f"{name:28s} {verdict}", flush=True)
+    if arguments.json:
+        with open(arguments.json, "w") as file:
+            json.dump(all_summaries, file, indent=1)
+    sys.exit(f"{failed} wrong" if failed else 0)
+
+
+if __name__ == "__main__":
+    main()
