@@ -11,6 +11,7 @@
 
 #include "../processes/backend_suite.h"
 #include "yoke/comm/nccl/nccl.h"
+#include "yoke/comm/shared/shm.h"
 
 namespace {
 
@@ -187,14 +188,21 @@ void run_rank(int number, int size, int devices, Board& board) {
   rank.setup.timeout = 60;
   rank.setup.put = [&](const std::string& key, const std::string& value, Deadline) { board.put(key, value); };
   rank.setup.get = [&](const std::string& key, Deadline until) { return board.get(key, until); };
+  comm::ShmSetup host;
+  host.rank = number;
+  host.size = size;
+  host.put = rank.setup.put;
+  host.get = rank.setup.get;
+  host.failure = rank.setup.failure;
+  rank.setup.host = comm::make_shm_backend(host);
   rank.backend = comm::make_nccl_backend(rank.setup);
   DeviceArena arena(*rank.backend);
   test::Suite suite(*rank.backend, number, size, arena,
                     {DataType::kFloat32, DataType::kFloat64, DataType::kFloat16, DataType::kBFloat16,
                      DataType::kInt8, DataType::kUint8, DataType::kInt32, DataType::kInt64});
   suite.every_operation();
-  test::Arena host;
-  test::Suite from_host(*rank.backend, number, size, host, {DataType::kFloat32, DataType::kInt64});
+  test::Arena in_host_memory;
+  test::Suite from_host(*rank.backend, number, size, in_host_memory, {DataType::kFloat32, DataType::kInt64});
   from_host.every_operation();
   tags(rank);
   split(rank, arena);

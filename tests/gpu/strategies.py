@@ -7,6 +7,8 @@ Exit code 0 when all agree.
 """
 import argparse
 import json
+import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -45,10 +47,16 @@ def train(yoke, options, ranks, batch):
     with tempfile.TemporaryDirectory() as folder:
         command = [yoke, "train", *RECIPE, "--nproc", str(ranks), "--data.batch_size", str(batch), "--out.dir", folder, "--resume", "never",
                    "--json", "--quiet", *options]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=120)
-    if done.returncode != 0:
-        return None, f"exit code {done.returncode}: {done.stderr[-900:]}"
-    return json.loads(done.stdout), ""
+        # A session of its own, so that a hang ends with all of its ranks.
+        job = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
+        try:
+            out, err = job.communicate(timeout=60)
+        except subprocess.TimeoutExpired:
+            os.killpg(job.pid, signal.SIGKILL)
+            return None, f"no end after 60 s: {job.communicate()[1][-900:]}"
+    if job.returncode != 0:
+        return None, f"exit code {job.returncode}: {err[-900:]}"
+    return json.loads(out), ""
 
 
 def main():
@@ -61,7 +69,7 @@ def main():
     if one is None:
         sys.exit(f"one rank: {why}")
     start = train(arguments.yoke, ["--train.lr", "0"], 1, GLOBAL_BATCH)[0]["eval_loss"]
-    print(f"{'one rank':28s} {one['eval_loss']:.5f} (at the start {start:.5f})")
+    print(f"{'one rank':28s} {one['eval_loss']:.5f} (at the start {start:.5f})", flush=True)
     failed, all_summaries = 0, {"one rank": one}
     for name, options, replicas, tolerance in strategies():
         if arguments.only not in name:

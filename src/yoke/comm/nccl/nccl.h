@@ -1,5 +1,5 @@
-// GPUs, over NCCL: buffers are device memory. Host memory is taken too and goes through a copy on the device:
-// right for a few numbers, not for gradients.
+// GPUs, over NCCL: buffers in device memory. Those in host memory take a backend for host memory, over which
+// ranks also compare what they call and announce transfers.
 //
 // The backend is a module (libyoke_nccl.so), built where nccl.h and the CUDA runtime were found and loaded
 // here at run time. It works on a stream of its own, behind what the compute stream had been given when the
@@ -25,7 +25,8 @@ struct NcclSetup {
   int device = -1;     // of this rank, as CUDA numbers them; -1: local_rank, modulo the number there are
   int local_rank = 0;  // on this machine
   std::shared_ptr<cluster::Failure> failure;
-  double timeout = 300;  // seconds for a group to form
+  double timeout = 300;           // seconds for a group to form
+  std::shared_ptr<Backend> host;  // of the same ranks
   // How the ranks of a group find each other: a value that one rank leaves and others fetch, waiting for it
   // (cluster::Session). Thread-safe; used when groups form, not for data.
   std::function<void(const std::string& key, const std::string& value, Deadline)> put;

@@ -1,9 +1,11 @@
 // Sends and receives between two ranks, one direction. Part of the module only.
 //
 // NCCL knows no tags, a send stays on the device until its receive comes, and whatever follows it on the same
-// communicator waits behind it. So each direction of each pair that is used has a communicator of its own,
-// made at the first transfer; every message is announced by a header (tag and descriptor), and one that
-// nobody has asked for yet is taken into memory of the channel, so that tags do not hold each other up.
+// communicator waits behind it; a kernel that waits also holds up who wants to allocate memory or to load
+// another kernel, perhaps the one that its peer waits for. So each direction of each pair that is used has a
+// communicator of its own, and NCCL gets a message only when both sides are there: the sender announces it
+// (tag and descriptor) in host memory, the receiver answers when somebody asks for it, and both give it to
+// NCCL, in the order of the answers. The communicator is made at the first answer.
 #pragma once
 
 #include <atomic>
@@ -12,15 +14,16 @@
 #include <memory>
 #include <thread>
 
+#include "yoke/comm/nccl/nccl_announcements.h"
 #include "yoke/comm/nccl/nccl_group.h"
-#include "yoke/comm/nccl/nccl_staging.h"
 
 namespace yoke::comm::nccl {
 
 class Channel {
  public:
-  // Forms in a thread: the peer may come later. `key` names pair and direction.
-  Channel(const NcclSetup& setup, const std::string& key, bool sender);
+  // `control` carries announcements between these two; it must outlive the channel. `key` names pair and
+  // direction.
+  Channel(const NcclSetup& setup, Backend& control, std::string key, int peer, bool sender);
   ~Channel();
 
   // One step of a transfer in this direction; true when complete. `rank` is this rank in the group of the
@@ -33,40 +36,40 @@ class Channel {
     int64_t bytes = 0;
     int64_t tag = 0;
   };
-  struct Early {  // arrived before its receive was asked for
+  // What this side has begun. A receive is in here once its message was announced.
+  struct Message {
+    uint64_t id;  // Transfer::state
     Header header;
-    std::shared_ptr<void> data;
+    void* data;
+    cudaEvent_t done = nullptr;  // behind it on the stream, once NCCL has it
   };
 
-  void form(const std::string& key);
-  bool send(Transfer& transfer, const std::string& doing);
-  bool receive(Transfer& transfer, int rank, const std::string& doing);
-  bool take_early(Transfer& transfer, int rank, const std::string& doing);
-  bool header_there(const std::string& doing);
-  bool nobody_else_wants_it(const Transfer& transfer);
-  void begin_data(void* into, uint64_t owner, const std::string& doing);
-  void* stage(void* host, size_t bytes);
-  bool data_done(const std::string& doing);
-  void put_header(const std::string& doing);
-  void get_header(const std::string& doing);
+  void begin_send(Transfer& transfer);
+  void begin_receive(Transfer& transfer, int rank);
+  void hear();
+  void agreed(Message& message);
+  void hand_over(const std::string& doing);
+  bool complete(const Transfer& transfer, const std::string& doing);
+  void begin_forming();
+  void form();
+  cudaEvent_t new_event();
 
   NcclSetup setup_;
+  std::string key_;
+  int peer_;
   bool sender_;
+  Announcements<Header> headers_;
+  Announcements<int64_t> answers_;  // tags, from the receiver
+  std::list<Header> announced_;     // that nobody has asked for yet
+  std::list<Message> messages_;
+  std::list<Message*> agreed_;  // to be given to NCCL, in this order
+  uint64_t next_ = 1;
+
   std::unique_ptr<Group> group_;
-  std::unique_ptr<Scratch> scratch_;
-  cudaEvent_t event_ = nullptr;
+  std::vector<cudaEvent_t> events_;  // not in use
   std::exception_ptr error_;
   std::atomic<bool> formed_{false};
-
-  uint64_t owner_ = 0;  // Transfer::state whose data is under way, kEarly for data nobody asked for, 0: none
-  uint64_t next_ = 1;
-  enum class Head : uint8_t { kNone, kAsked, kHere } head_ = Head::kNone;
-  Header header_;
-  int64_t refused_ = -1;  // the first tag that did not want header_
-  std::list<Early> early_;
-  Block block_;           // stands for host memory
-  void* host_ = nullptr;  // where block_ goes when what is under way has come
-  std::thread forming_;   // last: it uses all of the above
+  std::thread forming_;  // last: it uses all of the above
 };
 
 }  // namespace yoke::comm::nccl

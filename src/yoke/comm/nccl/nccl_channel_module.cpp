@@ -1,12 +1,11 @@
 #include "yoke/comm/nccl/nccl_channel.h"
 
 #include <algorithm>
-#include <cstring>
 
 namespace yoke::comm::nccl {
 namespace {
 
-constexpr uint64_t kEarly = ~uint64_t{0};
+constexpr int kHeaderTag = 0, kAnswerTag = 1;
 constexpr double kTaken = 30;  // seconds for NCCL to take a call once the channel stands
 
 void compare(const Transfer& transfer, const Descriptor& theirs, int rank) {
@@ -16,11 +15,26 @@ void compare(const Transfer& transfer, const Descriptor& theirs, int rank) {
 
 }  // namespace
 
-Channel::Channel(const NcclSetup& setup, const std::string& key, bool sender)
-    : setup_(setup), sender_(sender) {
-  forming_ = std::thread([this, key] {
+Channel::Channel(const NcclSetup& setup, Backend& control, std::string key, int peer, bool sender)
+    : setup_(setup),
+      key_(std::move(key)),
+      peer_(peer),
+      sender_(sender),
+      headers_(control, peer, kHeaderTag, sender),
+      answers_(control, peer, kAnswerTag, !sender) {}
+
+Channel::~Channel() {
+  if (forming_.joinable()) forming_.join();
+  for (const Message& message : messages_)
+    if (message.done != nullptr) cudaEventDestroy(message.done);
+  for (cudaEvent_t event : events_) cudaEventDestroy(event);
+}
+
+void Channel::begin_forming() {
+  if (forming_.joinable()) return;
+  forming_ = std::thread([this] {
     try {
-      form(key);
+      form();
     } catch (...) {
       error_ = std::current_exception();
     }
@@ -28,141 +42,100 @@ Channel::Channel(const NcclSetup& setup, const std::string& key, bool sender)
   });
 }
 
-Channel::~Channel() {
-  forming_.join();
-  if (event_ != nullptr) cudaEventDestroy(event_);
-}
-
 // The first message connects the two, which takes NCCL a while and both sides; later ones are taken at once.
-void Channel::form(const std::string& key) {
+void Channel::form() {
   Deadline deadline = Deadline::after(setup_.timeout);
-  std::string doing = "connecting " + key;
-  group_ = std::make_unique<Group>(setup_, key, sender_ ? 0 : 1, 2, deadline);
-  scratch_ = std::make_unique<Scratch>(sizeof(Header));
-  check(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming), "cudaEventCreateWithFlags");
-  ncclResult_t result = sender_
-                            ? ncclSend(scratch_->device(), 1, ncclUint8, 1, group_->comm(), group_->stream())
-                            : ncclRecv(scratch_->device(), 1, ncclUint8, 0, group_->comm(), group_->stream());
+  std::string doing = "connecting " + key_;
+  group_ = std::make_unique<Group>(setup_, key_, sender_ ? 0 : 1, 2, deadline);
+  void* byte = nullptr;
+  check(cudaMalloc(&byte, 1), "cudaMalloc");
+  std::unique_ptr<void, cudaError_t (*)(void*)> owned(byte, cudaFree);
+  ncclResult_t result = sender_ ? ncclSend(byte, 1, ncclUint8, 1, group_->comm(), group_->stream())
+                                : ncclRecv(byte, 1, ncclUint8, 0, group_->comm(), group_->stream());
   group_->call(result, sender_ ? "ncclSend" : "ncclRecv", doing, deadline);
   group_->finish(doing, 0, deadline);
 }
 
 bool Channel::advance(Transfer& transfer, int rank) {
+  hear();
+  if (transfer.state == 0) sender_ ? begin_send(transfer) : begin_receive(transfer, rank);
+  (sender_ ? headers_.flush() : answers_.flush());
   if (!formed_.load(std::memory_order_acquire)) return false;
   if (error_) std::rethrow_exception(error_);
   std::string doing = transfer.descriptor.text();
   group_->enter(doing);
-  return sender_ ? send(transfer, doing) : receive(transfer, rank, doing);
+  hand_over(doing);
+  return complete(transfer, doing);
 }
 
-bool Channel::send(Transfer& transfer, const std::string& doing) {
-  if (owner_ == 0) {
-    transfer.state = next_++;
-    header_ = {transfer.descriptor, static_cast<int64_t>(transfer.bytes), transfer.tag};
-    put_header(doing);
-    begin_data(transfer.data, transfer.state, doing);
+void Channel::begin_send(Transfer& transfer) {
+  transfer.state = next_++;
+  Header header{transfer.descriptor, static_cast<int64_t>(transfer.bytes), transfer.tag};
+  messages_.push_back({transfer.state, header, transfer.data});
+  headers_.put(header);
+}
+
+void Channel::begin_receive(Transfer& transfer, int rank) {
+  auto found = std::ranges::find(announced_, int64_t{transfer.tag}, &Header::tag);
+  if (found == announced_.end()) return;
+  compare(transfer, found->descriptor, rank);
+  transfer.state = next_++;
+  messages_.push_back({transfer.state, *found, transfer.data});
+  announced_.erase(found);
+  answers_.put(transfer.tag);
+  agreed(messages_.back());
+}
+
+void Channel::hear() {
+  if (!sender_) {
+    while (auto header = headers_.take()) announced_.push_back(*header);
+    return;
   }
-  return owner_ == transfer.state && data_done(doing);
-}
-
-bool Channel::receive(Transfer& transfer, int rank, const std::string& doing) {
-  if (take_early(transfer, rank, doing)) return true;
-  if (owner_ == kEarly && data_done(doing)) return take_early(transfer, rank, doing);
-  if (owner_ == 0 && header_there(doing)) {
-    if (header_.tag == transfer.tag) {
-      compare(transfer, header_.descriptor, rank);
-      transfer.state = next_++;
-      begin_data(transfer.data, transfer.state, doing);
-    } else if (nobody_else_wants_it(transfer)) {
-      Early& early = early_.emplace_back(Early{header_, device_memory(static_cast<size_t>(header_.bytes))});
-      begin_data(early.data.get(), kEarly, doing);
-    }
+  while (auto tag = answers_.take()) {
+    auto found = std::ranges::find_if(messages_, [&](const Message& one) {
+      return one.header.tag == *tag && one.done == nullptr && std::ranges::count(agreed_, &one) == 0;
+    });
+    YOKE_CHECK(found != messages_.end(), "rank {} asks for a message with tag {} that was not announced",
+               peer_, *tag);
+    agreed(*found);
   }
-  return owner_ != 0 && owner_ == transfer.state && data_done(doing);
 }
 
-bool Channel::take_early(Transfer& transfer, int rank, const std::string& doing) {
-  auto found = std::ranges::find_if(early_, [&](const Early& e) { return e.header.tag == transfer.tag; });
-  if (found == early_.end() || (owner_ == kEarly && &*found == &early_.back())) return false;
-  compare(transfer, found->header.descriptor, rank);
-  group_->follow_compute();
-  check(
-      cudaMemcpyAsync(transfer.data, found->data.get(), transfer.bytes, cudaMemcpyDefault, group_->stream()),
-      "cudaMemcpyAsync");
-  group_->finish(doing, transfer.bytes, Deadline::after(kTaken));
-  early_.erase(found);
-  return true;
+void Channel::agreed(Message& message) {
+  agreed_.push_back(&message);
+  begin_forming();
 }
 
-bool Channel::header_there(const std::string& doing) {
-  if (head_ == Head::kNone) get_header(doing);
-  if (head_ == Head::kAsked && group_->passed(event_, doing)) {
-    std::memcpy(static_cast<void*>(&header_), scratch_->host(), sizeof(Header));
-    head_ = Head::kHere;
-    refused_ = -1;
-  }
-  return head_ == Head::kHere;
-}
-
-// Transfers are asked in turn: when the same one is asked again, all others have looked at the header.
-bool Channel::nobody_else_wants_it(const Transfer& transfer) {
-  if (refused_ < 0) {
-    refused_ = transfer.tag;
-    return false;
-  }
-  return refused_ == transfer.tag;
-}
-
-void Channel::begin_data(void* data, uint64_t owner, const std::string& doing) {
-  owner_ = owner;
-  head_ = Head::kNone;
-  auto bytes = static_cast<size_t>(header_.bytes);
-  host_ = nullptr;
-  if (bytes > 0) {
+void Channel::hand_over(const std::string& doing) {
+  for (; !agreed_.empty(); agreed_.pop_front()) {
+    Message& message = *agreed_.front();
+    auto bytes = static_cast<size_t>(message.header.bytes);
     group_->follow_compute();
-    if (!on_device(data)) data = stage(data, bytes);
-    ncclResult_t result = sender_ ? ncclSend(data, bytes, ncclUint8, 1, group_->comm(), group_->stream())
-                                  : ncclRecv(data, bytes, ncclUint8, 0, group_->comm(), group_->stream());
+    ncclResult_t result = sender_
+                              ? ncclSend(message.data, bytes, ncclUint8, 1, group_->comm(), group_->stream())
+                              : ncclRecv(message.data, bytes, ncclUint8, 0, group_->comm(), group_->stream());
     group_->call(result, sender_ ? "ncclSend" : "ncclRecv", doing, Deadline::after(kTaken));
+    message.done = group_->mark(new_event());
   }
-  group_->mark(event_);
 }
 
-// One message is under way at a time, so that one block is enough.
-void* Channel::stage(void* host, size_t bytes) {
-  void* device = block_.at_least(bytes);
-  if (sender_)
-    check(cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, group_->stream()), "cudaMemcpyAsync");
-  else
-    host_ = host;
-  return device;
-}
-
-bool Channel::data_done(const std::string& doing) {
-  if (!group_->passed(event_, doing)) return false;
-  if (host_ != nullptr) {
-    check(cudaMemcpyAsync(host_, block_.at_least(0), static_cast<size_t>(header_.bytes),
-                          cudaMemcpyDeviceToHost, group_->stream()),
-          "cudaMemcpyAsync");
-    check(cudaStreamSynchronize(group_->stream()), "cudaStreamSynchronize");
-  }
-  owner_ = 0;
+bool Channel::complete(const Transfer& transfer, const std::string& doing) {
+  auto found = std::ranges::find(messages_, transfer.state, &Message::id);
+  if (found == messages_.end() || found->done == nullptr || !group_->passed(found->done, doing)) return false;
+  events_.push_back(found->done);
+  messages_.erase(found);
   return true;
 }
 
-void Channel::put_header(const std::string& doing) {
-  std::memcpy(scratch_->host(), &header_, sizeof(Header));
-  scratch_->to_device(sizeof(Header), group_->stream());
-  group_->call(ncclSend(scratch_->device(), sizeof(Header), ncclUint8, 1, group_->comm(), group_->stream()),
-               "ncclSend", doing, Deadline::after(kTaken));
-}
-
-void Channel::get_header(const std::string& doing) {
-  group_->call(ncclRecv(scratch_->device(), sizeof(Header), ncclUint8, 0, group_->comm(), group_->stream()),
-               "ncclRecv", doing, Deadline::after(kTaken));
-  scratch_->to_host(sizeof(Header), group_->stream());
-  group_->mark(event_);
-  head_ = Head::kAsked;
+cudaEvent_t Channel::new_event() {
+  cudaEvent_t event = nullptr;
+  if (events_.empty()) {
+    check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "cudaEventCreateWithFlags");
+  } else {
+    event = events_.back();
+    events_.pop_back();
+  }
+  return event;
 }
 
 }  // namespace yoke::comm::nccl

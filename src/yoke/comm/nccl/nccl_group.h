@@ -15,24 +15,6 @@ namespace yoke::comm::nccl {
 // Throws CommError with CUDA's own words unless `code` is cudaSuccess.
 void check(cudaError_t code, const char* call);
 
-// A few bytes on the device with their mirror on the host.
-class Scratch {
- public:
-  explicit Scratch(size_t bytes);
-  ~Scratch();
-  Scratch(const Scratch&) = delete;
-  Scratch& operator=(const Scratch&) = delete;
-
-  void* device() const { return device_; }
-  void* host() const { return host_; }
-  void to_device(size_t bytes, cudaStream_t stream) const;
-  void to_host(size_t bytes, cudaStream_t stream) const;
-
- private:
-  void* device_ = nullptr;
-  void* host_ = nullptr;
-};
-
 // Calls of NCCL go through call(), which waits until NCCL has taken them. NCCL allows one thread at a time on
 // a communicator: hold gate() for calls, not for waiting.
 class Group {

@@ -36,24 +36,6 @@ void check(cudaError_t code, const char* call) {
                   cudaGetErrorString(code));
 }
 
-Scratch::Scratch(size_t bytes) {
-  check(cudaMalloc(&device_, bytes), "cudaMalloc");
-  check(cudaHostAlloc(&host_, bytes, cudaHostAllocDefault), "cudaHostAlloc");
-}
-
-Scratch::~Scratch() {
-  cudaFree(device_);
-  cudaFreeHost(host_);
-}
-
-void Scratch::to_device(size_t bytes, cudaStream_t stream) const {
-  check(cudaMemcpyAsync(device_, host_, bytes, cudaMemcpyHostToDevice, stream), "cudaMemcpyAsync");
-}
-
-void Scratch::to_host(size_t bytes, cudaStream_t stream) const {
-  check(cudaMemcpyAsync(host_, device_, bytes, cudaMemcpyDeviceToHost, stream), "cudaMemcpyAsync");
-}
-
 Group::Group(const NcclSetup& setup, const std::string& key, int rank, int size, Deadline deadline)
     : failure_(setup.failure), compute_(setup.stream), device_(setup.device), rank_(rank), size_(size) {
   check(cudaSetDevice(device_), "cudaSetDevice");

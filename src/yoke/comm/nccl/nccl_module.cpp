@@ -4,17 +4,32 @@
 #include <cstring>
 #include <map>
 #include <mutex>
+#include <numeric>
 
 #include "yoke/comm/modules/module.h"
 #include "yoke/comm/modules/traffic.h"
 #include "yoke/comm/nccl/nccl_channel.h"
 #include "yoke/comm/nccl/nccl_sharing.h"
-#include "yoke/comm/nccl/nccl_staging.h"
 
 namespace yoke::comm::nccl {
 namespace {
 
 using plan::Collective;
+
+constexpr uint64_t kControlGroup = 0x636f6e74726f6c;  // of the world; "control"
+
+// Whether kernels can reach what lies there. False for nothing and for all host memory, also the pinned.
+bool on_device(const void* data, size_t bytes) {
+  if (bytes == 0) return false;
+  cudaPointerAttributes attributes{};
+  check(cudaPointerGetAttributes(&attributes, data), "cudaPointerGetAttributes");
+  return attributes.type == cudaMemoryTypeDevice || attributes.type == cudaMemoryTypeManaged;
+}
+
+bool is_on_device(const Operation& operation) {
+  return on_device(operation.output.data, operation.output.bytes()) ||
+         on_device(operation.input.data, operation.input.bytes());
+}
 
 ncclRedOp_t op_of(ReduceOp op) {
   switch (op) {
@@ -151,7 +166,9 @@ void Launch::grouped() {
 
 class NcclBackend final : public Backend {
  public:
-  NcclBackend(const NcclSetup& setup, std::string key, int rank, int size, Deadline deadline);
+  // `control`: names the group among all that there are.
+  NcclBackend(const NcclSetup& setup, std::string key, int rank, int size, uint64_t control,
+              Deadline deadline);
 
   const std::string& name() const override { return name_; }
   void run(const Operation& operation, Deadline deadline) override;
@@ -163,16 +180,14 @@ class NcclBackend final : public Backend {
   Counters counters() const override;
 
  private:
-  void agree(Launch& launch);
-  [[noreturn]] void throw_mismatch(Launch& launch);
+  void agree(const Operation& operation, Deadline deadline);
   void count(const Counters& more);
 
   const std::string name_ = "nccl";
   NcclSetup setup_;
   std::string key_;
   std::shared_ptr<Group> group_;
-  Scratch scratch_;
-  Staging staging_;
+  std::unique_ptr<Backend> control_;  // in host memory: announcements of transfers
   std::map<std::pair<int, bool>, std::unique_ptr<Channel>> channels_;  // by peer and whether we send
 
   mutable std::mutex mutex_;
@@ -182,76 +197,52 @@ class NcclBackend final : public Backend {
   Counters counters_;
 };
 
-NcclBackend::NcclBackend(const NcclSetup& setup, std::string key, int rank, int size, Deadline deadline)
+NcclBackend::NcclBackend(const NcclSetup& setup, std::string key, int rank, int size, uint64_t control,
+                         Deadline deadline)
     : setup_(setup),
       key_(std::move(key)),
-      group_(std::make_shared<Group>(setup, key_, rank, size, deadline)),
-      scratch_(sizeof(Descriptor) * static_cast<size_t>(size)) {}
+      group_(std::make_shared<Group>(setup, key_, rank, size, deadline)) {
+  std::vector<int> all(static_cast<size_t>(size));
+  std::iota(all.begin(), all.end(), 0);
+  control_ = setup_.host->split(all, control, deadline);
+}
 
 void NcclBackend::run(const Operation& operation, Deadline deadline) {
+  if (!is_on_device(operation)) return setup_.host->run(operation, deadline);
   if (operation.algorithm)
     throw ConfigError("{}: backend nccl leaves the algorithm to NCCL. Leave '{}' away.",
                       operation.descriptor.text(), to_string(*operation.algorithm));
-  std::string doing = operation.descriptor.text();
-  group_->enter(doing);
-  Operation staged = staging_.in(operation, group_->stream());
-  Launch launch{*group_, staged, std::move(doing), deadline};
-  agree(launch);
+  Launch launch{*group_, operation, operation.descriptor.text(), deadline};
+  group_->enter(launch.doing);
+  agree(operation, deadline);
   {
     std::lock_guard lock(group_->gate());
     group_->follow_compute();
     launch.carry_out();
   }
   group_->finish(launch.doing, operation.output.bytes(), deadline);
-  staging_.out(operation, group_->stream());
   count(payload_of(operation, group_->rank(), group_->size()));
 }
 
-// Sixteen bytes over NCCL itself: some 20 microseconds on one machine, without the coordinator, whose round
-// trip is longer and which would serve all ranks of the job. NCCL hangs or mixes data up when ranks call
-// different things, so this must be over before the data's call. Only when it differs, who said what is asked
-// for.
-void NcclBackend::agree(Launch& launch) {
-  uint64_t bounds[2] = {launch.operation.fingerprint, ~launch.operation.fingerprint};
-  std::memcpy(scratch_.host(), bounds, sizeof(bounds));
-  {
-    std::lock_guard lock(group_->gate());
-    scratch_.to_device(sizeof(bounds), group_->stream());
-    launch.call(ncclAllReduce(scratch_.device(), scratch_.device(), 2, ncclUint64, ncclMax, group_->comm(),
-                              group_->stream()),
-                "ncclAllReduce");
-  }
-  scratch_.to_host(sizeof(bounds), group_->stream());
-  group_->finish(launch.doing, 0, launch.deadline);
-  std::memcpy(bounds, scratch_.host(), sizeof(bounds));
-  if (bounds[0] != ~bounds[1]) throw_mismatch(launch);
-}
-
-void NcclBackend::throw_mismatch(Launch& launch) {
-  constexpr size_t kBytes = sizeof(Descriptor);
-  auto size = static_cast<size_t>(group_->size()), rank = static_cast<size_t>(group_->rank());
-  std::memcpy(static_cast<std::byte*>(scratch_.host()) + rank * kBytes, &launch.operation.descriptor, kBytes);
-  scratch_.to_device(size * kBytes, group_->stream());
-  launch.call(ncclAllGather(static_cast<std::byte*>(scratch_.device()) + rank * kBytes, scratch_.device(),
-                            kBytes, ncclUint8, group_->comm(), group_->stream()),
-              "ncclAllGather");
-  scratch_.to_host(size * kBytes, group_->stream());
-  group_->finish(launch.doing, 0, launch.deadline);
-  std::vector<Descriptor> all(size);
-  std::memcpy(static_cast<void*>(all.data()), scratch_.host(), size * kBytes);
-  for (size_t r = 1; r < size; r++)
-    if (!(all[r] == all[0]))
-      throw MismatchError("{}", describe_mismatch(static_cast<int>(r), all[r], 0, all[0]));
-  throw MismatchError("{}: fingerprints of equal operations differ. Are all ranks the same build?",
-                      launch.doing);
+// NCCL hangs or mixes data up when ranks call different things, so that is compared before the data's call:
+// a barrier in host memory of what everybody calls it.
+void NcclBackend::agree(const Operation& operation, Deadline deadline) {
+  Operation barrier;
+  barrier.op = Collective::kBarrier;
+  barrier.descriptor = operation.descriptor;
+  barrier.descriptor.set_name("device: " + std::string(operation.descriptor.name));
+  barrier.fingerprint = barrier.descriptor.fingerprint();
+  setup_.host->run(barrier, deadline);
 }
 
 bool NcclBackend::advance(Transfer& transfer) {
+  if (!on_device(transfer.data, transfer.bytes)) return setup_.host->advance(transfer);
   std::unique_ptr<Channel>& channel = channels_[{transfer.peer, transfer.is_send}];
   if (!channel) {
     int from = transfer.is_send ? group_->rank() : transfer.peer,
         to = transfer.is_send ? transfer.peer : group_->rank();
-    channel = std::make_unique<Channel>(setup_, fmt::format("{}/{}to{}", key_, from, to), transfer.is_send);
+    channel = std::make_unique<Channel>(setup_, *control_, fmt::format("{}/{}to{}", key_, from, to),
+                                        transfer.peer, transfer.is_send);
   }
   if (!channel->advance(transfer, group_->rank())) return false;
   transfer.offset = transfer.bytes;
@@ -282,7 +273,10 @@ std::unique_ptr<Backend> NcclBackend::split(std::span<const int> members, uint64
   auto place = static_cast<int>(std::ranges::find(members, group_->rank()) - members.begin());
   auto size = static_cast<int>(members.size());
   YOKE_CHECK(place < size, "rank {} splits into a group it is not a member of", group_->rank());
-  return std::make_unique<NcclBackend>(setup_, fmt::format("{}/group{}", key_, group), place, size, deadline);
+  NcclSetup setup = setup_;
+  setup.host = setup_.host->split(members, group, deadline);
+  return std::make_unique<NcclBackend>(setup, fmt::format("{}/group{}", key_, group), place, size, ~group,
+                                       deadline);
 }
 
 Memory NcclBackend::allocate(size_t bytes) {
@@ -318,7 +312,9 @@ void NcclBackend::count(const Counters& more) {
 
 Counters NcclBackend::counters() const {
   std::lock_guard lock(mutex_);
-  return counters_;
+  Counters all = counters_;
+  all += setup_.host->counters();
+  return all;
 }
 
 std::unique_ptr<Backend> make(NcclSetup setup) {
@@ -333,7 +329,7 @@ std::unique_ptr<Backend> make(NcclSetup setup) {
   std::string key = fmt::format("nccl{}", made++);
   Deadline deadline = Deadline::after(setup.timeout);
   allow_sharing(setup, key, deadline);
-  return std::make_unique<NcclBackend>(setup, key, setup.rank, setup.size, deadline);
+  return std::make_unique<NcclBackend>(setup, key, setup.rank, setup.size, kControlGroup, deadline);
 }
 
 }  // namespace
