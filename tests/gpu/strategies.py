@@ -30,6 +30,8 @@ def strategies():
             yield f"zero {zero} {precision}", p + ["--parallel.zero", zero], 2, tolerance
     yield "ddp, powersgd", ["--ddp.hook", "powersgd:4"], 2, None
     yield "ddp, int8", ["--ddp.hook", "int8"], 2, low
+    yield "ddp, sign", ["--ddp.hook", "sign"], 2, None
+    yield "ddp, topk", ["--ddp.hook", "topk:0.1"], 2, None
     for schedule in PIPELINES:
         options = ["--parallel.pipeline", "2", "--pipeline.schedule", schedule]
         yield f"pipeline {schedule}", options, 1, None if schedule in DELAYED else exact

@@ -2,7 +2,6 @@
 
 #include <fmt/core.h>
 
-#include "yoke/base/error.h"
 #include "yoke/compute/parallel.h"
 
 namespace yoke::parallel {
@@ -19,11 +18,9 @@ torch::Tensor wire_tensor(const GradientBucket& bucket, int64_t count, torch::Sc
       memory.data.get(), {count}, [memory](void*) {}, options);
 }
 
-void require_host_memory(const GradientBucket& bucket, const char* hook) {
-  if (bucket.flat.is_cpu()) return;
-  throw ConfigError(
-      "ddp.hook = {} compresses in host memory, and the gradients are on {}. Use fp16, bf16 or powersgd.",
-      hook, bucket.flat.device().str());
+torch::Tensor message_tensor(const GradientBucket& bucket, int64_t bytes) {
+  int64_t ranks = bucket.comm->size();
+  return wire_tensor(bucket, ranks * bytes, torch::kUInt8).view({ranks, bytes}).zero_();
 }
 
 std::string name_of(const GradientBucket& bucket, const char* operation) {

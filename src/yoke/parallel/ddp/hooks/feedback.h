@@ -18,8 +18,8 @@ torch::ScalarType working_type(const GradientBucket& bucket);
 // Memory of the communicator's own, on the device of the bucket. Not initialised.
 torch::Tensor wire_tensor(const GradientBucket& bucket, int64_t count, torch::ScalarType type);
 
-// Throws ConfigError for a bucket on another device.
-void require_host_memory(const GradientBucket& bucket, const char* hook);
+// The same for a message of `bytes` from every rank: [ranks, bytes], zeros.
+torch::Tensor message_tensor(const GradientBucket& bucket, int64_t bytes);
 
 // For errors and fingerprints: "topk of bucket 3".
 std::string name_of(const GradientBucket& bucket, const char* operation);
@@ -33,6 +33,7 @@ class Feedback {
 
   torch::Tensor& error() { return error_; }
   torch::Tensor& values() { return values_; }
+  const torch::Tensor& values() const { return values_; }
 
   // `values`, which hold the result now, go to `flat`.
   void store(GradientBucket& bucket);
