@@ -71,19 +71,35 @@ struct TwoMessages {
   }
 };
 
+void expect_same_quanta(const Tensor& x) {
+  MessageFormat kernels = int8_format(packing_by_kernels(), x.numel() + 600);
+  MessageFormat operators = int8_format(packing_by_operators(), x.numel() + 600);
+  TwoMessages messages(x, kernels, operators);
+  int64_t scales = kernels::chunks_of(x.numel() + 600, kernels::kQuantumChunk) * 4;
+  // NaN is NaN, whatever its bits.
+  Tensor first = messages.first.narrow(0, 0, scales).view(torch::kFloat32);
+  Tensor second = messages.second.narrow(0, 0, scales).view(torch::kFloat32);
+  EXPECT_TRUE(torch::allclose(first, second, 0, 0, /*equal_nan=*/true)) << x.numel();
+  EXPECT_TRUE(messages.first.slice(0, scales).equal(messages.second.slice(0, scales))) << x.numel();
+}
+
 TEST(Packing, QuantaOfOperatorsAreThoseOfTheKernels) {
   for (auto type : kTypes)
-    for (const Tensor& x : special_numbers(type)) {
-      MessageFormat kernels = int8_format(packing_by_kernels(), x.numel() + 600);
-      MessageFormat operators = int8_format(packing_by_operators(), x.numel() + 600);
-      TwoMessages messages(x, kernels, operators);
-      int64_t scales = kernels::chunks_of(x.numel() + 600, kernels::kQuantumChunk) * 4;
-      // NaN is NaN, whatever its bits.
-      Tensor first = messages.first.narrow(0, 0, scales).view(torch::kFloat32);
-      Tensor second = messages.second.narrow(0, 0, scales).view(torch::kFloat32);
-      EXPECT_TRUE(torch::allclose(first, second, 0, 0, /*equal_nan=*/true)) << x.numel();
-      EXPECT_TRUE(messages.first.slice(0, scales).equal(messages.second.slice(0, scales))) << x.numel();
-    }
+    for (const Tensor& x : special_numbers(type)) expect_same_quanta(x);
+}
+
+TEST(Packing, NumbersHalfwayBetweenTwoQuantaGoTheSameWay) {
+#if defined(__x86_64__)
+  if (!__builtin_cpu_supports("fma")) GTEST_SKIP() << "without fused multiply-add the kernels round twice";
+#endif
+  for (auto type : kTypes) {
+    // Every chunk has a largest number of its own, and others at its halves, as near as their type allows.
+    Tensor largest = normal_tensor(200, type).abs_().add_(0.1).unsqueeze(1);
+    Tensor halves = torch::arange(512).remainder(253).sub(126).add(0.5).to(type) / 127;
+    Tensor x = largest * halves;
+    x.narrow(1, 0, 1).copy_(largest);
+    expect_same_quanta(x.flatten());
+  }
 }
 
 TEST(Packing, SignsOfOperatorsAreThoseOfTheKernels) {
