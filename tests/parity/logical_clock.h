@@ -87,6 +87,7 @@ class LogicalClockCommunicator : public comm::Communicator {
     return inner_.split(color, key, group);
   }
   comm::Memory allocate(size_t bytes) override { return inner_.allocate(bytes); }
+  comm::Memory allocate_common(size_t bytes) override { return inner_.allocate_common(bytes); }
   comm::Counters counters() const override { return inner_.counters(); }
 
  private:

@@ -57,7 +57,26 @@ class Backend {
   virtual std::unique_ptr<Backend> split(std::span<const int> members, uint64_t group, Deadline deadline) = 0;
 
   virtual Memory allocate(size_t bytes) = 0;
+
+  // Where the ranks can touch each other's memory: one of them makes a piece that all will use, and tells the
+  // others its place. Freed when nobody is left that uses it.
+  struct Place {
+    int64_t heap = -1;
+    int64_t offset = 0;
+  };
+  virtual bool shares_memory() const { return false; }
+  virtual Memory make_common(size_t bytes, Place& place);
+  virtual Memory open_common(const Place& place, size_t bytes);
+
   virtual Counters counters() const = 0;
 };
+
+inline Memory Backend::make_common(size_t, Place&) {
+  throw CommError("backend {} shares no memory", name());
+}
+
+inline Memory Backend::open_common(const Place&, size_t) {
+  throw CommError("backend {} shares no memory", name());
+}
 
 }  // namespace yoke::comm

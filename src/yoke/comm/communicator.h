@@ -93,6 +93,11 @@ class Communicator {
   // Memory that this communicator (and those split from it) moves without a copy. Not collective.
   virtual Memory allocate(size_t bytes) = 0;
 
+  // One piece of memory for all ranks, zeroed: what one of them writes the others see after the next
+  // operation of all. No data where ranks do not share memory (machines, GPUs). Collective: everybody asks
+  // for the same size; waits.
+  virtual Memory allocate_common(size_t bytes) = 0;
+
   virtual Counters counters() const = 0;
 };
 

@@ -48,6 +48,13 @@ TEST(Zero, EqualsOneDeviceWithEveryOptimizer) {
       EXPECT_LT(largest_difference(small_mlp(optimizer), layout), 1e-10) << optimizer << " " << layout;
 }
 
+TEST(Zero, EqualsOneDeviceAlsoWithParametersOfItsOwn) {
+  WorkerOptions options = small_mlp("adamw");
+  options.ddp.share_parameters = false;
+  for (const char* layout : {"data=2,zero=1", "data=3,zero=2", "data=2,zero=2,accumulate=3"})
+    EXPECT_LT(largest_difference(options, layout), 1e-10) << layout;
+}
+
 TEST(Zero, ClipsByTheNormOfAllRanks) {
   WorkerOptions options = small_mlp("sgd");
   options.optimizer.clip_norm = 0.01;
@@ -164,22 +171,24 @@ TEST(Zero, ACheckpointGoesOnWithAnyNumberOfRanks) {
   }
 }
 
-TEST(Zero, MovesTheBytesOfAnAllReduce) {
+// Where the parameters are in common, only gradients move.
+TEST(Zero, MovesTheBytesOfAnAllReduceOrHalfOfThem) {
   comm::run_ranks(4, [&](comm::Communicator& comm) {
-    for (int64_t zero : {0, 1, 2}) {
+    for (auto [zero, common] : {std::pair(0, true), {1, false}, {2, false}, {1, true}, {2, true}}) {
       WorkerOptions own = small_mlp("sgd");
       own.model.sizes = {784, 40, 10};  // divides by four
       own.ddp.first_bucket_bytes = own.ddp.bucket_bytes = 1 << 30;
       own.replicas = &comm;
       own.zero = zero;
+      own.ddp.share_parameters = common;
       auto worker = make_worker(own);
       train(*worker, 2, comm);
       int64_t before = comm.counters().bytes_sent;
       train(*worker, 1, comm);
       int64_t bytes = 4 * worker->model.parameter_count();
       EXPECT_NEAR(static_cast<double>(comm.counters().bytes_sent - before),
-                  2 * 0.75 * static_cast<double>(bytes), 128)
-          << zero;
+                  (zero > 0 && common ? 1 : 2) * 0.75 * static_cast<double>(bytes), 128)
+          << zero << common;
     }
   });
 }

@@ -67,6 +67,7 @@ class QueuedCommunicator final : public Communicator {
   std::unique_ptr<Communicator> split(int color, int key, const std::string& group_name) override;
 
   Memory allocate(size_t bytes) override { return backend_->allocate(bytes); }
+  Memory allocate_common(size_t bytes) override;
   Counters counters() const override {
     Counters counters = backend_->counters();
     counters.operations = static_cast<int64_t>(number_);
@@ -128,6 +129,19 @@ std::unique_ptr<Communicator> QueuedCommunicator::split(int color, int key, cons
   job.who_is_behind = nullptr;
   auto backend = backend_->split(members, group.id, Deadline::after(group_.timeout));
   return make_queued(std::move(backend), std::move(group), std::move(job));
+}
+
+Memory QueuedCommunicator::allocate_common(size_t bytes) {
+  if (!backend_->shares_memory()) return {};
+  Backend::Place place;
+  Memory memory;
+  if (rank() == 0) memory = backend_->make_common(bytes, place);
+  std::vector<int64_t> told = {place.heap, place.offset, static_cast<int64_t>(bytes)};
+  broadcast(told, 0, {.name = "common memory"}).wait();
+  if (told[2] != static_cast<int64_t>(bytes))
+    throw ConfigError("common memory of {} bytes on rank {}, but {} on rank 0", bytes, rank(), told[2]);
+  if (rank() != 0) memory = backend_->open_common({told[0], told[1]}, bytes);
+  return memory;
 }
 
 }  // namespace

@@ -179,6 +179,22 @@ TEST(Communicator, ARankThatDoesNotComeEndsTheWaitAtItsDeadline) {
                CommError);
 }
 
+TEST(Communicator, CommonMemoryHasTheSameSizeForAll) {
+  run_ranks(3, [](Communicator& comm) {
+    Memory memory = comm.allocate_common(100);
+    auto* bytes = static_cast<char*>(memory.data.get());
+    bytes[comm.rank()] = 'a';
+    comm.barrier().wait();
+    EXPECT_EQ(std::string(bytes, 4), std::string("aaa\0", 4));
+    size_t asked = comm.rank() == 2 ? 7 : 8;
+    std::string error = error_of([&] { memory = comm.allocate_common(asked); });
+    if (comm.rank() == 2)
+      EXPECT_THAT(error, HasSubstr("7 bytes on rank 2, but 8 on rank 0"));
+    else
+      EXPECT_EQ(error, "");
+  });
+}
+
 TEST(Communicator, RefusesWhatCannotBeRight) {
   run_ranks(2, [](Communicator& comm) {
     std::vector<float> x(3);

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "yoke/base/error.h"
+#include "yoke/comm/shared/common_memory.h"
 
 namespace yoke::comm::shared {
 
@@ -82,6 +83,18 @@ Counters SharedBackend::counters() const {
   now.messages_sent = messages_.load(std::memory_order_relaxed);
   if (now.operations > 0) now.algorithm = plan::Algorithm::kDirect;  // it has no other
   return now;
+}
+
+Memory SharedBackend::make_common(size_t bytes, Place& place) {
+  Location location;
+  Memory memory = shared::make_common(place_.space, bytes, place_.size, location);
+  place = {location.heap, static_cast<int64_t>(location.offset)};
+  return memory;
+}
+
+Memory SharedBackend::open_common(const Place& place, size_t bytes) {
+  Location location{static_cast<int32_t>(place.heap), 0, static_cast<uint64_t>(place.offset)};
+  return shared::open_common(place_.space, location, bytes);
 }
 
 std::vector<std::byte*> SharedBackend::everybodys(const Memory& memory, const Deadline& deadline) {

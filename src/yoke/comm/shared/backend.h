@@ -43,6 +43,9 @@ class SharedBackend final : public Backend {
   void wake() override { transfers_->wake(); }
   std::unique_ptr<Backend> split(std::span<const int> members, uint64_t group, Deadline deadline) override;
   Memory allocate(size_t bytes) override { return place_.space->allocate(bytes); }
+  bool shares_memory() const override { return true; }
+  Memory make_common(size_t bytes, Place& place) override;
+  Memory open_common(const Place& place, size_t bytes) override;
   Counters counters() const override;
 
   int rank() const { return place_.rank; }

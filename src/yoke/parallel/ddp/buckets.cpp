@@ -12,21 +12,22 @@ int64_t padded(int64_t elements, int64_t multiple) {
 // Memory for all buckets: each its own, or blocks that they take in turn.
 class BucketMemory {
  public:
-  BucketMemory(comm::Communicator& comm, size_t blocks, size_t largest) : comm_(comm), largest_(largest) {
+  BucketMemory(std::function<comm::Memory(size_t)> allocate, size_t blocks, size_t largest)
+      : allocate_(std::move(allocate)), largest_(largest) {
     blocks_.resize(blocks);
   }
 
   torch::Tensor get(size_t index, int64_t elements, const torch::TensorOptions& options) {
     if (blocks_.empty())
-      return tensor_over(comm_.allocate(static_cast<size_t>(elements) * options.dtype().itemsize()), elements,
+      return tensor_over(allocate_(static_cast<size_t>(elements) * options.dtype().itemsize()), elements,
                          options);
     comm::Memory& block = blocks_[index % blocks_.size()];
-    if (!block.data) block = comm_.allocate(largest_);
+    if (!block.data) block = allocate_(largest_);
     return tensor_over(block, elements, options);
   }
 
  private:
-  comm::Communicator& comm_;
+  std::function<comm::Memory(size_t)> allocate_;
   size_t largest_;
   std::vector<comm::Memory> blocks_;
 };
@@ -48,7 +49,8 @@ torch::Tensor place_in(const torch::Tensor& flat, int64_t offset, const torch::T
 }
 
 std::vector<Bucket> make_buckets(std::vector<Slot>& slots, const BucketLayout& layout,
-                                 comm::Communicator& comm) {
+                                 comm::Communicator& comm,
+                                 const std::function<comm::Memory(size_t)>& allocate) {
   torch::NoGradGuard no_grad;
   std::vector<int64_t> elements;
   size_t largest = 0;
@@ -59,7 +61,8 @@ std::vector<Bucket> make_buckets(std::vector<Slot>& slots, const BucketLayout& l
     size_t size = slots[static_cast<size_t>(indices[0])].parameter.element_size();
     largest = std::max(largest, static_cast<size_t>(elements.back()) * size);
   }
-  BucketMemory memory(comm, layout.blocks, largest);
+  auto own = [&comm](size_t bytes) { return comm.allocate(bytes); };
+  BucketMemory memory(allocate ? allocate : own, layout.blocks, largest);
   std::vector<Bucket> buckets;
   for (const std::vector<int64_t>& indices : layout.plan) {
     Bucket bucket;

@@ -4,6 +4,7 @@
 #include <torch/types.h>
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -38,9 +39,11 @@ torch::Tensor tensor_over(comm::Memory memory, int64_t elements, const torch::Te
 // alike.
 torch::Tensor place_in(const torch::Tensor& flat, int64_t offset, const torch::Tensor& parameter);
 
-// Allocates buckets as planned and gives every slot its place.
+// Allocates buckets as planned and gives every slot its place. `allocate`: where their memory comes from; the
+// communicator's own otherwise.
 std::vector<Bucket> make_buckets(std::vector<Slot>& slots, const BucketLayout& layout,
-                                 comm::Communicator& comm);
+                                 comm::Communicator& comm,
+                                 const std::function<comm::Memory(size_t)>& allocate = {});
 
 // Brings the gradient into its place, and with `as_view` lets the parameter's gradient be that place.
 void move_into_bucket(Slot& slot, bool as_view);

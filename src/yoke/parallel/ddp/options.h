@@ -18,6 +18,8 @@ struct DdpOptions {
   bool static_graph = false;            // the same parameters get none in every step
   bool gradient_as_bucket_view = true;  // false: gradients have memory of their own, at the price of copies
   bool broadcast_buffers = false;       // rank 0's buffers (BatchNorm's statistics) for everybody, each step
+  bool share_parameters = true;         // with parallel.zero: ranks of one machine hold them once
+  bool init_sync = true;                // ranks are compared and get rank 0's values at the start
   std::string reduction = "mean";       // or "sum"
   std::string hook = "none";            // how buckets travel: see ddp/hooks/make_hook.h
 };
@@ -57,6 +59,8 @@ inline void describe(config::Fields& f, DdpOptions& o) {
   f.boolean("static_graph", o.static_graph, "parameters without a gradient in the first step never get one");
   f.boolean("gradient_as_bucket_view", o.gradient_as_bucket_view, "gradients lie in the buckets themselves");
   f.boolean("broadcast_buffers", o.broadcast_buffers, "buffers of rank 0 are given to all ranks every step");
+  f.boolean("share_parameters", o.share_parameters,
+            "with parallel.zero, ranks that share memory hold the parameters once");
   f.choice("reduction", o.reduction, {"mean", "sum"}, "what the gradients of the ranks are combined to");
   f.checked_text("hook", o.hook, "how buckets travel: none, fp16, bf16, powersgd:R, topk:F, sign, int8",
                  check_hook_text);

@@ -41,9 +41,11 @@ Reducer::Reducer(torch::nn::Module& module, comm::Communicator& comm, const DdpO
   parameters_ = distinct_parameters(module);
   buffers_ = distinct_buffers(module);
   if (comm_.size() == 1) return;  // nothing to combine: backward() is left alone
-  check_same_model(parameters_, buffers_, comm_);
-  give_values(parameters_, comm_, 0);
-  give_values(buffers_, comm_, 0);
+  if (options.init_sync) {
+    check_same_model(parameters_, buffers_, comm_);
+    give_values(parameters_, comm_, 0);
+    give_values(buffers_, comm_, 0);
+  }
   find_parameters(module);
 }
 

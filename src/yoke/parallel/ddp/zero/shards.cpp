@@ -39,6 +39,9 @@ std::vector<Piece> pieces_of_rank(const std::vector<std::vector<int64_t>>& plan,
 
 Shards::Shards(torch::nn::Module& module, comm::Communicator& comm, const DdpOptions& options) : comm_(comm) {
   torch::NoGradGuard no_grad;
+  check_same_model(distinct_parameters(module), distinct_buffers(module), comm);
+  give_values(distinct_parameters(module), comm, 0);
+  give_values(distinct_buffers(module), comm, 0);
   std::vector<GradientSize> sizes;
   std::vector<int64_t> order, elements;
   for (const auto& [name, parameter] : distinct_parameters(module)) {
@@ -55,12 +58,18 @@ Shards::Shards(torch::nn::Module& module, comm::Communicator& comm, const DdpOpt
 
   std::vector<Slot> slots;
   for (const auto& [name, parameter] : parameters_) slots.push_back({name, parameter, {}});
-  for (Bucket& bucket : make_buckets(slots, layout_, comm)) flats_.push_back(bucket.data.flat);
+  auto allocate = [&](size_t bytes) {
+    comm::Memory common = options.share_parameters ? comm.allocate_common(bytes) : comm::Memory{};
+    in_common_ = common.data != nullptr;
+    return in_common_ ? common : comm.allocate(bytes);
+  };
+  for (Bucket& bucket : make_buckets(slots, layout_, comm, allocate)) flats_.push_back(bucket.data.flat);
   for (size_t i = 0; i < slots.size(); ++i) {
     bucket_of_[i] = slots[i].bucket;
-    slots[i].view.copy_(slots[i].parameter);
+    if (!in_common_ || comm.rank() == 0) slots[i].view.copy_(slots[i].parameter);
     slots[i].parameter.set_data(slots[i].view);
   }
+  if (in_common_) comm.barrier({.name = "parameters in common"}).wait();
   pieces_ = pieces_of_rank(layout_.plan, elements, comm.rank(), comm.size());
   for (const Piece& piece : pieces_)
     owned_.emplace_back(
@@ -73,6 +82,10 @@ Shards::Shards(torch::nn::Module& module, comm::Communicator& comm, const DdpOpt
 
 void Shards::begin_gather() {
   wait_for_all();
+  if (in_common_) {
+    gathering_[0] = comm_.barrier({.name = "parameters"});
+    return;
+  }
   for (size_t i = flats_.size(); i-- > 0;) {
     std::string name = fmt::format("parameters {}", i);
     gathering_[i] = comm_.all_gather(comm::buffer_of(own_part(flats_[i], comm_)), comm::buffer_of(flats_[i]),
@@ -81,8 +94,9 @@ void Shards::begin_gather() {
 }
 
 void Shards::wait(size_t bucket) {
-  gathering_[bucket].wait();
-  gathering_[bucket] = {};
+  comm::Pending& gathering = gathering_[in_common_ ? 0 : bucket];
+  gathering.wait();
+  gathering = {};
 }
 
 void Shards::wait_for_all() {

@@ -31,8 +31,9 @@ std::vector<Piece> pieces_of_rank(const std::vector<std::vector<int64_t>>& plan,
 
 class Shards {
  public:
-  // Moves the trained parameters into memory of the communicator. Before an optimizer is made of them; `comm`
-  // and the module must outlive this. Throws ConfigError where a parameter cannot be cut (sparse gradients).
+  // Moves the trained parameters, with rank 0's values, into memory of the communicator: one for all ranks
+  // where they can share it. Before an optimizer is made of them; `comm` and the module must outlive this.
+  // Collective. Throws ConfigError where models differ, or a parameter cannot be cut (sparse gradients).
   Shards(torch::nn::Module& module, comm::Communicator& comm, const DdpOptions& options);
 
   // For DistributedDataParallel, whose buckets then lie as the parameters do.
@@ -47,7 +48,9 @@ class Shards {
   int64_t part_elements(size_t bucket) const { return flats_[bucket].numel() / comm_.size(); }
   const torch::Tensor& flat(size_t bucket) const { return flats_[bucket]; }
 
-  // Every rank's part for everybody: begins in the order in which forward needs it, wait() before use.
+  // Every rank's part for everybody: begins in the order in which forward needs it, wait() before use. Where
+  // parameters are in common nothing moves: a rank moves its part when all gradients are in, so that nobody
+  // computes with it any more, and the others wait until it has.
   void begin_gather();
   void wait(size_t bucket);
   void wait_for_all();
@@ -66,9 +69,10 @@ class Shards {
   std::vector<size_t> bucket_of_;  // parameter
   BucketLayout layout_;
   std::vector<torch::Tensor> flats_;
+  bool in_common_ = false;
   std::vector<Piece> pieces_;
   std::vector<optim::NamedTensor> owned_;
-  std::vector<comm::Pending> gathering_;
+  std::vector<comm::Pending> gathering_;  // by bucket; the first stands for all where they are in common
 };
 
 }  // namespace yoke::parallel

@@ -22,12 +22,18 @@ OneDeviceOptions waiting_for(OneDeviceOptions options, const models::Model& mode
   return options;
 }
 
+// The shards have brought the ranks together.
+DdpOptions without_start(DdpOptions options) {
+  options.init_sync = false;
+  return options;
+}
+
 }  // namespace
 
 ZeroStrategy::ZeroStrategy(const models::Model& model, optim::Optimizer& optimizer, optim::GradScaler& scaler,
                            OneDeviceOptions options, comm::Communicator& comm, const DdpOptions& ddp,
                            Shards& shards, int64_t stage)
-    : DdpStrategy(model, optimizer, scaler, waiting_for(options, model, shards), comm, ddp),
+    : DdpStrategy(model, optimizer, scaler, waiting_for(options, model, shards), comm, without_start(ddp)),
       optimizer_(optimizer),
       scaler_(scaler),
       shards_(shards),
