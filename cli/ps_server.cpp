@@ -74,6 +74,9 @@ ps::ServerOptions server_options(const RunConfig& config, int world_size, PsLedg
   scheduler.stale_step = config.ps.stale_step;
   scheduler.distance_c = config.ps.stale_c;
   scheduler.distance_max = config.ps.stale_max;
+  // With local steps a worker's pushes are sums of gradients that it has clipped itself.
+  bool local = config.ps.n_push > 1 || config.ps.n_fetch > 1;
+  scheduler.clip_norm = local ? 0 : config.train.optimizer.clip_norm;
   scheduler.adasync = config.ps.adasync;
   scheduler.adasync_seconds = config.ps.adasync_interval;
   scheduler.say = [](const std::string& text) { log::warn("{}", text); };

@@ -31,6 +31,39 @@ def test_sync_and_bounded_delay_of_zero_equal_one_device(yoke):
         assert row["max_diff"]["parameter"] < 1e-10 and row["max_diff"]["loss"] < 1e-10
 
 
+@pytest.mark.parametrize("servers", [1, 3])
+@pytest.mark.parametrize("rule", ["policy=sync", "policy=k_sync,k=2", "policy=bounded_delay"])
+def test_gradients_are_clipped_as_on_one_device(yoke, rule, servers):
+    result = yoke("verify", MLP, "--layouts", f"data=2,sync=ps,{rule},servers={servers}", "--steps", 5, "--train.clip_norm", 0.5, "--train.lr", 0.2,
+                  "--json", "-q").json
+    assert result["ok"] and result["layouts"][0]["max_diff"]["parameter"] < 1e-10
+
+
+def records_of(folder):
+    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+
+
+@pytest.mark.parametrize("clip_norm", [0, 0.5])
+def test_records_of_a_synchronous_run_are_those_of_data_parallel_training(yoke, tmp_path, clip_norm):
+    words = ["--steps", 20, "--out.log_every", 5, "--train.clip_norm", clip_norm]
+    yoke(*served(*words, "--out.dir", tmp_path / "ps", servers=2))
+    yoke("train", MLP, "--nproc", 2, "--train.threads", 1, "-q", *words, "--out.dir", tmp_path / "ddp")
+    ours, theirs = (records_of(tmp_path / name) for name in ("ps", "ddp"))
+    assert [record["step"] for record in ours] == [record["step"] for record in theirs]
+    assert {5, 10, 15, 20} <= {record["step"] for record in ours if "grad_norm" in record}
+    for one, other in zip(ours, theirs):
+        assert one.get("grad_norm", 0) == pytest.approx(other.get("grad_norm", 0), rel=1e-3)
+
+
+def test_a_gradient_that_is_not_finite_ends_the_run_or_is_skipped(yoke, tmp_path):
+    failed = yoke(*served("--train.lr", 1e30, "--steps", 20, "--out.dir", tmp_path / "ends"), code=2)
+    assert "not finite" in failed.err and "train.lr" in failed.err and "layers." in failed.err
+    # Nothing that is finite ever comes again: skipping has an end, too.
+    words = ["--train.lr", 1e30, "--train.non_finite", "skip", "--steps", 20, "--out.dir", tmp_path / "skips"]
+    failed = yoke(*served(*words), code=2)
+    assert "skipped" in failed.err and "in a row" in failed.err
+
+
 @pytest.mark.parametrize("optimizer", [["--train.momentum", 0], ["--train.momentum", 0.9], ["--train.optimizer", "adagrad"],
                                        ["--train.optimizer", "adamw", "--train.lr", 0.001]])
 def test_every_optimizer_of_a_server_equals_that_of_one_device(yoke, optimizer):

@@ -36,6 +36,7 @@ class ServedTrainees {
       served.servers = static_cast<int>(layout.servers);
       served.make_updater = ps::make_optimizer(parallel::updater_options(options.worker.optimizer));
       served.scheduler.policy = policy_;
+      served.scheduler.clip_norm = options.worker.optimizer.clip_norm;
       servers_.push_back(
           std::make_unique<ps::Server>(group_.messenger(workers_ + server), std::move(served)));
     }

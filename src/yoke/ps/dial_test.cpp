@@ -36,6 +36,7 @@ struct Desk {
     SchedulerOptions options;
     options.policy = {plan::Rule::kBoundedDelay, 3, 0, delay};
     options.delay_schedule = std::move(schedule);
+    options.clip_norm = 7;
     return options;
   }
   SchedulerWire wire() {
@@ -89,6 +90,18 @@ TEST(PsDial, LoweredWhileSomeAreAheadHoldsThemUntilTheOthersCome) {
   EXPECT_EQ(desk.gradients.back(), 3u);
 }
 
+// Rounds have one gradient, which the servers clip; otherwise each worker's is clipped by itself.
+TEST(PsDial, RoundsAreClippedAsAWhole) {
+  Desk desk(0);
+  EXPECT_EQ(desk.push(0).combined, 1);
+  desk.scheduler.set_max_delay(2);
+  EXPECT_EQ(desk.told.back().clip_norm, 7) << "what had come of the round";
+  EXPECT_EQ(desk.push(1).combined, 0) << "the rest of it";
+  EXPECT_EQ(desk.told.back().clip_norm, 0);
+  desk.scheduler.set_max_delay(0);
+  EXPECT_EQ(desk.push(2).combined, 1);
+}
+
 TEST(PsDial, FollowsASchedule) {
   Desk desk(9, {{0, 0}, {3, 1}, {4, kInf}});
   desk.push(0);
@@ -116,8 +129,10 @@ TEST(PsDial, RulesWithoutADelayRefuseIt) {
 
 // Real servers; one worker turns the dial up and down all the time while others wait for each other.
 TEST(PsDial, TurnedAllTheTimeNobodyHangs) {
-  for (auto rule : {plan::Rule::kBoundedDelay, plan::Rule::kSsp}) {
-    Class lesson{.policy = {rule, 3, 0, 0}, .updates = 400};
+  for (auto [rule, clip_norm] : {std::pair{plan::Rule::kBoundedDelay, 0.0},
+                                 {plan::Rule::kBoundedDelay, 0.5},
+                                 {plan::Rule::kSsp, 0.5}}) {
+    Class lesson{.policy = {rule, 3, 0, 0}, .updates = 400, .clip_norm = clip_norm};
     int64_t dial[] = {3, 0, kInf, 1, 0, 5};
     std::vector<double> values;
     lesson.run([&](Learner& learner, int worker, LocalGroup&) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstring>
 
 #include "yoke/base/clock.h"
@@ -162,24 +163,11 @@ bool Learner::pull(void* parameters) {
   held_ = parameters;
   if (held_version_ == work_.version) {
     pull_seconds_ = 0;
+    update_norm_.reset();
     return !cancelled();
   }
   held_version_ = -1;
-  std::atomic<bool> same{true};
-  FlightPlan plan;
-  plan.requests = sharding_.ranges().size();
-  plan.window = kPullsAhead * static_cast<size_t>(options_.servers);
-  plan.timeout = options_.timeout;
-  plan.make = [&](size_t index) {
-    const Range& range = sharding_.ranges()[index];
-    PullHead head{static_cast<int64_t>(index), range.begin, range.count, work_.version};
-    return FlightPlan::Request{
-        rank_of(range), message_of(kPull, head), {at(parameters, range), bytes_of(range)}};
-  };
-  plan.got = [&](size_t, const Message& reply) {
-    if (reply.get_head<VersionReply>().version != work_.version) same = false;
-  };
-  fly(messenger_, std::move(plan));
+  bool same = fetch(work_.version, parameters);
   pull_seconds_ = watch.seconds();
   if (same) held_version_ = work_.version;
   // Ranges moved on while they were read: what was handed out is void, and newer work is on its way.
@@ -188,26 +176,44 @@ bool Learner::pull(void* parameters) {
 }
 
 void Learner::pull_at(int64_t version, void* parameters) {
+  fetch(version, parameters);
+}
+
+// Whether all ranges came with this very version.
+bool Learner::fetch(int64_t version, void* parameters) {
+  const std::vector<Range>& ranges = sharding_.ranges();
+  std::vector<PullReply> replies(ranges.size());
   FlightPlan plan;
-  plan.requests = sharding_.ranges().size();
+  plan.requests = ranges.size();
   plan.window = kPullsAhead * static_cast<size_t>(options_.servers);
   plan.timeout = options_.timeout;
   plan.make = [&](size_t index) {
-    const Range& range = sharding_.ranges()[index];
+    const Range& range = ranges[index];
     PullHead head{static_cast<int64_t>(index), range.begin, range.count, version};
     return FlightPlan::Request{
         rank_of(range), message_of(kPull, head), {at(parameters, range), bytes_of(range)}};
   };
+  plan.got = [&](size_t index, const Message& reply) { replies[index] = reply.get_head<PullReply>(); };
   fly(messenger_, std::move(plan));
+  update_norm_.reset();
+  bool same = true, measured = true;
+  double square = 0;
+  UpdateNorm norm;
+  for (size_t i = 0; i < ranges.size(); ++i) {
+    same &= replies[i].version == version;
+    measured &= !(replies[i].square < 0);
+    square += replies[i].square;
+    if (!std::isfinite(replies[i].square) && norm.first_bad < 0) norm.first_bad = ranges[i].begin;
+  }
+  norm.norm = std::sqrt(square);
+  if (same && measured) update_norm_ = norm;
+  return same;
 }
 
-void Learner::check_finite(const void* data) const {
-  bool finite = options_.type == DataType::kFloat32
-                    ? kernels::all_finite(static_cast<const float*>(data), elements())
-                    : kernels::all_finite(static_cast<const double*>(data), elements());
-  if (!finite)
-    throw ConfigError("worker {}: its gradient is not finite; nothing was pushed. Lower train.lr.",
-                      messenger_.rank());
+bool Learner::is_finite(const void* gradient) const {
+  return options_.type == DataType::kFloat32
+             ? kernels::all_finite(static_cast<const float*>(gradient), elements())
+             : kernels::all_finite(static_cast<const double*>(gradient), elements());
 }
 
 double Learner::distance_to_newest() {
@@ -221,7 +227,9 @@ double Learner::distance_to_newest() {
 }
 
 bool Learner::push(const Gradient& gradient) {
-  check_finite(gradient.data);
+  if (!gradient.known_finite && !is_finite(gradient.data))
+    throw ConfigError("worker {}: its gradient is not finite; nothing was pushed. Lower train.lr.",
+                      messenger_.rank());
   FinishedHead finished;
   finished.version = work_.version;
   finished.minibatch = work_.minibatch;
@@ -234,13 +242,16 @@ bool Learner::push(const Gradient& gradient) {
   Stopwatch watch;
   auto grant = ask_scheduler(message_of(kFinished, finished)).get_head<GrantReply>();
   if (grant.verdict != static_cast<int64_t>(plan::Verdict::kAccepted)) return false;
+  const bool combined = grant.combined != 0;
+  const double scale = combined ? grant.scale : grant.scale * gradient.clip;
+  const int64_t measure = combined && gradient.measure ? 1 : 0;
   FlightPlan plan;
   plan.requests = sharding_.ranges().size();
   plan.timeout = options_.timeout;
   plan.make = [&](size_t index) {
     const Range& range = sharding_.ranges()[index];
     PushHead head{
-        static_cast<int64_t>(index), range.begin, range.count, work_.minibatch, grant.update, grant.scale};
+        static_cast<int64_t>(index), range.begin, range.count, work_.minibatch, grant.update, scale, measure};
     return FlightPlan::Request{
         rank_of(range), message_of(kPush, head, {at(gradient.data, range), bytes_of(range)}), {}};
   };

@@ -39,6 +39,15 @@ struct Gradient {
   double loss = 0;
   double lr = 0;
   double compute_seconds = 0;
+  double clip = 1;            // what clips it by itself, where its update is not clipped as a whole
+  bool measure = false;       // update_norm() shall tell, where the update is of gradients of one version
+  bool known_finite = false;  // somebody has looked already
+};
+
+// Of the gradient of an update, before clipping.
+struct UpdateNorm {
+  double norm = 0;
+  int64_t first_bad = -1;  // where the first range begins whose part is not finite; -1: none
 };
 
 class Learner {
@@ -79,6 +88,9 @@ class Learner {
   // Asks whether the gradient counts and sends it if so. False: it was void. Refuses numbers that are not
   // finite before anything is sent (ConfigError).
   bool push(const Gradient& gradient);
+  bool is_finite(const void* gradient) const;
+  // Of the update that made the version that was pulled last, as far as it was measured.
+  const std::optional<UpdateNorm>& update_norm() const { return update_norm_; }
 
   // A consistent state of all servers: fetches into `arrays` (parameters, then the optimizer's; whole
   // vectors).
@@ -108,7 +120,7 @@ class Learner {
   std::byte* at(void* vector, const Range& range) const;
   const std::byte* at(const void* vector, const Range& range) const;
   size_t bytes_of(const Range& range) const;
-  void check_finite(const void* data) const;
+  bool fetch(int64_t version, void* parameters);
   double distance_to_newest();
   int scheduler() const { return options_.workers; }
   int rank_of(const Range& range) const { return options_.workers + range.server; }
@@ -134,6 +146,7 @@ class Learner {
   int64_t held_version_ = -1;  // of the parameters, where all ranges have one
   void* held_ = nullptr;       // where they were pulled to
   std::vector<std::byte> scratch_;
+  std::optional<UpdateNorm> update_norm_;
   bool said_goodbye_ = false;
   double push_seconds_ = 0, pull_seconds_ = 0, idle_seconds_ = 0;
 };

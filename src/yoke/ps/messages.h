@@ -30,6 +30,8 @@ enum Kind : uint16_t {
   kRelease,   // scheduler -> worker: go on
   kUpdate,    // scheduler -> server: an update was decided (payload: Contributor of each gradient)
   kStop,      // scheduler -> worker: there is no more work
+  kSquare,    // server -> scheduler: all gradients of an update that is clipped are here
+  kClip,      // scheduler -> server: what its gradient is multiplied with
   kKinds,
 };
 
@@ -58,6 +60,7 @@ struct PushHead {
   int64_t sequence = 0;  // the minibatch; outside of updates a number that grows with each push of the worker
   int64_t update = 0;    // the number of the update it goes into; 0: at once, by itself
   double scale = 1;
+  int64_t measure = 0;  // 1: replies to pulls of that update's version shall tell PullReply::square
 };
 
 struct PullHead {
@@ -65,6 +68,12 @@ struct PullHead {
   int64_t begin = 0;
   int64_t count = 0;
   int64_t version = 0;  // at least; waits for it
+};
+struct PullReply {
+  int64_t version = 0;
+  // Sum of squares of the range's gradient, before it was clipped, in the update that made this version; -1:
+  // it was not measured.
+  double square = -1;
 };
 struct VersionReply {
   int64_t version = 0;
@@ -99,6 +108,8 @@ struct GrantReply {
   int64_t update = 0;   // the number of the update it goes into
   int64_t staleness = 0;
   double scale = 1;  // of the gradient
+  // 1: the update is of gradients of one version, and clipped as a whole. 0: each is clipped by itself.
+  int64_t combined = 0;
 };
 
 struct ReleaseHead {
@@ -116,12 +127,22 @@ struct UpdateHead {
   int64_t version = 0;  // after it
   double weight = 0;    // on the sum of its gradients
   double lr = 0;
+  double clip_norm = 0;  // of the weighted sum, over all servers; 0: it is not clipped
 };
 // A gradient that an update consumes.
 struct Contributor {
   int64_t worker = 0;
   int64_t minibatch = 0;
   int64_t life = 0;  // of the worker: how often it had been started again
+};
+
+struct SquareHead {
+  int64_t number = 0;  // of the update
+  double square = 0;   // sum of squares of the server's part of the weighted sum
+};
+struct ClipHead {
+  int64_t number = 0;
+  double factor = 1;  // 0: the norm is not finite, and parameters stay as they are
 };
 
 struct FetchHead {

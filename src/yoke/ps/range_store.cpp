@@ -18,6 +18,24 @@ void add_scaled(DataType type, std::byte* into, const std::byte* from, double sc
     kernels::add_scaled(reinterpret_cast<double*>(into), reinterpret_cast<const double*>(from), scale, count);
 }
 
+template <class T>
+double sum_of_squares(const std::byte* data, int64_t count) {
+  constexpr int64_t kLanes = 8;  // sums that do not wait for each other
+  const T* values = reinterpret_cast<const T*>(data);
+  double sums[kLanes] = {};
+  int64_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) {
+    for (int64_t lane = 0; lane < kLanes; ++lane) {
+      auto value = static_cast<double>(values[i + lane]);
+      sums[lane] += value * value;
+    }
+  }
+  double total = 0;
+  for (double sum : sums) total += sum;
+  for (; i < count; ++i) total += static_cast<double>(values[i]) * static_cast<double>(values[i]);
+  return total;
+}
+
 }  // namespace
 
 RangeStore::RangeStore(size_t number, const Range& range, DataType type, std::unique_ptr<Updater> updater,
@@ -78,6 +96,18 @@ void RangeStore::update(double lr, double weight, int64_t version) {
   version_ = version;
   if (counted_ > 0) step({lr, weight, version_, 0, range_.count}, accumulator_.data(), true);
   counted_ = 0;
+}
+
+void RangeStore::pass(int64_t version) {
+  version_ = version;
+  counted_ = 0;
+}
+
+double RangeStore::square(double weight) const {
+  if (counted_ == 0) return 0;
+  double sum = type_ == DataType::kFloat32 ? sum_of_squares<float>(accumulator_.data(), range_.count)
+                                           : sum_of_squares<double>(accumulator_.data(), range_.count);
+  return weight * weight * sum;
 }
 
 void RangeStore::update_with(std::span<const std::byte> gradient, double scale, double lr, double weight,

@@ -45,7 +45,11 @@ class RangeStore {
   void add(std::span<const std::byte> gradient, double scale);
   // Applies what was accumulated, or nothing where nothing was; the values are of `version` then.
   void update(double lr, double weight, int64_t version);
-  // The same with one gradient that need not be accumulated. Requires: counted() == 0.
+  // Passes to `version` without it: what was accumulated is dropped.
+  void pass(int64_t version);
+  // Sum of squares of `weight` times what was accumulated.
+  double square(double weight) const;
+  // The same as update() with one gradient that need not be accumulated. Requires: counted() == 0.
   void update_with(std::span<const std::byte> gradient, double scale, double lr, double weight,
                    int64_t version);
   // Applies a part's gradient at once, outside of updates: the version grows by one.

@@ -85,8 +85,10 @@ TEST(PsRejoin, EveryRuleGoesOnWithAWorkerThatIsBack) {
   for (const std::string& name : plan::rule_names()) {
     for (const char* backend : {"shm", "tcp"}) {
       SCOPED_TRACE(name + " over " + backend);
-      Rejoining run{
-          .lesson = {.policy = {plan::parse_rule(name), 3, 2, 1}, .updates = 100, .backend = backend}};
+      Rejoining run{.lesson = {.policy = {plan::parse_rule(name), 3, 2, 1},
+                               .updates = 100,
+                               .clip_norm = backend == std::string("tcp") ? 1.0 : 0.0,
+                               .backend = backend}};
       run.run();
       EXPECT_EQ(run.lesson.version, 100);
       EXPECT_THAT(run.lesson.news, Contains(HasSubstr("worker 2 is lost")));
@@ -99,8 +101,12 @@ TEST(PsRejoin, EveryRuleGoesOnWithAWorkerThatIsBack) {
 
 // A gradient that was promised and did not come does not make the step smaller.
 TEST(PsRejoin, SyncStaysTheMeanOfThoseWhoAreThere) {
-  for (auto rule : {plan::Rule::kSync, plan::Rule::kBoundedDelay}) {
-    Rejoining run{.lesson = {.policy = {rule, 3, 0, 0}, .updates = rule == plan::Rule::kSync ? 60 : 180},
+  for (auto [rule, clip_norm] : {std::pair{plan::Rule::kSync, 0.0},
+                                 {plan::Rule::kBoundedDelay, 0.0},
+                                 {plan::Rule::kBoundedDelay, 3.0}}) {
+    Rejoining run{.lesson = {.policy = {rule, 3, 0, 0},
+                             .updates = rule == plan::Rule::kSync ? 60 : 180,
+                             .clip_norm = clip_norm},
                   .promises = rule == plan::Rule::kSync};
     run.run();
     // A round of bounded_delay is 3 updates, or 2 while one is away: its end is not always a round's.
@@ -110,6 +116,14 @@ TEST(PsRejoin, SyncStaysTheMeanOfThoseWhoAreThere) {
       EXPECT_THAT(run.values, Each(run.values[0]));
     }
   }
+}
+
+TEST(PsRejoin, SyncThatIsClippedStaysTheMeanOfThoseWhoAreThere) {
+  Rejoining run{.lesson = {.policy = {plan::Rule::kSync, 3, 0, 0}, .updates = 60, .clip_norm = 3}};
+  run.run();
+  double w = 1;
+  for (int i = 0; i < 60; ++i) w -= 0.1 * 0.5 * w * std::min(1.0, 3 / (0.5 * w * std::sqrt(5103.0) + 1e-6));
+  EXPECT_THAT(run.values, Each(::testing::DoubleNear(w, 1e-12)));
 }
 
 TEST(PsRejoin, EveryGradientCountsExactlyOnceThroughSeveralLives) {

@@ -116,6 +116,7 @@ GrantReply Scheduler::finished(int worker, const FinishedHead& head) {
   if (decision.verdict != plan::Verdict::kAccepted) return reply;
   reply.scale = scale_of(head, decision.staleness);
   if (by_rounds_ && decision.update) reply.scale *= decision.update->weight;
+  reply.combined = combines() ? 1 : 0;
   Desk& own = desk(worker);
   own.computing = false;
   own.since = now_seconds();
@@ -179,10 +180,16 @@ void Scheduler::note_update(const plan::Update& update) {
   pending_staleness_ = 0;
 }
 
+// Updates are of gradients of one version: there is one gradient to clip, and to measure.
+bool Scheduler::combines() const {
+  return by_rounds_ || plan::traits_of(options_.policy.rule).cancels;
+}
+
 void Scheduler::tell_update(double weight) {
   if (policy_->version() == told_version_) return;
   told_version_ = policy_->version();
-  wire_.update({++updates_told_, told_version_, weight, lr_}, untold_);
+  double clip_norm = combines() ? options_.clip_norm : 0;
+  wire_.update({++updates_told_, told_version_, weight, lr_, clip_norm}, untold_);
   untold_.clear();
 }
 

@@ -42,6 +42,8 @@ struct SchedulerOptions {
   std::string stale_step = "full";  // full inverse distance
   double distance_c = 1;
   double distance_max = 1;
+  // Updates of gradients of one version are clipped to this norm; 0: they are not.
+  double clip_norm = 0;
   bool adasync = false;                                // K follows the loss, looked at every
   double adasync_seconds = 1;                          // seconds
   std::function<void(const UpdateRecord&)> on_update;  // may be empty
@@ -100,6 +102,7 @@ class Scheduler {
   void follow_schedule();
   void end_warm_start();
   void restore_k();
+  bool combines() const;
   double scale_of(const FinishedHead& head, int64_t staleness) const;
   Desk& desk(int worker) { return desks_[static_cast<size_t>(worker)]; }
 

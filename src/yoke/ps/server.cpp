@@ -75,6 +75,7 @@ Reply reply_with(uint16_t kind, const Head& head) {
 Server::Server(Messenger& messenger, ServerOptions options)
     : messenger_(messenger),
       options_(std::move(options)),
+      clipping_(options_.servers),
       strict_(consumes_own_version_only(options_.scheduler.policy)),
       lost_(static_cast<size_t>(options_.workers), false),
       lives_(static_cast<size_t>(options_.workers), 0),
@@ -140,6 +141,13 @@ void Server::handle(int from, const Message& request, const Messenger::Answer& a
       if (scheduler_ || from != options_.workers) throw CommError("rank {} is not the scheduler", from);
       return update_decided(request.get_head<UpdateHead>(), list_in<Contributor>(from, request));
     }
+    case kSquare:
+      if (!scheduler_ || is_worker(from))
+        throw CommError("rank {} tells rank {} of sums, which is not its business", from, messenger_.rank());
+      return take_square(from - options_.workers, request.get_head<SquareHead>());
+    case kClip:
+      if (scheduler_ || from != options_.workers) throw CommError("rank {} is not the scheduler", from);
+      return take_factor(request.get_head<ClipHead>());
     case kPushKeys:
       return push_keys(from, request, answer);
     case kPullKeys:
@@ -232,7 +240,7 @@ void Server::open(int from, const Message& request, const Messenger::Answer& ans
       slot_index_[i] = static_cast<int64_t>(slots_.size());
       auto updater = options_.make_updater(head.type, range.begin, range.count);
       slots_.push_back(std::make_unique<Slot>(
-          Slot{RangeStore(i, range, head.type, std::move(updater), messenger_.size()), 0, 0, {}, {}, {}}));
+          Slot{.store = RangeStore(i, range, head.type, std::move(updater), messenger_.size())}));
     }
   }
   auto arrays = slots_.empty() ? 0 : static_cast<int64_t>(slots_.front()->store.state_arrays());
@@ -294,6 +302,7 @@ void Server::push(int from, const Message& request, const Messenger::Answer& ans
     if (head.update == 0) {
       slot.store.note(from, head.sequence);
       slot.store.apply_now(head.begin, request.payload, head.scale);
+      slot.square = -1;
       after_change(slot);
     } else {
       take_push(slot, from, head, request.payload);
@@ -350,6 +359,7 @@ void Server::peer_lost(int peer, const std::string& why) {
   lost_[worker] = true;
   if (last_named_[worker].life == lives_[worker]) write_off(last_named_[worker]);
   for (auto& slot : slots_) advance(*slot);
+  tell_square();
   goodbye(peer, /*lost=*/true, why);
 }
 

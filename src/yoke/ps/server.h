@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "yoke/comm/messenger.h"
+#include "yoke/ps/clip.h"
 #include "yoke/ps/range_store.h"
 #include "yoke/ps/scheduler.h"
 
@@ -56,6 +57,10 @@ class Server {
     UpdateHead head;
     std::vector<Contributor> from;
     size_t ranges_left = 0;  // that have not applied it
+    // Where it is clipped:
+    size_t ranges_summed = 0;  // that have all its gradients
+    bool told = false;         // the scheduler knows the sum of squares
+    std::optional<double> factor{};
   };
   struct WaitingPull {
     PullHead head;
@@ -75,9 +80,12 @@ class Server {
     RangeStore store;
     int64_t updates = 0;    // applied
     int64_t shortfall = 0;  // gradients of lost workers that count and will not come
-    std::vector<WaitingPull> pulls;
-    std::deque<HeldPush> held;
-    std::vector<WaitingFetch> fetches;
+    std::vector<WaitingPull> pulls{};
+    std::deque<HeldPush> held{};
+    std::vector<WaitingFetch> fetches{};
+    bool measure = false;            // somebody wants to know `square` of the next update
+    std::optional<double> summed{};  // it is clipped, all its gradients are here: their sum of squares
+    double square = -1;              // of the last update: PullReply
   };
 
   void handle(int from, const comm::Message& request, const comm::Messenger::Answer& answer);
@@ -99,7 +107,8 @@ class Server {
   void advance(Slot& slot);
   static int64_t needed(const Slot& slot, const Decided& update);
   void write_off(const Contributor& gradient);
-  const Decided* decided(int64_t number) const;
+  Decided* decided(int64_t number);
+  bool apply(Slot& slot, Decided& update);
   void applied(Slot& slot, int64_t missing);
   void keep(int64_t version);
   void after_change(Slot& slot);
@@ -107,6 +116,12 @@ class Server {
   void answer_fetch(const Slot& slot, const WaitingFetch& fetch);
   void send_update(const UpdateHead& head, const std::vector<Contributor>& from);
   void tell(int peer, const comm::Message& message);
+
+  // Clipping (server_clip.cpp).
+  void tell_square();
+  void tell_square_of(int64_t number, double square);
+  void take_square(int server, const SquareHead& head);
+  void take_factor(const ClipHead& head);
 
   Slot& slot_of(int from, int64_t range);
   void check_part(int from, const Slot& slot, int64_t begin, int64_t count) const;
@@ -118,6 +133,7 @@ class Server {
   comm::Messenger& messenger_;
   ServerOptions options_;
   std::unique_ptr<Scheduler> scheduler_;
+  Clipping clipping_;    // of the first server
   bool strict_ = false;  // updates consume gradients of their own version only
   std::optional<OpenHead> opened_;
   Sharding sharding_;

@@ -60,6 +60,10 @@ size_t head_bytes(uint16_t kind) {
       return sizeof(FetchHead);
     case kAskStop:
       return sizeof(StopHead);
+    case kSquare:
+      return sizeof(SquareHead);
+    case kClip:
+      return sizeof(ClipHead);
     default:
       return sizeof(int64_t);
   }
@@ -99,6 +103,7 @@ void serve(int rank, Bytes bytes) {
   uint8_t rule = bytes.byte();
   options.scheduler.policy = {static_cast<plan::Rule>(rule % 8), kWorkers, 1 + rule / 8 % kWorkers,
                               rule / 16};
+  options.scheduler.clip_norm = bytes.byte() % 2;
   Server server(messenger, options);
   const std::vector<int64_t> tensors = {16, kElements - 16};
   for (int worker = 0; worker < kWorkers; ++worker) {

@@ -129,7 +129,7 @@ TEST(PsMessages, AReplyOfAnotherFormIsAnErrorAndNoWait) {
   bool wrong = false;
   messenger.answer_to = [&](int, const comm::Message& request, std::span<std::byte> into) {
     comm::Message reply = message_with(request.kind, OpenReply{});
-    if (request.kind == kPull) reply = message_with(kPull, VersionReply{}, wrong ? into.first(3) : into);
+    if (request.kind == kPull) reply = message_with(kPull, PullReply{}, wrong ? into.first(3) : into);
     return reply;
   };
   LearnerOptions options;

@@ -5,7 +5,9 @@
 // the range after this one. Under the others ranges are independent of each other: a gradient that overtakes
 // another takes its place, and nobody waits for a slow sender.
 #include <algorithm>
+#include <cmath>
 #include <cstring>
+#include <utility>
 
 #include "yoke/base/error.h"
 #include "yoke/ps/server.h"
@@ -38,10 +40,11 @@ void Server::send_update(const UpdateHead& head, const std::vector<Contributor>&
   message.set_head(head);
   message.payload = std::as_bytes(std::span(from));
   for (int server = 1; server < options_.servers; ++server) tell(options_.workers + server, message);
+  if (head.clip_norm > 0) clipping_.await(head.number, head.clip_norm);
   update_decided(head, from);
 }
 
-const Server::Decided* Server::decided(int64_t number) const {
+Server::Decided* Server::decided(int64_t number) {
   if (decided_.empty() || number < decided_.front().head.number || number > decided_.back().head.number)
     return nullptr;
   return &decided_[static_cast<size_t>(number - decided_.front().head.number)];
@@ -61,9 +64,13 @@ void Server::update_decided(const UpdateHead& head, std::vector<Contributor> fro
     if (!past) last_named_[worker] = one;
     if (past || lost_[worker]) write_off(one);
   }
-  decided_.push_back({head, std::move(from), slots_.size()});
+  if (slots_.empty()) {
+    if (head.clip_norm > 0) tell_square_of(head.number, 0);
+    return;
+  }
+  decided_.push_back({.head = head, .from = std::move(from), .ranges_left = slots_.size()});
   for (auto& slot : slots_) advance(*slot);
-  if (slots_.empty()) decided_.clear();
+  tell_square();
 }
 
 // A lost worker's gradient will not come where it has not: an update takes one less. Which one does not
@@ -85,46 +92,73 @@ void Server::take_push(Slot& slot, int from, const PushHead& head, std::span<con
   if (head.count != store.range().count)
     throw CommError("worker {} pushed {} of {} elements of range {}; nothing was applied", from, head.count,
                     store.range().count, head.range);
-  if (head.update > next + kMostAhead || head.update < 1 || (strict_ && head.update != next))
+  bool complete = slot.summed.has_value();
+  if (head.update > next + kMostAhead || head.update < 1 || (strict_ && (head.update != next || complete)))
     throw CommError("worker {} pushed for update {} of range {}, which has {}; nothing was applied", from,
                     head.update, head.range, slot.updates);
   store.note(from, head.sequence);
-  const Decided* update = decided(next);
-  // The scheduler's word is still on its way: only what is meant for this update is surely part of it.
-  if (update == nullptr && head.update != next) {
+  Decided* update = decided(next);
+  // The scheduler's word is still on its way: only what is meant for this update is surely part of it. Or the
+  // update has all it needs, and waits to be clipped.
+  if (complete || (update == nullptr && head.update != next)) {
     slot.held.push_back({from, head, {payload.begin(), payload.end()}});
     return;
   }
-  if (update != nullptr && store.counted() == 0 && needed(slot, *update) == 1) {
+  slot.measure |= head.measure != 0;
+  bool as_it_is = update != nullptr && update->head.clip_norm <= 0 && !slot.measure;
+  if (as_it_is && store.counted() == 0 && needed(slot, *update) == 1) {
     double share = static_cast<double>(update->from.size());
     store.update_with(payload, head.scale, update->head.lr, update->head.weight * share,
                       update->head.version);
+    slot.square = -1;
     applied(slot, static_cast<int64_t>(update->from.size()) - 1);
   } else {
     store.add(payload, head.scale);
   }
   advance(slot);
+  tell_square();
 }
 
 void Server::advance(Slot& slot) {
   RangeStore& store = slot.store;
   for (;;) {
     int64_t next = slot.updates + 1;
-    const Decided* update = decided(next);
+    Decided* update = decided(next);
     int64_t count = update != nullptr ? needed(slot, *update) : 0;
     for (auto push = slot.held.begin(); push != slot.held.end();) {
       bool fits = update != nullptr ? store.counted() < count : push->head.update == next;
       if (fits) store.add(push->payload, push->head.scale);
+      if (fits) slot.measure |= push->head.measure != 0;
       push = fits ? slot.held.erase(push) : std::next(push);
     }
-    if (update == nullptr || store.counted() < count) return;
-    // What lost workers did not send does not make the step smaller.
-    double share =
-        static_cast<double>(update->from.size()) / static_cast<double>(std::max<int64_t>(1, store.counted()));
-    int64_t missing = static_cast<int64_t>(update->from.size()) - store.counted();
-    store.update(update->head.lr, update->head.weight * share, update->head.version);
-    applied(slot, missing);
+    if (update == nullptr || store.counted() < count || !apply(slot, *update)) return;
   }
+}
+
+// All gradients of the slot's next update are here. False: it waits to be clipped.
+bool Server::apply(Slot& slot, Decided& update) {
+  RangeStore& store = slot.store;
+  // What lost workers did not send does not make the step smaller.
+  double share =
+      static_cast<double>(update.from.size()) / static_cast<double>(std::max<int64_t>(1, store.counted()));
+  int64_t missing = static_cast<int64_t>(update.from.size()) - store.counted();
+  double weight = update.head.weight * share;
+  bool clips = update.head.clip_norm > 0;
+  if (clips && !slot.summed) {
+    slot.summed = store.square(weight);
+    ++update.ranges_summed;
+  }
+  if (clips && !update.factor) return false;
+  std::optional<double> square = std::exchange(slot.summed, std::nullopt);
+  if (std::exchange(slot.measure, false) && !square) square = store.square(weight);
+  double factor = clips ? *update.factor : square && !std::isfinite(*square) ? 0 : 1;
+  if (factor > 0)
+    store.update(update.head.lr, weight * factor, update.head.version);
+  else
+    store.pass(update.head.version);
+  slot.square = square.value_or(-1);
+  applied(slot, missing);
+  return true;
 }
 
 // The slot has applied its next update.
@@ -155,7 +189,7 @@ void Server::after_change(Slot& slot) {
 void Server::answer_pull(Slot& slot, const PullHead& head, const Messenger::Answer& answer) {
   Reply reply;
   reply.message.kind = kPull;
-  reply.message.set_head(VersionReply{slot.store.version()});
+  reply.message.set_head(PullReply{slot.store.version(), slot.square});
   reply.message.payload = slot.store.part(head.begin, head.count);
   reply.sent = [values = slot.store.values()] {};  // holds them as they are until they are sent
   numbers_.payload_bytes += static_cast<int64_t>(reply.message.payload.size());

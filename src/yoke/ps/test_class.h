@@ -23,6 +23,7 @@ struct Class {
   UpdaterOptions optimizer{};
   std::string stale_step = "full";
   int64_t warm_start = 0;
+  double clip_norm = 0;
   std::string backend = "shm";
   // Filled by run():
   Accounting counts{};
@@ -44,6 +45,7 @@ struct Class {
       options.scheduler.updates = updates;
       options.scheduler.stale_step = stale_step;
       options.scheduler.warm_start = warm_start;
+      options.scheduler.clip_norm = clip_norm;
       options.scheduler.say = [this](const std::string& text) { news.push_back(text); };
       options.report = [this](const Accounting& all, int64_t at, int64_t) {
         counts = all;

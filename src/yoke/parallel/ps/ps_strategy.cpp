@@ -8,9 +8,13 @@
 #include "yoke/base/clock.h"
 #include "yoke/base/error.h"
 #include "yoke/optim/clip.h"
+#include "yoke/ps/clip.h"
 
 namespace yoke::parallel {
 namespace {
+
+// Of a worker, in a row: the servers wait for it, and its own steps are none.
+constexpr int64_t kMostSkipped = 100;
 
 bool in_step(const plan::PolicyOptions& policy) {
   return policy.rule == plan::Rule::kSync || plan::traits_of(policy.rule).cancels;
@@ -123,6 +127,10 @@ void PsStrategy::begin() {
 
 void PsStrategy::acquire() {
   begin();
+  if (skipped_++ > kMostSkipped)
+    throw ConfigError(
+        "worker {}: {} minibatches in a row were not finite, so nothing was pushed. Lower train.lr.",
+        setup_.messenger->rank(), kMostSkipped);
   optimizer_.zero_grad();
   for (const torch::Tensor& parameter : parameters_) homes_.arrived(parameter);
   batches_.clear();
@@ -221,26 +229,51 @@ void PsStrategy::local_step(double lr) {
   upload();
 }
 
+// The norm of this worker's own gradient, where nobody knows that of an update. What clips it by itself.
+double PsStrategy::measure_own(const CommitOptions& commit, CommitResult& result) {
+  if (options_.clip_norm <= 0 && !commit.measure_norm) return 1;
+  double norm = optim::clip_grad_norm(parameters_, /*max_norm=*/0).item<double>();
+  if (commit.measure_norm) result.grad_norm = norm;
+  result.updated = std::isfinite(norm);
+  return options_.clip_norm > 0 ? ps::clip_factor(norm, options_.clip_norm) : 1;
+}
+
+// What the servers say of the update that this worker goes on with, where it was of gradients of one version.
+void PsStrategy::note_update_norm(const CommitOptions& commit, CommitResult& result) {
+  const std::optional<ps::UpdateNorm>& all = learner_->update_norm();
+  if (!all) return;
+  if (commit.measure_norm) result.grad_norm = all->norm;
+  if (std::isfinite(all->norm)) return;
+  result.updated = false;
+  bad_element_ = all->first_bad;
+}
+
 CommitResult PsStrategy::commit(const CommitOptions& commit) {
   CommitResult result;
   if (over_) return result;
   gather_gradients();
-  if (options_.clip_norm > 0 || commit.measure_norm) {
-    torch::Tensor norm = optim::clip_grad_norm(parameters_, options_.clip_norm);
-    if (commit.measure_norm) result.grad_norm = norm.item<double>();
-    if (options_.clip_norm > 0) gather_gradients();
-    if (result.grad_norm && !std::isfinite(*result.grad_norm)) {
-      result.updated = false;
-      return result;
-    }
-  }
-  ++minibatches_;
+  result.updated = learner_->is_finite(gradients_.const_data_ptr());
   bool local = setup_.ps.n_push > 1 || setup_.ps.n_fetch > 1;
-  if (local) local_step(commit.lr);
+  double clip = 1;
+  if (result.updated && (local || !in_step(setup_.policy))) clip = measure_own(commit, result);
+  if (!result.updated) return result;
+  skipped_ = 0;
+  ++minibatches_;
+  if (local) {
+    if (clip < 1) gradients_.mul_(clip);
+    local_step(commit.lr);
+  }
   if (minibatches_ % setup_.ps.n_push != 0) return result;
-  const torch::Tensor& told = local ? accrued_ : gradients_;
+  ps::Gradient told;
+  told.data = local ? accrued_.const_data_ptr() : gradients_.const_data_ptr();
+  told.loss = loss_;
+  told.lr = commit.lr;
+  told.compute_seconds = compute_seconds_;
+  told.clip = local ? 1 : clip;
+  told.measure = commit.measure_norm && !local;
+  told.known_finite = !local;
   double begin = now_seconds();
-  learner_->push({told.const_data_ptr(), loss_, commit.lr, compute_seconds_});
+  learner_->push(told);
   talk_.seconds += now_seconds() - begin;
   talk_.exposed += now_seconds() - begin;
   if (local) accrued_.zero_();
@@ -249,7 +282,19 @@ CommitResult PsStrategy::commit(const CommitOptions& commit) {
     find_work();
   else
     over_ = !learner_->wait();
+  if (!local) note_update_norm(commit, result);
   return result;
+}
+
+std::optional<std::string> PsStrategy::first_non_finite_gradient() {
+  if (std::optional<std::string> own = device_->first_non_finite_gradient()) return own;
+  int64_t end = 0;
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    end += parameters_[i].numel();
+    if (bad_element_ >= 0 && bad_element_ < end)
+      return names_[i] + " or one after it, in the sum of all workers";
+  }
+  return std::nullopt;
 }
 
 std::optional<Strategy::Progress> PsStrategy::progress() const {

@@ -37,9 +37,7 @@ class PsStrategy final : public Strategy {
   CommitResult commit(const CommitOptions& options) override;
   std::optional<Progress> progress() const override;
   std::vector<torch::Tensor> gradients() override { return device_->gradients(); }
-  std::optional<std::string> first_non_finite_gradient() override {
-    return device_->first_non_finite_gradient();
-  }
+  std::optional<std::string> first_non_finite_gradient() override;
   std::optional<double> loss_scale() const override { return std::nullopt; }
 
   // Brings model and optimizer to a consistent state of all servers, for a checkpoint. Returns its version.
@@ -64,6 +62,8 @@ class PsStrategy final : public Strategy {
   void gather_gradients();
   std::vector<torch::Tensor> parts_of(const torch::Tensor& flat) const;
   void local_step(double lr);
+  double measure_own(const CommitOptions& commit, CommitResult& result);
+  void note_update_norm(const CommitOptions& commit, CommitResult& result);
   bool in_place() const { return options_.device.is_cpu(); }
   std::vector<std::pair<std::string, std::vector<torch::Tensor>>> optimizer_arrays() const;
 
@@ -87,8 +87,10 @@ class PsStrategy final : public Strategy {
   bool over_ = false;
   int64_t start_version_ = 0;
   int64_t minibatches_ = 0;  // of this worker
+  int64_t skipped_ = 0;      // since the last one that was committed
   double loss_ = 0;          // of this step
   double compute_seconds_ = 0;
+  int64_t bad_element_ = -1;  // where the gradient of an update was not finite
   torch::Tensor last_loss_;
   int asked_stop_ = 0;
   Communication talk_;

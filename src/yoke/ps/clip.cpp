@@ -1,0 +1,37 @@
+#include "yoke/ps/clip.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "yoke/base/error.h"
+
+namespace yoke::ps {
+
+double clip_factor(double norm, double max_norm) {
+  constexpr double kEpsilon = 1e-6;  // of clip_grad_norm_
+  return std::isfinite(norm) ? std::min(1.0, max_norm / (norm + kEpsilon)) : 0;
+}
+
+void Clipping::await(int64_t number, double clip_norm) {
+  awaited_.push_back({number, clip_norm, std::vector<std::optional<double>>(servers_)});
+}
+
+std::optional<ClipHead> Clipping::add(int server, const SquareHead& head) {
+  auto index = static_cast<size_t>(server);
+  auto awaited = std::find_if(awaited_.begin(), awaited_.end(),
+                              [&](const Awaited& one) { return one.number == head.number; });
+  if (index >= servers_ || awaited == awaited_.end() || awaited->squares[index] || head.square < 0)
+    throw CommError("server {} tells a sum of squares of {} for update {}, which is not awaited of it",
+                    server, head.square, head.number);
+  awaited->squares[index] = head.square;
+  double sum = 0;
+  for (const std::optional<double>& square : awaited->squares) {
+    if (!square) return std::nullopt;
+    sum += *square;
+  }
+  ClipHead clip{head.number, clip_factor(std::sqrt(sum), awaited->clip_norm)};
+  awaited_.erase(awaited);
+  return clip;
+}
+
+}  // namespace yoke::ps
