@@ -18,6 +18,7 @@
 #include "yoke/metrics/jsonl.h"
 #include "yoke/plan/policies/delay_law.h"
 #include "yoke/report/comparison.h"
+#include "yoke/report/loss_curve.h"
 #include "yoke/report/table.h"
 
 namespace yoke::cli {
@@ -103,6 +104,9 @@ struct Lab {
     run.idle_fraction = counts.at("idle_fraction");
     double seconds = counts.at("seconds");
     run.updates_per_s = seconds > 0 ? counts.at("updates").get<double>() / seconds : 0;
+    // The first worker's records may be few: it may be the straggler.
+    std::vector<report::LossPoint> curve = report::coarser(report::loss_curve_of(counts), kRecords);
+    if (!curve.empty()) run.records = report::records_of(curve);
     if (!run.records.empty()) run.final_loss = run.records.back().loss;
     return run;
   }

@@ -18,7 +18,7 @@ def test_every_rule_trains(yoke, tmp_path, rule):
     assert summary["steps"] == 60 and summary["world_size"] == 3
     counts = json.loads((tmp_path / "ps.json").read_text())
     assert counts["version"] == 60 and counts["policy"] == rule and len(counts["workers"]) == 3
-    # Of the servers' parameters: the losses in the records are the first worker's, who may hardly have taken part.
+    # Of the servers' parameters: the last record may be of few updates.
     assert summary["eval_loss"] < 0.1  # 2.3 before the first update
     assert "Parameter servers" in (tmp_path / "report.html").read_text()
 
@@ -53,6 +53,29 @@ def test_records_of_a_synchronous_run_are_those_of_data_parallel_training(yoke, 
     assert {5, 10, 15, 20} <= {record["step"] for record in ours if "grad_norm" in record}
     for one, other in zip(ours, theirs):
         assert one.get("grad_norm", 0) == pytest.approx(other.get("grad_norm", 0), rel=1e-3)
+        assert one["loss"] == pytest.approx(other["loss"], rel=1e-3)
+    summaries = [json.loads((tmp_path / name / "summary.json").read_text()) for name in ("ps", "ddp")]
+    assert summaries[0]["final_loss"] == pytest.approx(summaries[1]["final_loss"], rel=1e-3)
+
+
+def test_the_losses_are_those_of_all_workers_when_the_first_is_slow(yoke, tmp_path):
+    summary = yoke(*served("--ps.policy", "async", "--slowdown.law", "const:50x", "--slowdown.workers", 0, "--steps", 300, "--out.dir", tmp_path,
+                           "--ps.log_updates", workers=3)).json
+    updates = [json.loads(line) for line in (tmp_path / "updates.jsonl").read_text().splitlines()]
+    counts = json.loads((tmp_path / "ps.json").read_text())
+    curve = counts["loss_curve"]
+    assert curve["version"] == list(range(1, 301)) and curve["gradients"] == [1] * 300
+    assert curve["loss"] == pytest.approx([update["loss"] for update in updates])
+    assert curve["seconds"] == sorted(curve["seconds"])
+    # The last record's loss is the mean over everybody's updates since the record before.
+    records = records_of(tmp_path)
+    assert len(records) < 300
+    since = sum(1 for update in updates if update["version"] > records[-2]["step"]) if len(records) > 1 else 300
+    last = [update["loss"] for update in updates[-since:]]
+    assert summary["final_loss"] == records[-1]["loss"]
+    assert min(last) - 1e-6 <= summary["final_loss"] <= max(last) + 1e-6
+    page = (tmp_path / "report.html").read_text()
+    assert "Loss against time" in page and "Loss against updates" in page
 
 
 def test_a_gradient_that_is_not_finite_ends_the_run_or_is_skipped(yoke, tmp_path):

@@ -44,18 +44,20 @@ nlohmann::json to_json(const Accounting& accounting) {
                        {"cancelled_seconds", one.cancelled_time},
                        {"rejoined", one.rejoined},
                        {"lost", one.lost}});
-  return {{"updates", accounting.updates},
-          {"gradients", accounting.gradients},
-          {"cancelled", accounting.cancelled},
-          {"pulls", accounting.pulls},
-          {"seconds", accounting.seconds},
-          {"seconds_per_update", accounting.seconds_per_update()},
-          {"staleness",
-           {{"mean", accounting.mean_staleness()},
-            {"fresh", accounting.fresh()},
-            {"histogram", accounting.staleness}}},
-          {"idle_fraction", accounting.idle_fraction()},
-          {"workers", workers}};
+  nlohmann::json document = {{"updates", accounting.updates},
+                             {"gradients", accounting.gradients},
+                             {"cancelled", accounting.cancelled},
+                             {"pulls", accounting.pulls},
+                             {"seconds", accounting.seconds},
+                             {"seconds_per_update", accounting.seconds_per_update()},
+                             {"staleness",
+                              {{"mean", accounting.mean_staleness()},
+                               {"fresh", accounting.fresh()},
+                               {"histogram", accounting.staleness}}},
+                             {"idle_fraction", accounting.idle_fraction()},
+                             {"workers", workers}};
+  if (!accounting.losses.empty()) document["loss_curve"] = to_json(accounting.losses);
+  return document;
 }
 
 }  // namespace yoke::ps

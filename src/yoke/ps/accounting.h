@@ -6,6 +6,8 @@
 #include <nlohmann/json_fwd.hpp>
 #include <vector>
 
+#include "yoke/ps/loss_curve.h"
+
 namespace yoke::ps {
 
 // Seconds of one worker.
@@ -34,6 +36,7 @@ struct Accounting {
   int64_t staleness_sum = 0;
   std::vector<int64_t> staleness;
   std::vector<WorkerTime> workers;
+  std::vector<LossPoint> losses;  // of the whole run; empty where nobody keeps them
 
   void count(int64_t one);
   double mean_staleness() const;

@@ -301,7 +301,7 @@ std::string Learner::report() {
 }
 
 void Learner::ask_stop(int64_t signal) {
-  ask_scheduler(message_of(kAskStop, StopHead{work_.version, signal}));
+  ask_scheduler(message_of(kAskStop, StopHead{.version = work_.version, .signal = signal}));
 }
 
 void Learner::set_max_delay(int64_t max_delay) {

@@ -117,7 +117,8 @@ struct ReleaseHead {
   int64_t minibatch = 0;
   int64_t gradients = 0;  // that counted so far
   int64_t flags = 0;      // kFetchFlag, kCancelFlag
-  double loss = 0;        // mean of the gradients of the last update
+  int64_t losses = 0;     // of those gradients, as far as they are finite
+  double loss_sum = 0;    // and what they add up to
 };
 inline constexpr int64_t kFetchFlag = 1;
 inline constexpr int64_t kCancelFlag = 2;
@@ -157,6 +158,8 @@ struct FetchReply {
 struct StopHead {
   int64_t version = 0;
   int64_t signal = 0;  // 0: all updates are done
+  int64_t losses = 0;  // as in ReleaseHead
+  double loss_sum = 0;
 };
 
 }  // namespace yoke::ps

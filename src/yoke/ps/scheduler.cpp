@@ -36,7 +36,7 @@ void Scheduler::joined(int worker, int64_t version, int64_t life) {
     own.time.lost = false;
     ++own.time.rejoined;
   }
-  if (stopped_) return wire_.stop(worker, {this->version(), stop_signal_});
+  if (stopped_) return wire_.stop(worker, {this->version(), stop_signal_, losses_, loss_total_});
   lost_early_.erase(worker);
   if (!policy_) {
     start_version_ = version;
@@ -128,6 +128,10 @@ GrantReply Scheduler::finished(int worker, const FinishedHead& head) {
   if (measuring_) counts_.count(decision.staleness);
   pending_.push_back({worker, head.minibatch, own.life});
   pending_loss_ += head.loss;
+  if (std::isfinite(head.loss)) {
+    ++losses_;
+    loss_total_ += head.loss;
+  }
   pending_staleness_ += decision.staleness;
   lr_ = head.lr;
   obey(decision);
@@ -163,6 +167,7 @@ void Scheduler::note_update(const plan::Update& update) {
   untold_.insert(untold_.end(), pending_.begin(), pending_.end());
   if (!by_rounds_) tell_update(update.weight);
   double now = now_seconds();
+  curve_.add({update.version, now - begun_, last_loss_, static_cast<int64_t>(pending_.size())});
   if (options_.on_update)
     options_.on_update({update.version, now - begun_, update.gradients, last_loss_,
                         static_cast<double>(pending_staleness_) / count, k(),
@@ -222,7 +227,8 @@ void Scheduler::send_releases(const std::vector<plan::Release>& releases) {
     own.computing = true;
     own.since = now;
     int64_t flags = (release.fetch ? kFetchFlag : 0) | (release.cancels ? kCancelFlag : 0);
-    wire_.release(release.worker, {release.version, release.minibatch, gradients_, flags, last_loss_});
+    wire_.release(release.worker,
+                  {release.version, release.minibatch, gradients_, flags, losses_, loss_total_});
   }
 }
 
@@ -288,12 +294,13 @@ void Scheduler::stop(int64_t signal) {
     if (one.here && !one.computing) one.time.idle += now_seconds() - one.since;
   }
   for (int worker = 0; worker < static_cast<int>(desks_.size()); ++worker) {
-    if (desk(worker).here) wire_.stop(worker, {version(), signal});
+    if (desk(worker).here) wire_.stop(worker, {version(), signal, losses_, loss_total_});
   }
 }
 
 Accounting Scheduler::accounting() const {
   Accounting all = counts_;
+  all.losses = curve_.points();
   for (const Desk& one : desks_) {
     all.workers.push_back(one.time);
     bool waits = one.here && !one.computing && policy_ && !stopped_;

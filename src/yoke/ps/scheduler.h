@@ -124,6 +124,9 @@ class Scheduler {
   int64_t pending_staleness_ = 0;
   double lr_ = 0;
   double last_loss_ = 0;  // of the last update
+  LossCurve curve_;
+  int64_t losses_ = 0;  // of all gradients that counted, as far as they are finite
+  double loss_total_ = 0;
   int64_t gradients_ = 0;
   bool warm_starting_ = false;
   bool stopped_ = false;

@@ -58,10 +58,10 @@ void share_x_axis(LineChart& chart, const std::vector<Record>& records) {
   chart.x_to = last;
 }
 
-Figure loss(const std::vector<Record>& records) {
+Figure loss(const std::vector<Record>& records, const std::vector<Record>& losses) {
   LineChart chart{.title = "Loss over the steps", .x_label = "step", .y_label = "mean loss"};
   share_x_axis(chart, records);
-  std::vector<Point> train = points_of(records, [](const Record& r) { return r.loss; });
+  std::vector<Point> train = points_of(losses, [](const Record& r) { return r.loss; });
   chart.log = wide(train);
   add_noisy(chart, "training", std::move(train), 1);
   std::vector<Point> test = points_of(records, [](const Record& r) { return r.eval_loss; });
@@ -164,9 +164,9 @@ std::optional<Figure> scaling_of(const metrics::Summary& summary) {
   return Figure{"Scaling", to_svg(chart)};
 }
 
-std::vector<Figure> figures_of(const std::vector<Record>& records) {
+std::vector<Figure> figures_of(const std::vector<Record>& records, const std::vector<Record>& losses) {
   if (records.empty()) return {};
-  std::vector<Figure> figures = {loss(records)};
+  std::vector<Figure> figures = {loss(records, losses)};
   const std::vector<Simple> rest = {
       {"Accuracy", "share right on the test set", Unit::kPercent, false, false, 2,
        [](const Record& r) { return r.accuracy; }},

@@ -20,7 +20,9 @@ struct Figure {
 std::optional<Figure> scaling_of(const metrics::Summary& summary);
 
 // Loss, accuracy, learning rate, throughput, gradient norm, loss scale, memory: those that the records have.
-std::vector<Figure> figures_of(const std::vector<metrics::Record>& records);
+// `losses`: records to draw the training loss from, where others know it better.
+std::vector<Figure> figures_of(const std::vector<metrics::Record>& records,
+                               const std::vector<metrics::Record>& losses);
 
 inline constexpr std::array kPhases = {"data", "forward", "backward", "communication", "update", "other"};
 

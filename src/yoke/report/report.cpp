@@ -56,7 +56,7 @@ std::string facts(const RunFolder& run) {
 
 std::string curves(const RunFolder& run) {
   std::string html;
-  std::vector<Figure> figures = figures_of(run.records);
+  std::vector<Figure> figures = figures_of(run.records, with_curve(run.records, run.server_losses));
   if (run.summary)
     if (auto scaling = scaling_of(*run.summary)) figures.insert(figures.begin(), std::move(*scaling));
   for (const Figure& figure : figures) {

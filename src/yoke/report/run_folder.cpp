@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <nlohmann/json.hpp>
 
 #include "yoke/base/error.h"
 #include "yoke/base/file.h"
@@ -82,6 +83,16 @@ void read_metrics(RunFolder& run) {
   }
 }
 
+// A ps.json in the folder may be of an earlier run, without the servers of which this one went on.
+void read_server_losses(RunFolder& run) {
+  if (!present(run, "ps.json") || config_value(run, "parallel", "sync") != "ps") return;
+  try {
+    run.server_losses = loss_curve_of(nlohmann::json::parse(read_file(run.path / "ps.json", kLargestText)));
+  } catch (const std::exception&) {
+    run.notes.emplace_back("ps.json cannot be read: the losses are the first worker's.");
+  }
+}
+
 void read_summary(RunFolder& run) {
   if (!present(run, "summary.json")) {
     run.notes.emplace_back("summary.json is missing: the run is still going on or was stopped early.");
@@ -138,6 +149,7 @@ RunFolder read_run(const std::filesystem::path& path) {
   read_configuration(run);
   read_metrics(run);
   read_summary(run);
+  read_server_losses(run);
   return run;
 }
 

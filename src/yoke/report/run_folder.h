@@ -10,6 +10,7 @@
 
 #include "yoke/metrics/record.h"
 #include "yoke/metrics/summary.h"
+#include "yoke/report/loss_curve.h"
 #include "yoke/report/pipeline_comparison.h"
 
 namespace yoke::report {
@@ -24,13 +25,14 @@ struct RunFolder {
   std::vector<ConfigSection> config;
   std::vector<metrics::Record> records;  // by increasing step
   std::optional<metrics::Summary> summary;
+  std::vector<LossPoint> server_losses;  // of all workers of parameter servers; empty: of another run
   // For whoever can simulate to fill in; read_run() leaves it empty.
   std::optional<PipelineComparison> pipeline;
   std::vector<std::string> notes;  // what is missing or damaged, for people
 };
 
-// Reads config.toml, metrics.jsonl and summary.json. Each may be missing or torn: a note says so. Throws
-// ConfigError where none of them is there.
+// Reads config.toml, metrics.jsonl and summary.json, and the losses in ps.json. Each may be missing or torn:
+// a note says so. Throws ConfigError where none of them is there.
 RunFolder read_run(const std::filesystem::path& path);
 
 // The sections of a configuration as `yoke` writes it: [section] and key = value lines. Other lines are

@@ -13,6 +13,7 @@ namespace yoke::report {
 namespace {
 
 constexpr int64_t kLargestCounts = int64_t{16} << 20;
+constexpr size_t kServerPoints = 250;  // of a curve: means of neighbours, since single updates are noisy
 
 std::optional<nlohmann::json> counts_of(const RunFolder& run) {
   try {
@@ -27,13 +28,25 @@ std::string card(const std::string& heading, const std::string& inside) {
   return fmt::format("<figure class=\"card\"><h3>{}</h3>{}</figure>\n", escape(heading), inside);
 }
 
-std::string loss_against_time(const RunFolder& run) {
-  LineChart chart{.title = "Loss against time", .x_label = "seconds", .y_label = "loss"};
+template <class X>
+std::string losses(const std::vector<metrics::Record>& records, const std::string& heading,
+                   const std::string& x_label, X x) {
+  LineChart chart{.title = heading, .x_label = x_label, .y_label = "loss"};
   Series series{.name = "loss"};
-  for (const metrics::Record& record : run.records) series.points.push_back({record.time, record.loss});
+  for (const metrics::Record& record : records) series.points.push_back({x(record), record.loss});
   if (series.points.empty()) return "";
   chart.series.push_back(std::move(series));
-  return card("Loss against time", to_svg(chart));
+  return card(heading, to_svg(chart));
+}
+
+// Of all workers, where the scheduler has kept them; otherwise of the first.
+std::string loss_charts(const RunFolder& run, const nlohmann::json& counts) {
+  std::vector<LossPoint> curve = coarser(loss_curve_of(counts), kServerPoints);
+  std::vector<metrics::Record> records = curve.empty() ? run.records : records_of(curve);
+  return losses(records, "Loss against time", "seconds",
+                [](const metrics::Record& record) { return record.time; }) +
+         losses(records, "Loss against updates", "updates",
+                [](const metrics::Record& record) { return static_cast<double>(record.step); });
 }
 
 std::string staleness_chart(const nlohmann::json& counts) {
@@ -82,7 +95,7 @@ std::string servers_section(const RunFolder& run) {
         escape(counts->at("policy").get<std::string>()), counts->at("k").get<int64_t>(),
         counts->at("servers").get<int64_t>(), counts->at("servers").get<int64_t>() == 1 ? "" : "s", rate,
         100 * counts->at("idle_fraction").get<double>(), counts->at("cancelled").get<int64_t>(),
-        loss_against_time(run), staleness_chart(*counts), workers_table(*counts));
+        loss_charts(run, *counts), staleness_chart(*counts), workers_table(*counts));
   } catch (const nlohmann::json::exception&) {
     return "";
   }

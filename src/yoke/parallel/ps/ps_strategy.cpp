@@ -123,6 +123,20 @@ void PsStrategy::begin() {
   }
   learner_->join(first ? setup_.updates : 0);
   find_work();
+  heard_losses_ = losses_so_far();
+}
+
+PsStrategy::Losses PsStrategy::losses_so_far() const {
+  if (over_) return {learner_->end().losses, learner_->end().loss_sum};
+  return {learner_->work().losses, learner_->work().loss_sum};
+}
+
+// The loss of a step is the mean over the gradients of all workers since the step before; of this worker
+// alone where there were none.
+void PsStrategy::tell_loss() {
+  Losses now = losses_so_far(), before = std::exchange(heard_losses_, now);
+  if (now.count <= before.count || !told_loss_.defined() || !std::isfinite(loss_)) return;
+  told_loss_.fill_((now.sum - before.sum) / static_cast<double>(now.count - before.count));
 }
 
 void PsStrategy::acquire() {
@@ -200,6 +214,8 @@ ComputeResult PsStrategy::compute(const std::vector<torch::Tensor>& inputs, cons
 
 StepNews PsStrategy::agree(const StepNews& here) {
   StepNews news = here;
+  news.loss = told_loss_ = here.loss.clone();  // until commit() knows that of all
+  if (over_) tell_loss();
   if (here.stop_signal != 0 && asked_stop_ == 0 && begun_ && !over_) {
     asked_stop_ = here.stop_signal;
     learner_->ask_stop(here.stop_signal);
@@ -282,6 +298,7 @@ CommitResult PsStrategy::commit(const CommitOptions& commit) {
     find_work();
   else
     over_ = !learner_->wait();
+  tell_loss();
   if (!local) note_update_norm(commit, result);
   return result;
 }

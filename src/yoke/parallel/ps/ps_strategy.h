@@ -51,12 +51,18 @@ class PsStrategy final : public Strategy {
     torch::Tensor target;
     MicroBatch micro;
   };
+  struct Losses {
+    int64_t count = 0;
+    double sum = 0;
+  };
   struct Voided {};  // thrown between blocks, caught in compute()
 
   models::Model watched(const models::Model& model);
   void lay_out();
   void stop_if_void() const;
   bool find_work();
+  Losses losses_so_far() const;
+  void tell_loss();
   void upload();
   void download(const torch::Tensor& flat, const std::vector<torch::Tensor>& from);
   void gather_gradients();
@@ -92,6 +98,8 @@ class PsStrategy final : public Strategy {
   double compute_seconds_ = 0;
   int64_t bad_element_ = -1;  // where the gradient of an update was not finite
   torch::Tensor last_loss_;
+  torch::Tensor told_loss_;  // what agree() gave back
+  Losses heard_losses_;      // of all workers, when that was last filled
   int asked_stop_ = 0;
   Communication talk_;
 };
