@@ -54,6 +54,9 @@ def test_records_of_a_synchronous_run_are_those_of_data_parallel_training(yoke, 
     for one, other in zip(ours, theirs):
         assert one.get("grad_norm", 0) == pytest.approx(other.get("grad_norm", 0), rel=1e-3)
         assert one["loss"] == pytest.approx(other["loss"], rel=1e-3)
+        # Nothing is computed while a worker talks to the servers.
+        assert one["comm_seconds"] == pytest.approx(one["split"]["communication"]) and one["comm_seconds"] > 0
+        assert all(seconds >= 0 for seconds in one["split"].values())
     summaries = [json.loads((tmp_path / name / "summary.json").read_text()) for name in ("ps", "ddp")]
     assert summaries[0]["final_loss"] == pytest.approx(summaries[1]["final_loss"], rel=1e-3)
 

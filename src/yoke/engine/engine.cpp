@@ -1,5 +1,6 @@
 #include "yoke/engine/engine.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "yoke/base/error.h"
@@ -7,6 +8,20 @@
 #include "yoke/engine/stop_signal.h"
 
 namespace yoke::engine {
+namespace {
+
+// What a step talked in commit(), where its time was counted as update: moved to where it belongs. Seconds
+// under way.
+double move_talk_of_commit(const std::optional<parallel::Communication>& before,
+                           const std::optional<parallel::Communication>& all, metrics::TimeSplit& split) {
+  if (!before || !all) return 0;
+  double waited = std::clamp(all->exposed - before->exposed, 0.0, split.update);
+  split.communication += waited;
+  split.update -= waited;
+  return std::max(0.0, all->seconds - before->seconds);
+}
+
+}  // namespace
 
 Engine::Engine(parallel::Strategy& strategy, data::Loader& loader, LoopPlan plan)
     : strategy_(strategy), loader_(loader), plan_(std::move(plan)) {}
@@ -76,6 +91,7 @@ void Engine::train_step() {
   }
   if (balance_) balance_(std::exchange(own_samples_, 0), split.forward + split.backward);
   bool updated = commit(loss, split);
+  if (talk) *comm_seconds_ += move_talk_of_commit(talk, strategy_.communication(), split);
   if (!updated) ++outcome_.skipped;
   count_step(samples_before);
   double seconds = watch.seconds();

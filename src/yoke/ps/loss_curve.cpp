@@ -26,7 +26,8 @@ void LossCurve::add(const LossPoint& update) {
 }
 
 void LossCurve::halve() {
-  for (size_t i = 0; i < points_.size() / 2; ++i) points_[i] = one_of_both(points_[2 * i], points_[2 * i + 1]);
+  for (size_t i = 0; i < points_.size() / 2; ++i)
+    points_[i] = one_of_both(points_[2 * i], points_[2 * i + 1]);
   points_.resize(points_.size() / 2);
   stride_ *= 2;
 }

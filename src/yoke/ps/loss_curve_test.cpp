@@ -14,7 +14,8 @@ namespace {
 
 TEST(PsLossCurve, HoldsEveryUpdateWhileThereAreFew) {
   LossCurve curve(4);
-  for (int64_t i = 1; i <= 3; ++i) curve.add({i, 0.5 * static_cast<double>(i), 10.0 - static_cast<double>(i), 2});
+  for (int64_t i = 1; i <= 3; ++i)
+    curve.add({i, 0.5 * static_cast<double>(i), 10.0 - static_cast<double>(i), 2});
   auto points = curve.points();
   ASSERT_EQ(points.size(), 3u);
   EXPECT_EQ(points[2].version, 3);
@@ -96,7 +97,8 @@ TEST(PsLossCurve, ALossThatIsNotFiniteDoesNotSpoilTheOthers) {
     std::vector<double> parameters(static_cast<size_t>(learner.elements()));
     while (learner.wait()) {
       double loss = worker == 0 ? 5 : std::numeric_limits<double>::infinity();
-      if (learner.pull(parameters.data())) learner.push({.data = parameters.data(), .loss = loss, .lr = 0.01});
+      if (learner.pull(parameters.data()))
+        learner.push({.data = parameters.data(), .loss = loss, .lr = 0.01});
     }
     EXPECT_EQ(learner.end().losses, 3);
     EXPECT_EQ(learner.end().loss_sum, 15);

@@ -8,8 +8,8 @@
 namespace yoke::report {
 namespace {
 
-using ::testing::IsEmpty;
 using nlohmann::json;
+using ::testing::IsEmpty;
 
 TEST(ReportLossCurve, IsReadWithItsGaps) {
   auto points = loss_curve_of(json::parse(
@@ -22,9 +22,10 @@ TEST(ReportLossCurve, IsReadWithItsGaps) {
 }
 
 TEST(ReportLossCurve, WhatCannotBeIsNone) {
-  for (const char* text : {R"({})", R"([])", R"({"loss_curve": 7})", R"({"loss_curve": {"version": [1]}})",
-                           R"({"loss_curve": {"version": ["x"], "seconds": [1], "loss": [1], "gradients": [1]}})",
-                           R"({"loss_curve": {"version": [1, 2], "seconds": [1], "loss": [1], "gradients": [1]}})"})
+  for (const char* text :
+       {R"({})", R"([])", R"({"loss_curve": 7})", R"({"loss_curve": {"version": [1]}})",
+        R"({"loss_curve": {"version": ["x"], "seconds": [1], "loss": [1], "gradients": [1]}})",
+        R"({"loss_curve": {"version": [1, 2], "seconds": [1], "loss": [1], "gradients": [1]}})"})
     EXPECT_THAT(loss_curve_of(json::parse(text)), IsEmpty()) << text;
 }
 

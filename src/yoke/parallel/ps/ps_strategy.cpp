@@ -145,6 +145,7 @@ void PsStrategy::acquire() {
     throw ConfigError(
         "worker {}: {} minibatches in a row were not finite, so nothing was pushed. Lower train.lr.",
         setup_.messenger->rank(), kMostSkipped);
+  talk_ = {};
   optimizer_.zero_grad();
   for (const torch::Tensor& parameter : parameters_) homes_.arrived(parameter);
   batches_.clear();
@@ -161,9 +162,15 @@ bool PsStrategy::find_work() {
   }
   if (over_) learner_->pull_at(learner_->end().version, flat_.mutable_data_ptr());
   upload();
-  talk_.seconds += now_seconds() - begin;
-  talk_.exposed += now_seconds() - begin;
+  waited_since(begin);
   return !over_;
+}
+
+// Nothing is computed while a worker talks: all of it is waited for.
+void PsStrategy::waited_since(double begin) {
+  double seconds = now_seconds() - begin;
+  talk_.seconds += seconds;
+  talk_.exposed += seconds;
 }
 
 void PsStrategy::upload() {
@@ -181,7 +188,7 @@ void PsStrategy::download(const torch::Tensor& flat, const std::vector<torch::Te
 
 ComputeResult PsStrategy::compute(const std::vector<torch::Tensor>& inputs, const torch::Tensor& target,
                                   const MicroBatch& micro) {
-  talk_ = {};
+  const double waited_before = talk_.exposed;
   if (!last_loss_.defined()) last_loss_ = torch::zeros({});
   batches_.push_back({inputs, target, micro});
   ComputeResult result{last_loss_, 0, 0};
@@ -209,6 +216,8 @@ ComputeResult PsStrategy::compute(const std::vector<torch::Tensor>& inputs, cons
     }
   }
   last_loss_ = result.loss;
+  // As with other strategies, what backward waits for is part of it.
+  result.backward_seconds += talk_.exposed - waited_before;
   return result;
 }
 
@@ -290,14 +299,11 @@ CommitResult PsStrategy::commit(const CommitOptions& commit) {
   told.known_finite = !local;
   double begin = now_seconds();
   learner_->push(told);
-  talk_.seconds += now_seconds() - begin;
-  talk_.exposed += now_seconds() - begin;
   if (local) accrued_.zero_();
   bool fetch = minibatches_ % setup_.ps.n_fetch == 0;
-  if (fetch)
-    find_work();
-  else
-    over_ = !learner_->wait();
+  if (!fetch) over_ = !learner_->wait();
+  waited_since(begin);
+  if (fetch || over_) find_work();
   tell_loss();
   if (!local) note_update_norm(commit, result);
   return result;

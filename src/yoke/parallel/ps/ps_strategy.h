@@ -61,6 +61,7 @@ class PsStrategy final : public Strategy {
   void lay_out();
   void stop_if_void() const;
   bool find_work();
+  void waited_since(double begin);
   Losses losses_so_far() const;
   void tell_loss();
   void upload();
