@@ -19,12 +19,13 @@ using ::testing::HasSubstr;
 constexpr int kLost = 2;       // the worker that is
 constexpr int64_t kHold = 20;  // the others wait at this version until it is back for good
 
-// Asks whether its gradient counts, and is gone before it sends any of it.
-void promise(LocalGroup& group, const Learner& learner, int workers) {
+// Asks whether its gradient counts, and is gone before it sends any of it. An update has the learning rate of
+// whoever was last to ask.
+void promise(LocalGroup& group, const Learner& learner, int workers, double lr) {
   comm::Message message;
   message.kind = kFinished;
   message.set_head(
-      FinishedHead{.version = learner.work().version, .minibatch = learner.work().minibatch, .lr = 1});
+      FinishedHead{.version = learner.work().version, .minibatch = learner.work().minibatch, .lr = lr});
   group.messenger(kLost).ask(workers, message, {}, Deadline::after(20)).get();
 }
 
@@ -33,6 +34,7 @@ struct Rejoining {
   Class lesson;
   int deaths = 1;
   bool promises = true;
+  double lr = 0.1;  // of `step`
   std::function<void(Learner&, std::vector<double>&)> step = [](Learner& learner, std::vector<double>& w) {
     ps::step(learner, w, 0.5);
   };
@@ -62,7 +64,7 @@ struct Rejoining {
     for (int i = 0; i < 2 && learner.wait(); ++i) {
       if (learner.pull(parameters.data())) step(learner, parameters);
     }
-    if (promises && learner.wait()) promise(group, learner, lesson.policy.workers);
+    if (promises && learner.wait()) promise(group, learner, lesson.policy.workers, lr);
     learner.abandon();
     group.close(kLost);
   }
@@ -127,7 +129,7 @@ TEST(PsRejoin, SyncThatIsClippedStaysTheMeanOfThoseWhoAreThere) {
 }
 
 TEST(PsRejoin, EveryGradientCountsExactlyOnceThroughSeveralLives) {
-  Rejoining run{.lesson = {.policy = {plan::Rule::kAsync, 3, 0, 0}, .updates = 100}, .deaths = 3};
+  Rejoining run{.lesson = {.policy = {plan::Rule::kAsync, 3, 0, 0}, .updates = 100}, .deaths = 3, .lr = 1};
   run.step = [](Learner& learner, std::vector<double>& w) {
     std::vector<double> ones(w.size(), 1);
     learner.push({ones.data(), 0, 1, 0});
