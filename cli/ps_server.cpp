@@ -67,6 +67,7 @@ ps::ServerOptions server_options(const RunConfig& config, int world_size, PsLedg
   options.servers = static_cast<int>(config.ps.servers);
   options.workers = worker_count(config, world_size);
   options.make_updater = ps::make_optimizer(parallel::updater_options(config.train.optimizer));
+  options.pushes_between_pulls = (config.ps.n_fetch + config.ps.n_push - 1) / config.ps.n_push;
   ps::SchedulerOptions& scheduler = options.scheduler;
   scheduler.policy = policy_of(config, options.workers);
   scheduler.delay_schedule = plan::parse_delay_schedule("ps.max_delay", config.ps.max_delay);

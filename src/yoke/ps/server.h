@@ -29,6 +29,8 @@ struct ServerOptions {
   int servers = 1;
   MakeUpdater make_updater;
   SchedulerOptions scheduler;  // of the first server
+  // Gradients that a worker may push before it pulls again: more than one with Downpour.
+  int64_t pushes_between_pulls = 1;
   // Asked by the first server for what it counted, when a worker asks it.
   std::function<std::string(const Accounting&, int64_t version, int64_t k)> report;
 };
@@ -68,6 +70,7 @@ class Server {
   };
   struct HeldPush {
     int from;
+    int64_t life;
     PushHead head;
     std::vector<std::byte> payload;
   };
@@ -103,6 +106,7 @@ class Server {
 
   // Updates (server_updates.cpp).
   void take_push(Slot& slot, int from, const PushHead& head, std::span<const std::byte> payload);
+  void hold(Slot& slot, int from, const PushHead& head, std::span<const std::byte> payload);
   void update_decided(const UpdateHead& head, std::vector<Contributor> from);
   void advance(Slot& slot);
   static int64_t needed(const Slot& slot, const Decided& update);

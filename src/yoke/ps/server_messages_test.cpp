@@ -109,6 +109,28 @@ TEST(PsMessages, UpdatesComeInOrderAndNameWorkersThatAre) {
   EXPECT_THAT(counter.send(kUpdate, UpdateHead{2, 2, 1, 0.1}, {}, 0), HasSubstr("not the scheduler"));
 }
 
+TEST(PsMessages, WhoNeverPullsIsRefusedByName) {
+  Counter counter;
+  counter.open();
+  float values[16] = {};
+  auto push = [&](int64_t update) {
+    return counter.send(kPush, PushHead{1, 16, 16, update, update, 1, 0}, std::as_bytes(std::span(values)));
+  };
+  // The server has not heard of any update yet.
+  for (int64_t update : {2, 3}) EXPECT_EQ(push(update), "");
+  for (int i = 0; i < 3; ++i)
+    EXPECT_THAT(push(4), HasSubstr("rank 0 has pushed 2 gradients ahead of update 1 of range 1"));
+  Contributor from{};
+  EXPECT_EQ(counter.send(kUpdate, UpdateHead{1, 1, 1, 0.1}, std::as_bytes(std::span(&from, 1)), 1), "");
+  EXPECT_EQ(push(4), "") << "one of them was taken";
+  EXPECT_THAT(push(5), HasSubstr("rank 0 has pushed 2 gradients ahead of update 2"));
+  // What was refused has not been counted as there.
+  from.minibatch = 1;
+  EXPECT_EQ(counter.send(kUpdate, UpdateHead{2, 2, 1, 0.1}, std::as_bytes(std::span(&from, 1)), 1), "");
+  EXPECT_EQ(push(5), "");
+  EXPECT_EQ(counter.server.numbers().duplicates, 0);
+}
+
 TEST(PsMessages, TheSchedulerListensToWorkersOnly) {
   Counter counter(1);
   counter.open();

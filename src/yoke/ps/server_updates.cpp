@@ -86,6 +86,25 @@ int64_t Server::needed(const Slot& slot, const Decided& update) {
   return std::max<int64_t>(0, static_cast<int64_t>(update.from.size()) - slot.shortfall);
 }
 
+// A range holds few gradients of a worker. One is ahead when it is for a later update than the range's next.
+// Before it pushes another a worker pulls what the scheduler had decided when it gave its word for this one,
+// so that the range is not behind it any more: at most `pushes_between_pulls` of each of P workers are ahead.
+// A gradient that is not ahead is held when one that was has taken its place, or when the part of a lost
+// worker was written off before its turn: that is at most once for each of those.
+void Server::hold(Slot& slot, int from, const PushHead& head, std::span<const std::byte> payload) {
+  int64_t life = lives_[static_cast<size_t>(from)];
+  auto own = std::count_if(slot.held.begin(), slot.held.end(),
+                           [&](const HeldPush& push) { return push.from == from && push.life == life; });
+  if (own >= 2 * options_.pushes_between_pulls * options_.workers)
+    throw CommError(
+        "rank {} has pushed {} gradients ahead of update {} of range {}, and pushes another for update {}: "
+        "it "
+        "must pull first; nothing was applied",
+        from, own, slot.updates + 1, head.range, head.update);
+  slot.store.note(from, head.sequence);
+  slot.held.push_back({from, life, head, {payload.begin(), payload.end()}});
+}
+
 void Server::take_push(Slot& slot, int from, const PushHead& head, std::span<const std::byte> payload) {
   RangeStore& store = slot.store;
   int64_t next = slot.updates + 1;
@@ -96,14 +115,11 @@ void Server::take_push(Slot& slot, int from, const PushHead& head, std::span<con
   if (head.update > next + kMostAhead || head.update < 1 || (strict_ && (head.update != next || complete)))
     throw CommError("worker {} pushed for update {} of range {}, which has {}; nothing was applied", from,
                     head.update, head.range, slot.updates);
-  store.note(from, head.sequence);
   Decided* update = decided(next);
   // The scheduler's word is still on its way: only what is meant for this update is surely part of it. Or the
   // update has all it needs, and waits to be clipped.
-  if (complete || (update == nullptr && head.update != next)) {
-    slot.held.push_back({from, head, {payload.begin(), payload.end()}});
-    return;
-  }
+  if (complete || (update == nullptr && head.update != next)) return hold(slot, from, head, payload);
+  store.note(from, head.sequence);
   slot.measure |= head.measure != 0;
   bool as_it_is = update != nullptr && update->head.clip_norm <= 0 && !slot.measure;
   if (as_it_is && store.counted() == 0 && needed(slot, *update) == 1) {
