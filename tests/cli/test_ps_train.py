@@ -103,8 +103,9 @@ def test_one_asynchronous_worker_is_plain_sgd_bit_for_bit(yoke, tmp_path):
     assert ours["parameter_hash"] == alone["parameter_hash"]
 
 
-def test_a_run_goes_on_from_its_checkpoint(yoke, tmp_path):
-    words = ["--checkpoint.every_steps", 10]
+@pytest.mark.parametrize("clip_norm", [0, 0.5])
+def test_a_run_goes_on_from_its_checkpoint(yoke, tmp_path, clip_norm):
+    words = ["--checkpoint.every_steps", 10, "--train.clip_norm", clip_norm]
     whole = yoke(*served(*words, "--steps", 40, "--out.dir", tmp_path / "whole")).json
     yoke(*served(*words, "--steps", 20, "--out.dir", tmp_path / "parts"))
     more = yoke(*served(*words, "--steps", 40, "--out.dir", tmp_path / "parts")).json
@@ -141,7 +142,7 @@ def test_the_delay_changes_while_it_trains(yoke, tmp_path):
 @pytest.mark.parametrize("backend", ["shm", "tcp"])
 def test_servers_inside_the_workers_give_the_same_bits(yoke, tmp_path, backend):
     def hash_of(*words):
-        return yoke(*served("--steps", 30, "--parallel.backend", backend, "--out.dir", tmp_path / words[-1], *words, servers=2)).json["parameter_hash"]
+        return yoke(*served("--steps", 30, "--train.clip_norm", 0.5, "--parallel.backend", backend, "--out.dir", tmp_path / words[-1], *words, servers=2)).json["parameter_hash"]
 
     assert hash_of("--ps.place", "dedicated") == hash_of("--ps.place", "colocated")
     assert json.loads((tmp_path / "colocated/ps.json").read_text())["place"] == "colocated"

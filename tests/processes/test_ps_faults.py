@@ -50,9 +50,10 @@ class Training:
         self.process.wait(30)
 
 
-@pytest.mark.parametrize("rule", ["sync", "k_sync", "async", "k_batch_async"])
-def test_a_killed_worker_is_done_without(tmp_path, rule):
-    job = Training(tmp_path, "--nproc", 3, "--ps.servers", 2, "--ps.policy", rule, "--ps.k", 2, "--steps", 400)
+# With a norm the servers wait for each other before they update.
+@pytest.mark.parametrize("rule,clip_norm", [("sync", 0), ("k_sync", 0), ("async", 0), ("k_batch_async", 0), ("sync", 0.1), ("k_batch_sync", 0.1), ("bounded_delay", 0.1)])
+def test_a_killed_worker_is_done_without(tmp_path, rule, clip_norm):
+    job = Training(tmp_path, "--nproc", 3, "--ps.servers", 2, "--ps.policy", rule, "--ps.k", 2, "--train.clip_norm", clip_norm, "--steps", 400)
     try:
         job.wait_for_step(50)
         killed = time.monotonic()
@@ -80,9 +81,10 @@ def test_a_killed_worker_ends_the_job_where_that_is_wanted(tmp_path):
         job.end()
 
 
-@pytest.mark.parametrize("rule,steps", [("sync", 1500), ("k_async", 3000)])
-def test_a_killed_worker_is_started_again(tmp_path, rule, steps):
-    job = Training(tmp_path, "--nproc", 3, "--ps.servers", 2, "--ps.policy", rule, "--ps.k", 2, "--steps", steps, "--ps.on_worker_loss", "restart")
+@pytest.mark.parametrize("rule,steps,clip_norm", [("sync", 1500, 0), ("k_async", 3000, 0), ("sync", 1500, 0.1)])
+def test_a_killed_worker_is_started_again(tmp_path, rule, steps, clip_norm):
+    job = Training(tmp_path, "--nproc", 3, "--ps.servers", 2, "--ps.policy", rule, "--ps.k", 2, "--train.clip_norm", clip_norm, "--steps", steps,
+                   "--ps.on_worker_loss", "restart")
     try:
         job.wait_for_step(50)
         first = job.rank(2)
@@ -138,8 +140,9 @@ def test_a_worker_may_be_started_again_by_hand(tmp_path):
                 process.wait(30)
 
 
-def test_a_killed_server_is_named_with_the_last_checkpoint(tmp_path):
-    job = Training(tmp_path, "--nproc", 2, "--ps.servers", 2, "--steps", 100000, "--checkpoint.every_steps", 20)
+@pytest.mark.parametrize("clip_norm", [0, 0.1])
+def test_a_killed_server_is_named_with_the_last_checkpoint(tmp_path, clip_norm):
+    job = Training(tmp_path, "--nproc", 2, "--ps.servers", 2, "--train.clip_norm", clip_norm, "--steps", 100000, "--checkpoint.every_steps", 20)
     try:
         job.wait_for_step(60)
         os.kill(job.rank(3), signal.SIGKILL)
@@ -176,8 +179,9 @@ def test_a_worker_with_a_server_inside_ends_the_job(tmp_path):
         job.end()
 
 
-def test_a_stopped_run_is_saved_and_goes_on(tmp_path):
-    job = Training(tmp_path, "--nproc", 2, "--steps", 100000, "--ps.policy", "async", "--checkpoint.every_steps", 1000000)
+@pytest.mark.parametrize("rule", ["async", "sync"])
+def test_a_stopped_run_is_saved_and_goes_on(tmp_path, rule):
+    job = Training(tmp_path, "--nproc", 2, "--ps.servers", 2, "--steps", 100000, "--ps.policy", rule, "--train.clip_norm", 0.1, "--checkpoint.every_steps", 1000000)
     try:
         job.wait_for_step(30)
         os.kill(job.process.pid, signal.SIGTERM)
