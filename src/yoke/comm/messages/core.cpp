@@ -215,10 +215,18 @@ bool MessengerCore::read_message(int peer) {
     choose_target(peer, head);
     if (transport_->one_at_a_time()) lock.lock();
   }
+  if (state.in_place) {
+    const std::byte* payload = transport_->payload_in_place(peer);
+    if (payload == nullptr) return false;
+    state.reading = false;
+    deliver(peer, head, {payload, head.bytes});
+    transport_->consume(peer);
+    return true;
+  }
   if (!transport_->read(peer, state.target)) return false;
   if (lock.owns_lock()) lock.unlock();
   state.reading = false;
-  deliver(peer, head);
+  deliver(peer, head, state.target);
   return true;
 }
 
@@ -232,11 +240,14 @@ void MessengerCore::choose_target(int peer, const WireHead& head) {
   state.reading = true;
   state.refused.clear();
   state.target = {};
+  state.in_place = false;
   if (head.type == WireType::kAnswer)
     choose_answer_place(peer, head);
   else if (head.type != WireType::kRefusal)
     choose_place(peer, head);
   if (state.target.size() == head.bytes) return;
+  state.in_place = head.bytes <= transport_->in_place_limit();
+  if (state.in_place) return;
   state.buffer.resize(std::max<size_t>(state.buffer.size(), head.bytes));
   state.target = {state.buffer.data(), head.bytes};
 }
@@ -264,12 +275,11 @@ void MessengerCore::choose_answer_place(int peer, const WireHead& head) {
                                 ask->second.into.size());
 }
 
-void MessengerCore::deliver(int peer, const WireHead& head) {
-  Peer& state = *peers_[static_cast<size_t>(peer)];
+void MessengerCore::deliver(int peer, const WireHead& head, std::span<const std::byte> payload) {
   if (head.type == WireType::kRequest || head.type == WireType::kTell)
-    deliver_request(peer, head, state.target);
+    deliver_request(peer, head, payload);
   else
-    deliver_answer(peer, head, state.target);
+    deliver_answer(peer, head, payload);
 }
 
 void MessengerCore::deliver_request(int peer, const WireHead& head, std::span<const std::byte> payload) {

@@ -53,6 +53,7 @@ class MessengerCore final : public Messenger {
     // Of the messenger's thread: whether everybody knows that it is gone, and the message that is being read.
     bool closed = false;
     bool reading = false;
+    bool in_place = false;  // the payload is used where the transport has it
     std::span<std::byte> target;
     std::vector<std::byte> buffer;
     std::string refused;  // why its payload is thrown away
@@ -66,7 +67,7 @@ class MessengerCore final : public Messenger {
   void choose_target(int peer, const WireHead& head);
   void choose_place(int peer, const WireHead& head);
   void choose_answer_place(int peer, const WireHead& head);
-  void deliver(int peer, const WireHead& head);
+  void deliver(int peer, const WireHead& head, std::span<const std::byte> payload);
   void deliver_request(int peer, const WireHead& head, std::span<const std::byte> payload);
   void deliver_answer(int peer, const WireHead& head, std::span<const std::byte> payload);
   void answer(int peer, uint64_t id, const Reply& reply);

@@ -6,64 +6,16 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "yoke/base/error.h"
 #include "yoke/comm/messages/core.h"
-#include "yoke/comm/shared/futex.h"
+#include "yoke/comm/messages/shm_rings.h"
 #include "yoke/comm/shared/hand_out.h"
 
 namespace yoke::comm {
 namespace messages {
 namespace {
-
-using shared::Word;
-
-constexpr size_t kLine = 128;
-// Small enough to stay in the cache of both cores, large enough that neither waits for the other often.
-constexpr size_t kRingBytes = 512 << 10;
-// A large payload is shown to its reader in pieces of this size, so that both copy at the same time.
-constexpr size_t kPiece = 32 << 10;
-static_assert((kRingBytes & (kRingBytes - 1)) == 0);
-
-struct alignas(kLine) Desk {
-  std::atomic<int64_t> pid;
-  Word joined;
-  Word left;
-  Word life;                  // of its owner: how often it was started again
-  alignas(kLine) Word inbox;  // changes when its owner should look
-  Word asleep;
-};
-
-// A stream of bytes from one rank to another.
-struct alignas(kLine) Ring {
-  std::atomic<uint64_t> written;
-  Word life;  // of the reader for whom the writer has emptied this ring and its way back
-  alignas(kLine) std::atomic<uint64_t> read;
-  Word writer_waits;
-  alignas(kLine) std::byte data[kRingBytes];
-};
-
-class Mapping {
- public:
-  Mapping(int file, size_t bytes) : bytes_(bytes) {
-    base_ = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
-    if (base_ == MAP_FAILED)
-      throw CommError("mapping {} bytes of shared memory: {}", bytes, describe_errno(errno));
-  }
-  ~Mapping() { ::munmap(base_, bytes_); }
-  Mapping(const Mapping&) = delete;
-  Mapping& operator=(const Mapping&) = delete;
-  std::byte* base() const { return static_cast<std::byte*>(base_); }
-
- private:
-  void* base_;
-  size_t bytes_;
-};
-
-size_t bytes_for(int size) {
-  auto ranks = static_cast<size_t>(size);
-  return ranks * sizeof(Desk) + ranks * ranks * sizeof(Ring);
-}
 
 shared::File make_memory(size_t bytes) {
   shared::File file(::memfd_create("yoke-messages", MFD_CLOEXEC));
@@ -105,8 +57,12 @@ class ShmTransport final : public Transport {
         size_(setup.size),
         life_(static_cast<uint32_t>(setup.life)),
         memory_(setup),
-        mapping_(memory_.file(), bytes_for(setup.size)),
+        mapping_(memory_.file(), bytes_before_data(setup.size)),
         peers_(static_cast<size_t>(setup.size)) {
+    for (int peer = 0; peer < size_; ++peer) {
+      incoming_.push_back(mirror(peer, rank_));
+      outgoing_.push_back(mirror(rank_, peer));
+    }
     life_ == 0 ? join(setup) : come_back();
   }
   ~ShmTransport() override {
@@ -121,6 +77,9 @@ class ShmTransport final : public Transport {
   void close(int peer) override { of(peer).closed = true; }
   const WireHead* next(int peer) override;
   bool read(int peer, std::span<std::byte> into) override;
+  size_t in_place_limit() const override { return kRingBytes / 2; }
+  const std::byte* payload_in_place(int peer) override;
+  void consume(int peer) override;
   void wait(const std::vector<bool>& has_unwritten, double seconds) override;
   void wake() override { notify(rank_); }
   void look_for_deaths() override;
@@ -136,6 +95,7 @@ class ShmTransport final : public Transport {
     bool has_head = false;
     WireHead head;
     size_t received = 0;
+    size_t wanted = 1;  // bytes in the ring that are worth waking up for
   };
 
   void join(const ShmMessengerSetup& setup);
@@ -145,14 +105,20 @@ class ShmTransport final : public Transport {
   Desk& desk(int rank) const {
     return *reinterpret_cast<Desk*>(mapping_.base() + static_cast<size_t>(rank) * sizeof(Desk));
   }
+  size_t index_of(int from, int to) const {
+    return static_cast<size_t>(from) * static_cast<size_t>(size_) + static_cast<size_t>(to);
+  }
   Ring& ring(int from, int to) const {
-    size_t index = static_cast<size_t>(from) * static_cast<size_t>(size_) + static_cast<size_t>(to);
     return *reinterpret_cast<Ring*>(mapping_.base() + static_cast<size_t>(size_) * sizeof(Desk) +
-                                    index * sizeof(Ring));
+                                    index_of(from, to) * sizeof(Ring));
+  }
+  Mirror mirror(int from, int to) const {
+    return {memory_.file(), bytes_before_data(size_) + index_of(from, to) * kRingBytes};
   }
   void notify(int rank) const;
-  size_t put(Ring& ring, const void* from, size_t bytes) const;
-  size_t get(Ring& ring, int from, void* to, size_t bytes) const;
+  size_t put(int to, const void* from, size_t bytes) const;  // from nullptr: padding
+  size_t get(int from, void* to, size_t bytes) const;        // to nullptr: padding
+  void release(int from, size_t bytes) const;
   void check(int peer) {
     if (of(peer).closed) throw CommError("rank {} is lost", peer);
   }
@@ -166,6 +132,7 @@ class ShmTransport final : public Transport {
   Memory memory_;
   Mapping mapping_;
   std::vector<Peer> peers_;
+  std::vector<Mirror> incoming_, outgoing_;  // by peer
 };
 
 void ShmTransport::join(const ShmMessengerSetup& setup) {
@@ -212,6 +179,7 @@ void ShmTransport::reopen(int peer) {
   state.process = net::Descriptor();
   if (!open_process(peer)) state.lost = fmt::format("rank {} has ended", peer);
   state.has_head = false;
+  state.wanted = 1;
   for (Ring* one : {&ring(rank_, peer), &ring(peer, rank_)}) {
     one->written.store(0);
     one->read.store(0);
@@ -266,7 +234,7 @@ void ShmTransport::wait(const std::vector<bool>& has_unwritten, double seconds) 
     Ring& in = ring(peer, rank_);
     if (has_unwritten[static_cast<size_t>(peer)]) out.writer_waits.store(1);
     std::atomic_thread_fence(std::memory_order_seq_cst);
-    something |= in.written.load() != in.read.load(std::memory_order_relaxed);
+    something |= in.written.load() - in.read.load(std::memory_order_relaxed) >= of(peer).wanted;
     something |=
         has_unwritten[static_cast<size_t>(peer)] && out.written.load() - out.read.load() < kRingBytes / 2;
   }
@@ -274,33 +242,33 @@ void ShmTransport::wait(const std::vector<bool>& has_unwritten, double seconds) 
   own.asleep.store(0);
 }
 
-size_t ShmTransport::put(Ring& ring, const void* from, size_t bytes) const {
-  uint64_t at = ring.written.load(std::memory_order_relaxed);
-  size_t room = kRingBytes - static_cast<size_t>(at - ring.read.load(std::memory_order_acquire));
+size_t ShmTransport::put(int to, const void* from, size_t bytes) const {
+  Ring& out = ring(rank_, to);
+  uint64_t at = out.written.load(std::memory_order_relaxed);
+  size_t room = kRingBytes - static_cast<size_t>(at - out.read.load(std::memory_order_acquire));
   size_t take = std::min(bytes, room);
-  size_t begin = at & (kRingBytes - 1);
-  size_t first = std::min(take, kRingBytes - begin);
-  std::memcpy(ring.data + begin, from, first);
-  if (take > first) std::memcpy(ring.data, static_cast<const std::byte*>(from) + first, take - first);
-  ring.written.store(at + take, std::memory_order_release);
+  if (from != nullptr) std::memcpy(outgoing_[static_cast<size_t>(to)].at(at), from, take);
+  out.written.store(at + take, std::memory_order_release);
   return take;
 }
 
-size_t ShmTransport::get(Ring& ring, int from, void* to, size_t bytes) const {
-  uint64_t at = ring.read.load(std::memory_order_relaxed);
-  size_t there = static_cast<size_t>(ring.written.load(std::memory_order_acquire) - at);
+size_t ShmTransport::get(int from, void* to, size_t bytes) const {
+  Ring& in = ring(from, rank_);
+  uint64_t at = in.read.load(std::memory_order_relaxed);
+  size_t there = static_cast<size_t>(in.written.load(std::memory_order_acquire) - at);
   size_t take = std::min(bytes, there);
   if (take == 0) return 0;
-  size_t begin = at & (kRingBytes - 1);
-  size_t first = std::min(take, kRingBytes - begin);
-  std::memcpy(to, ring.data + begin, first);
-  if (take > first) std::memcpy(static_cast<std::byte*>(to) + first, ring.data, take - first);
-  ring.read.store(at + take, std::memory_order_release);
+  if (to != nullptr) std::memcpy(to, incoming_[static_cast<size_t>(from)].at(at), take);
+  release(from, take);
+  return take;
+}
+
+void ShmTransport::release(int from, size_t bytes) const {
+  Ring& in = ring(from, rank_);
+  in.read.store(in.read.load(std::memory_order_relaxed) + bytes, std::memory_order_release);
   // Pairs with wait(): either the writer sees the room, or we see that it waits for some.
   std::atomic_thread_fence(std::memory_order_seq_cst);
-  if (ring.writer_waits.load(std::memory_order_relaxed) != 0 && ring.writer_waits.exchange(0) != 0)
-    notify(from);
-  return take;
+  if (in.writer_waits.load(std::memory_order_relaxed) != 0 && in.writer_waits.exchange(0) != 0) notify(from);
 }
 
 bool ShmTransport::write(int peer, Outgoing& message) {
@@ -309,13 +277,16 @@ bool ShmTransport::write(int peer, Outgoing& message) {
   Ring& out = ring(rank_, peer);
   if (!message.started()) {
     uint64_t used = out.written.load(std::memory_order_relaxed) - out.read.load(std::memory_order_acquire);
-    if (kRingBytes - used < sizeof(WireHead)) return false;
-    put(out, &message.head, sizeof(WireHead));
+    if (kRingBytes - used < kHeadRoom) return false;
+    put(peer, &message.head, sizeof(WireHead));
+    put(peer, nullptr, kHeadRoom - sizeof(WireHead));
     message.state = 1;
   }
-  while (message.offset < message.payload.size()) {
-    size_t piece = std::min(kPiece, message.payload.size() - message.offset);
-    size_t done = put(out, message.payload.data() + message.offset, piece);
+  size_t size = message.payload.size();
+  while (message.offset < padded(size)) {
+    bool data = message.offset < size;
+    size_t piece = data ? std::min(kPiece, size - message.offset) : padded(size) - message.offset;
+    size_t done = put(peer, data ? message.payload.data() + message.offset : nullptr, piece);
     message.offset += done;
     notify(peer);
     if (done == 0) return false;
@@ -334,11 +305,12 @@ const WireHead* ShmTransport::next(int peer) {
   }
   Ring& in = ring(peer, rank_);
   uint64_t there = in.written.load(std::memory_order_acquire) - in.read.load(std::memory_order_relaxed);
-  if (there < sizeof(WireHead)) {
+  if (there < kHeadRoom) {
     if (there == 0 && !state.lost.empty()) throw CommError("{}", state.lost);
     return nullptr;
   }
-  get(in, peer, &state.head, sizeof(WireHead));
+  get(peer, &state.head, sizeof(WireHead));
+  get(peer, nullptr, kHeadRoom - sizeof(WireHead));
   state.has_head = true;
   state.received = 0;
   return &state.head;
@@ -347,15 +319,38 @@ const WireHead* ShmTransport::next(int peer) {
 bool ShmTransport::read(int peer, std::span<std::byte> into) {
   check(peer);
   Peer& state = of(peer);
-  while (state.received < into.size()) {
-    size_t piece = std::min(kPiece, into.size() - state.received);
-    size_t got = get(ring(peer, rank_), peer, into.data() + state.received, piece);
+  while (state.received < padded(into.size())) {
+    bool data = state.received < into.size();
+    size_t piece =
+        data ? std::min(kPiece, into.size() - state.received) : padded(into.size()) - state.received;
+    size_t got = get(peer, data ? into.data() + state.received : nullptr, piece);
     if (got == 0 && !state.lost.empty()) throw CommError("{}", state.lost);
     if (got == 0) return false;
     state.received += got;
   }
   state.has_head = false;
   return true;
+}
+
+const std::byte* ShmTransport::payload_in_place(int peer) {
+  check(peer);
+  Peer& state = of(peer);
+  Ring& in = ring(peer, rank_);
+  uint64_t at = in.read.load(std::memory_order_relaxed);
+  if (in.written.load(std::memory_order_acquire) - at < padded(state.head.bytes)) {
+    if (!state.lost.empty()) throw CommError("{}", state.lost);
+    state.wanted = padded(state.head.bytes);
+    return nullptr;
+  }
+  state.wanted = 1;
+  return incoming_[static_cast<size_t>(peer)].at(at);
+}
+
+void ShmTransport::consume(int peer) {
+  Peer& state = of(peer);
+  if (!state.has_head) return;  // it was opened again meanwhile
+  state.has_head = false;
+  release(peer, padded(state.head.bytes));
 }
 
 }  // namespace

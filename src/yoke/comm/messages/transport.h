@@ -63,6 +63,12 @@ class Transport {
   // Continues to read the payload into the same memory. True when it is complete.
   virtual bool read(int peer, std::span<std::byte> into) = 0;
 
+  // Instead of read(), for payloads up to this size: where the payload lies once all of it is there (nullptr:
+  // not yet), until it is consumed.
+  virtual size_t in_place_limit() const { return 0; }
+  virtual const std::byte* payload_in_place(int) { return nullptr; }
+  virtual void consume(int) {}
+
   // Sleeps until something may have come, or there may be room for peers with has_unwritten[peer], or wake().
   virtual void wait(const std::vector<bool>& has_unwritten, double seconds) = 0;
   virtual void wake() = 0;  // any thread
