@@ -1,5 +1,5 @@
-// The memory of messengers that are processes of one machine: a desk for each rank, and a ring of bytes for each
-// pair and direction. Part of shm_transport.cpp.
+// The memory of messengers that are processes of one machine: a desk for each rank, and a ring of bytes for
+// each pair and direction. Part of shm_transport.cpp.
 #pragma once
 
 #include <sys/mman.h>
