@@ -4,8 +4,8 @@
     .deps/venv/bin/python bench/compare_ddp.py --peer PATH/torch_ddp.py [--rounds 3] [--models lenet,vgg,gpt]
 
 Both sides run alternately, each round in fresh processes. Printed: medians over the rounds, samples/s of both, their ratio, and what
-communication leaves of the speed of the same ranks without it, measured by `yoke bench scaling` in turns with the other: of their mean,
-and of the slower one in each step, which they would wait for if nothing had to be moved.
+communication leaves of the speed of the same ranks without it, measured by `yoke bench scaling` in turns with the other: when each goes its
+own way, and when they wait for each other after every step but move nothing.
 """
 import argparse
 import json
@@ -29,7 +29,7 @@ def ours(model, extra):
     rows = json.loads(subprocess.run([str(w) for w in command], check=True, capture_output=True, text=True).stdout)["results"]
     row = next(row for row in rows if row["nproc"] == 2)
     step = row["step_seconds"]["median"]
-    return row["samples_per_s"], row["alone_step_seconds"] / step, row["alone_slowest_seconds"] / step
+    return row["samples_per_s"], row["alone_step_seconds"] / step, row["in_step_seconds"] / step
 
 
 def theirs(script, model):
@@ -44,13 +44,13 @@ def main():
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--models", default="lenet,vgg,gpt")
     arguments, extra = parser.parse_known_args()  # the rest goes to `yoke bench scaling`
-    print("| net | yoke, samples/s | PyTorch DDP | ratio | share without communication | share of the slower |")
+    print("| net | yoke, samples/s | PyTorch DDP | ratio | share without communication | share in step |")
     print("| --- | --- | --- | --- | --- | --- |")
     for model in arguments.models.split(","):
         rounds = [(*ours(model, extra), theirs(arguments.peer, model)) for _ in range(arguments.rounds)]
-        speed, share, slower, peer = (statistics.median(column) for column in zip(*rounds))
+        speed, share, in_step, peer = (statistics.median(column) for column in zip(*rounds))
         spread = ", ".join(f"{a[0] / a[3]:.2f}" for a in rounds)
-        print(f"| {model} | {speed:.0f} | {peer:.0f} | {speed / peer:.2f} ({spread}) | {share:.3f} | {slower:.3f} |", flush=True)
+        print(f"| {model} | {speed:.0f} | {peer:.0f} | {speed / peer:.2f} ({spread}) | {share:.3f} | {in_step:.3f} |", flush=True)
 
 
 if __name__ == "__main__":

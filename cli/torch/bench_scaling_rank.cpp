@@ -22,6 +22,7 @@ int run_bench_scaling(const CommandLine& line) {
       {"step_seconds", {{"median", result.step_seconds_median}, {"p95", result.step_seconds_p95}}},
       {"alone_step_seconds", result.alone_step_seconds},
       {"alone_slowest_seconds", result.alone_slowest_seconds},
+      {"in_step_seconds", result.in_step_seconds},
       {"comm_seconds", result.comm_seconds},
       {"exposed_comm_seconds", result.exposed_comm_seconds},
       {"bytes_sent", result.bytes_sent},

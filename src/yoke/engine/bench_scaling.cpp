@@ -38,9 +38,19 @@ class Runner {
     bytes_sent = (sent() - before) / steps;
   }
 
+  // The same with everybody in step.
+  void round_in_step(int64_t steps, comm::Communicator& all) {
+    for (int64_t i = 0; i < steps; ++i) {
+      Stopwatch watch;
+      step();
+      all.barrier().wait();
+      in_step.push_back(watch.seconds());
+    }
+  }
+
   torch::Device device() const { return worker_->device; }
 
-  std::vector<double> seconds, comm, exposed;
+  std::vector<double> seconds, in_step, comm, exposed;
   int64_t bytes_sent = 0;
 
  private:
@@ -93,12 +103,15 @@ ScalingResult bench_scaling(const WorkerOptions& options, comm::Communicator& co
     together.round(each);
     comm.barrier().wait();
     alone.round(each);
+    comm.barrier().wait();
+    alone.round_in_step(each, comm);
   }
   ScalingResult result;
   result.step_seconds_median = metrics::median(together.seconds);
   result.step_seconds_p95 = metrics::p95(together.seconds);
   result.alone_step_seconds =
       over_ranks(metrics::median(alone.seconds), ReduceOp::kMean, together.device(), comm);
+  result.in_step_seconds = metrics::median(alone.in_step);
   result.alone_slowest_seconds = slowest_of_each(alone.seconds, together.device(), comm);
   if (!together.comm.empty()) {
     result.comm_seconds = metrics::median(together.comm);
