@@ -48,7 +48,8 @@ struct alignas(kLine) Ring {
   Word writer_waits;
 };
 
-inline constexpr size_t kPage = 4096;
+// Mappings begin at pages, which are this large on some machines.
+inline constexpr size_t kPage = 64 << 10;
 
 class Mapping {
  public:
