@@ -86,12 +86,6 @@ std::unique_ptr<Backend> make_hierarchical(cluster::World& world, const ConnectO
   return make_hierarchical_backend(std::move(local), std::move(cross), std::move(flat), layout);
 }
 
-std::unique_ptr<Backend> make_host(cluster::World& world, const ConnectOptions& options) {
-  std::string name = choose(world);
-  if (name == "shm") return make_shm_of_all(world, options);
-  return name == "tcp" ? make_tcp(world, options) : make_hierarchical(world, options);
-}
-
 std::unique_ptr<Backend> make_mpi(cluster::World& world, const ConnectOptions&) {
   MpiSetup setup;
   setup.launcher = world.identity().source;
@@ -101,6 +95,8 @@ std::unique_ptr<Backend> make_mpi(cluster::World& world, const ConnectOptions&) 
   setup.timeout = world.options().timeout;
   return make_mpi_backend(setup);
 }
+
+std::unique_ptr<Backend> make_backend(cluster::World& world, const ConnectOptions& options);
 
 std::unique_ptr<Backend> make_nccl(cluster::World& world, const ConnectOptions& options) {
   NcclSetup setup;
@@ -113,7 +109,9 @@ std::unique_ptr<Backend> make_nccl(cluster::World& world, const ConnectOptions& 
   cluster::Session& session = world.session();
   setup.put = [&session](const std::string& k, const std::string& v, Deadline d) { session.put(k, v, d); };
   setup.get = [&session](const std::string& k, Deadline d) { return session.get(k, d); };
-  setup.host = make_host(world, options);
+  ConnectOptions host = options;
+  host.backend = "auto";
+  setup.host = make_backend(world, host);
   return make_nccl_backend(setup);
 }
 

@@ -4,13 +4,9 @@
 #include <cmath>
 
 #include "yoke/base/error.h"
+#include "yoke/kernels/clip_factor.h"
 
 namespace yoke::ps {
-
-double clip_factor(double norm, double max_norm) {
-  constexpr double kEpsilon = 1e-6;  // of clip_grad_norm_
-  return std::isfinite(norm) ? std::min(1.0, max_norm / (norm + kEpsilon)) : 0;
-}
 
 void Clipping::await(int64_t number, double clip_norm) {
   awaited_.push_back({number, clip_norm, std::vector<std::optional<double>>(servers_)});
@@ -29,7 +25,7 @@ std::optional<ClipHead> Clipping::add(int server, const SquareHead& head) {
     if (!square) return std::nullopt;
     sum += *square;
   }
-  ClipHead clip{head.number, clip_factor(std::sqrt(sum), awaited->clip_norm)};
+  ClipHead clip{head.number, kernels::clip_factor(std::sqrt(sum), awaited->clip_norm)};
   awaited_.erase(awaited);
   return clip;
 }

@@ -13,10 +13,6 @@
 
 namespace yoke::ps {
 
-// What scales a gradient of this norm down to `max_norm`, as torch.nn.utils.clip_grad_norm_ does; 1 where
-// there is nothing to clip, 0 where the norm is not finite. Requires max_norm > 0.
-double clip_factor(double norm, double max_norm);
-
 // The scheduler's side. One thread.
 class Clipping {
  public:

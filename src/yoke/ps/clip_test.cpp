@@ -8,11 +8,14 @@
 #include <mutex>
 
 #include "yoke/base/error.h"
+#include "yoke/kernels/clip_factor.h"
 #include "yoke/ps/test_class.h"
 #include "yoke/ps/test_messenger.h"
 
 namespace yoke::ps {
 namespace {
+
+using kernels::clip_factor;
 
 using ::testing::DoubleNear;
 using ::testing::Each;

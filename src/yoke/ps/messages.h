@@ -160,6 +160,7 @@ struct StopHead {
   int64_t signal = 0;  // 0: all updates are done
   int64_t losses = 0;  // as in ReleaseHead
   double loss_sum = 0;
+  int64_t gradients = 0;
 };
 
 }  // namespace yoke::ps

@@ -36,7 +36,7 @@ void Scheduler::joined(int worker, int64_t version, int64_t life) {
     own.time.lost = false;
     ++own.time.rejoined;
   }
-  if (stopped_) return wire_.stop(worker, {this->version(), stop_signal_, losses_, loss_total_});
+  if (stopped_) return wire_.stop(worker, {this->version(), stop_signal_, losses_, loss_total_, gradients_});
   lost_early_.erase(worker);
   if (!policy_) {
     start_version_ = version;
@@ -294,7 +294,7 @@ void Scheduler::stop(int64_t signal) {
     if (one.here && !one.computing) one.time.idle += now_seconds() - one.since;
   }
   for (int worker = 0; worker < static_cast<int>(desks_.size()); ++worker) {
-    if (desk(worker).here) wire_.stop(worker, {version(), signal, losses_, loss_total_});
+    if (desk(worker).here) wire_.stop(worker, {version(), signal, losses_, loss_total_, gradients_});
   }
 }
 

@@ -98,8 +98,8 @@ void Server::hold(Slot& slot, int from, const PushHead& head, std::span<const st
   if (own >= 2 * options_.pushes_between_pulls * options_.workers)
     throw CommError(
         "rank {} has pushed {} gradients ahead of update {} of range {}, and pushes another for update {}: "
-        "it "
-        "must pull first; nothing was applied",
+        "it must "
+        "pull first; nothing was applied",
         from, own, slot.updates + 1, head.range, head.update);
   slot.store.note(from, head.sequence);
   slot.held.push_back({from, life, head, {payload.begin(), payload.end()}});

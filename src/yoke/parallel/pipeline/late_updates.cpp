@@ -1,4 +1,5 @@
 #include "yoke/parallel/pipeline/late_updates.h"
+#include "yoke/kernels/clip_factor.h"
 
 #include <torch/utils.h>
 
@@ -19,10 +20,6 @@ bool norm_comes_in_time(const plan::ScheduleRequest& request) {
   return request.kind == plan::ScheduleKind::kPipedream && request.vertical_sync && straight;
 }
 
-double clip_factor(double norm, double max_norm) {
-  return std::min(1.0, max_norm / (norm + 1e-6));
-}
-
 LateUpdates::LateUpdates(comm::Communicator& world, double max_norm)
     : squares_(world, kSquaresTag, "norm of the gradients"), max_norm_(max_norm) {}
 
@@ -37,7 +34,7 @@ LateUpdates::Update LateUpdates::take() {
   for (const Rounds::Numbers& one : squares_.hear()) square += one[0];
   Update update = std::move(updates_.front());
   updates_.pop_front();
-  double factor = clip_factor(std::sqrt(square), max_norm_);
+  double factor = kernels::clip_factor(std::sqrt(square), max_norm_);
   for (torch::Tensor& gradient : update.gradients)
     if (factor < 1 && gradient.defined()) gradient.mul_(factor);
   return update;

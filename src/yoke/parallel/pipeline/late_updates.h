@@ -19,9 +19,6 @@ namespace yoke::parallel {
 // Whether the norm of all stages comes before anybody needs the update it is for.
 bool norm_comes_in_time(const plan::ScheduleRequest& request);
 
-// What a gradient of this norm is multiplied by, to have at most `max_norm`.
-double clip_factor(double norm, double max_norm);
-
 class LateUpdates {
  public:
   struct Update {

@@ -8,6 +8,7 @@
 #include "yoke/base/error.h"
 #include "yoke/base/log.h"
 #include "yoke/comm/tensors/tensors.h"
+#include "yoke/kernels/clip_factor.h"
 #include "yoke/optim/clip.h"
 #include "yoke/optim/finite.h"
 #include "yoke/plan/schedules/orders.h"
@@ -227,7 +228,7 @@ CommitResult PipelineStrategy::commit(const CommitOptions& commit) {
     }
     if (finite && options_.clip_norm > 0) {
       torch::NoGradGuard no_grad;
-      double factor = clip_factor(all.norm, options_.clip_norm);
+      double factor = kernels::clip_factor(all.norm, options_.clip_norm);
       for (const torch::Tensor& parameter : gradients_.parameters())
         if (factor < 1 && parameter.grad().defined()) parameter.grad().mul_(factor);
     }

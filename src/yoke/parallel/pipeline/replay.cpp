@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "yoke/kernels/clip_factor.h"
 #include "yoke/optim/clip.h"
 #include "yoke/parallel/pipeline/late_updates.h"
 
@@ -84,7 +85,7 @@ void StaleReplay::clip_whole() {
   double square = 0;
   for (const auto& [name, tensor] : once)
     if (tensor.grad().defined()) square += tensor.grad().square().sum().item<double>();
-  double factor = clip_factor(std::sqrt(square), clip_norm_);
+  double factor = kernels::clip_factor(std::sqrt(square), clip_norm_);
   for (Stage& stage : stages_)
     for (auto& [name, tensor] : stage.newest)
       if (tensor.grad().defined()) tensor.mutable_grad().mul_(factor);

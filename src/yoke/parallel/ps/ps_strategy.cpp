@@ -7,8 +7,8 @@
 
 #include "yoke/base/clock.h"
 #include "yoke/base/error.h"
+#include "yoke/kernels/clip_factor.h"
 #include "yoke/optim/clip.h"
-#include "yoke/ps/clip.h"
 
 namespace yoke::parallel {
 namespace {
@@ -260,7 +260,7 @@ double PsStrategy::measure_own(const CommitOptions& commit, CommitResult& result
   double norm = optim::clip_grad_norm(parameters_, /*max_norm=*/0).item<double>();
   if (commit.measure_norm) result.grad_norm = norm;
   result.updated = std::isfinite(norm);
-  return options_.clip_norm > 0 ? ps::clip_factor(norm, options_.clip_norm) : 1;
+  return options_.clip_norm > 0 ? kernels::clip_factor(norm, options_.clip_norm) : 1;
 }
 
 // What the servers say of the update that this worker goes on with, where it was of gradients of one version.
@@ -324,7 +324,7 @@ std::optional<Strategy::Progress> PsStrategy::progress() const {
   Progress all;
   all.over = over_;
   all.step = over_ ? learner_->end().version : learner_->work().version;
-  all.minibatches = learner_->work().gradients * setup_.ps.n_push;
+  all.minibatches = (over_ ? learner_->end().gradients : learner_->work().gradients) * setup_.ps.n_push;
   return all;
 }
 
