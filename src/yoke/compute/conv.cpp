@@ -2,6 +2,7 @@
 #include <ATen/Parallel.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include "yoke/compute/conv_blocks.h"
 #include "yoke/compute/conv_ways.h"
 #include "yoke/compute/deferred_gradients.h"
 #include "yoke/compute/fast_path.h"
@@ -131,6 +132,10 @@ struct ConvFunction : torch::autograd::Function<ConvFunction> {
 }  // namespace
 
 Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias, const ConvShape& shape) {
+  if (pays_in_blocks(x, weight, shape) && !takes_gradients(weight)) {
+    Blocked blocked = in_blocks(x, weight, shape);
+    return at::conv2d(blocked.x, blocked.weight, present(bias));
+  }
   bool fast = plain_floats(x, weight) && x.dim() == 4 && x.numel() > 0 && weight.dim() == 4 &&
               weight.is_contiguous() && x.size(1) == weight.size(1) &&
               image_format(x) != ImageFormat::kOther && (!bias.defined() || plain_float(bias)) &&

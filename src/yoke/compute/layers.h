@@ -21,6 +21,13 @@ struct ConvShape {
 torch::Tensor conv2d(const torch::Tensor& x, const torch::Tensor& weight, const torch::Tensor& bias,
                      const ConvShape& shape = {});
 
+// conv2d followed by ReLU, and by max pooling without padding.
+torch::Tensor conv2d_relu(const torch::Tensor& x, const torch::Tensor& weight, const torch::Tensor& bias,
+                          const ConvShape& shape = {});
+torch::Tensor conv2d_relu_max_pool2d(const torch::Tensor& x, const torch::Tensor& weight,
+                                     const torch::Tensor& bias, const ConvShape& shape, int64_t kernel,
+                                     int64_t stride);
+
 // x [.., in], weight [out, in] (torch::nn::Linear), bias [out] or undefined.
 torch::Tensor linear(const torch::Tensor& x, const torch::Tensor& weight, const torch::Tensor& bias);
 

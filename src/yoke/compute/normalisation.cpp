@@ -3,6 +3,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "yoke/compute/fast_path.h"
+#include "yoke/compute/image_kernels.h"
 #include "yoke/compute/layers.h"
 #include "yoke/compute/parallel.h"
 #include "yoke/compute/recompute.h"
@@ -124,8 +125,11 @@ Tensor normalised(torch::nn::BatchNorm2dImpl& norm, const Tensor& x, const Tenso
   if (count) norm.num_batches_tracked.add_(1);
   // Momentum 0 multiplies the statistics by exactly 1 and adds exactly 0.
   double momentum = update ? momentum_of(norm, count) : 0.0;
+  bool shared = statistics_exchange_of(norm.weight, norm.running_mean) != nullptr;
+  if (!(shared && training) && cuda::can_batch_norm(norm, x, residual))
+    return cuda::batch_norm(norm, x, residual, relu, momentum);
   bool fast = training && plain_floats(x, norm.weight, norm.bias, norm.running_mean) && x.dim() == 4 &&
-              x.numel() > x.size(1) && !statistics_exchange_of(norm.weight, norm.running_mean) &&
+              x.numel() > x.size(1) && !shared &&
               (!residual.defined() || (plain_float(residual) && residual.sizes() == x.sizes()));
   if (!fast) {
     Tensor y = plain_batch_norm(norm, x, momentum);

@@ -2,6 +2,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "yoke/compute/fast_path.h"
+#include "yoke/compute/image_kernels.h"
 #include "yoke/compute/layers.h"
 #include "yoke/compute/parallel.h"
 #include "yoke/kernels/pool.h"
@@ -90,25 +91,37 @@ struct MaxPoolFunction : torch::autograd::Function<MaxPoolFunction> {
   }
 };
 
-Tensor pool(const Tensor& x, PoolShape shape, bool ceil_mode, bool relu_first) {
+// Sizes of the result for x [N, C, H, W].
+PoolShape sized(PoolShape shape, int64_t height, int64_t width, bool ceil_mode) {
+  shape.height = height;
+  shape.width = width;
+  shape.out_height = pooled_size(height, shape, ceil_mode);
+  shape.out_width = pooled_size(width, shape, ceil_mode);
+  TORCH_CHECK(shape.out_height > 0 && shape.out_width > 0, "max_pool2d: a ", shape.kernel, "x", shape.kernel,
+              " window does not fit into an input of ", height, "x", width);
+  return shape;
+}
+
+Tensor pool(const Tensor& x, const PoolShape& window, bool ceil_mode, bool relu_first) {
+  if (cuda::can_max_pool(x, window))
+    return cuda::max_pool(x, sized(window, x.size(2), x.size(3), ceil_mode), relu_first);
   bool candidate = plain_float(x) && x.dim() == 4 && x.numel() > 0 &&
-                   shape.kernel * shape.kernel < kernels::kNoTap && shape.padding * 2 <= shape.kernel &&
-                   shape.stride > 0;
+                   window.kernel * window.kernel < kernels::kNoTap && window.padding * 2 <= window.kernel &&
+                   window.stride > 0;
   ImageFormat format = candidate ? image_format(x) : ImageFormat::kOther;
-  bool halves = shape.kernel == 2 && shape.stride == 2 && shape.padding == 0 && !ceil_mode;
+  bool halves = window.kernel == 2 && window.stride == 2 && window.padding == 0 && !ceil_mode;
   if (format == ImageFormat::kOther || (format == ImageFormat::kPlanes && !halves)) {
-    Tensor y = at::max_pool2d(x, {shape.kernel, shape.kernel}, {shape.stride, shape.stride},
-                              {shape.padding, shape.padding}, {1, 1}, ceil_mode);
+    Tensor y = at::max_pool2d(x, {window.kernel, window.kernel}, {window.stride, window.stride},
+                              {window.padding, window.padding}, {1, 1}, ceil_mode);
     // ReLU of the maximum is the maximum of ReLUs, on a quarter of the numbers.
     return relu_first ? at::relu(y) : y;
   }
-  shape.height = x.size(2);
-  shape.width = x.size(3);
-  shape.out_height = pooled_size(shape.height, shape, ceil_mode);
-  shape.out_width = pooled_size(shape.width, shape, ceil_mode);
-  TORCH_CHECK(shape.out_height > 0 && shape.out_width > 0, "max_pool2d: a ", shape.kernel, "x", shape.kernel,
-              " window does not fit into an input of ", shape.height, "x", shape.width);
-  return MaxPoolFunction::apply(x, shape, format == ImageFormat::kPixels, relu_first);
+  return MaxPoolFunction::apply(x, sized(window, x.size(2), x.size(3), ceil_mode),
+                                format == ImageFormat::kPixels, relu_first);
+}
+
+int64_t convolved(int64_t size, int64_t kernel, int64_t stride, int64_t padding) {
+  return (size + 2 * padding - kernel) / stride + 1;
 }
 
 }  // namespace
@@ -119,6 +132,21 @@ Tensor max_pool2d(const Tensor& x, int64_t kernel, int64_t stride, int64_t paddi
 
 Tensor relu_max_pool2d(const Tensor& x, int64_t kernel, int64_t stride, int64_t padding, bool ceil_mode) {
   return pool(x, {.kernel = kernel, .stride = stride, .padding = padding}, ceil_mode, /*relu_first=*/true);
+}
+
+Tensor conv2d_relu(const Tensor& x, const Tensor& weight, const Tensor& bias, const ConvShape& shape) {
+  if (cuda::can_conv_relu(x, weight, bias)) return cuda::conv_relu(x, weight, bias, shape);
+  return compute::relu(conv2d(x, weight, bias, shape));
+}
+
+Tensor conv2d_relu_max_pool2d(const Tensor& x, const Tensor& weight, const Tensor& bias,
+                              const ConvShape& shape, int64_t kernel, int64_t stride) {
+  if (!cuda::can_conv_relu(x, weight, bias))
+    return relu_max_pool2d(conv2d(x, weight, bias, shape), kernel, stride);
+  int64_t height = convolved(x.size(2), weight.size(2), shape.stride[0], shape.padding[0]);
+  int64_t width = convolved(x.size(3), weight.size(3), shape.stride[1], shape.padding[1]);
+  PoolShape window{.kernel = kernel, .stride = stride, .padding = 0};
+  return cuda::conv_relu_max_pool(x, weight, bias, shape, sized(window, height, width, /*ceil_mode=*/false));
 }
 
 }  // namespace yoke::compute

@@ -1,0 +1,48 @@
+// What the CUDA layers of images share.
+#pragma once
+
+#include <c10/cuda/CUDAStream.h>
+#include <torch/types.h>
+
+#include <optional>
+
+#include "yoke/kernels/cuda/numbers.h"
+
+namespace yoke::compute::cuda {
+
+inline std::optional<kernels::CudaNumber> number_of(const torch::Tensor& x) {
+  switch (x.scalar_type()) {
+    case torch::kFloat:
+      return kernels::CudaNumber::kFloat;
+    case torch::kBFloat16:
+      return kernels::CudaNumber::kBf16;
+    case torch::kHalf:
+      return kernels::CudaNumber::kHalf;
+    default:
+      return std::nullopt;
+  }
+}
+
+// Pixels with channels last that can be read sixteen bytes at a time.
+inline bool is_pixels(const torch::Tensor& x) {
+  return x.defined() && x.is_cuda() && x.dim() == 4 && x.numel() > 0 && number_of(x) && !x.is_neg() &&
+         x.is_contiguous(at::MemoryFormat::ChannelsLast) && x.size(1) % 8 == 0 &&
+         reinterpret_cast<uintptr_t>(x.const_data_ptr()) % 16 == 0;
+}
+
+inline torch::Tensor as_pixels(const torch::Tensor& x) {
+  torch::Tensor pixels = x.contiguous(at::MemoryFormat::ChannelsLast);
+  return reinterpret_cast<uintptr_t>(pixels.const_data_ptr()) % 16 == 0
+             ? pixels
+             : pixels.clone(at::MemoryFormat::ChannelsLast);
+}
+
+inline torch::Tensor scratch(int64_t floats, const torch::Tensor& like) {
+  return at::empty({floats}, like.options().dtype(torch::kFloat).memory_format(at::MemoryFormat::Contiguous));
+}
+
+inline void* stream_of(const torch::Tensor& x) {
+  return c10::cuda::getCurrentCUDAStream(x.device().index()).stream();
+}
+
+}  // namespace yoke::compute::cuda

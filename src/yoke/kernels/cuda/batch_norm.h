@@ -1,0 +1,63 @@
+// Batch normalisation of pixels with channels last on CUDA, with the addition and ReLU that often follow.
+//
+// A matrix [rows, channels] (rows = images * height * width) of fp32, bf16 or fp16, contiguous and 16-byte
+// aligned, channels a multiple of 8. Forward reads x twice and writes y; backward reads x and grad_y twice and
+// writes grad_x: what a batch norm costs at least, with everything else of the layer on the way. No atomics:
+// the same bits every time. All calls are asynchronous on `stream` (a cudaStream_t); pointers are on the
+// device.
+#pragma once
+
+#include <cstdint>
+
+#include "yoke/kernels/cuda/numbers.h"
+
+namespace yoke::kernels {
+
+struct CudaBatchNorm {
+  CudaNumber type = CudaNumber::kFloat;            // of x, residual, y and their gradients
+  CudaNumber parameter_type = CudaNumber::kFloat;  // of weight, bias and their gradients
+  int64_t rows = 0, channels = 0;
+  const void* x = nullptr;
+  const void* weight = nullptr;
+  const void* bias = nullptr;
+  const void* residual = nullptr;  // added before ReLU; null: nothing is
+  float eps = 1e-5f;
+  bool relu = false;
+  void* stream = nullptr;
+};
+
+// Floats of scratch memory that the functions below want.
+int64_t batch_norm_workspace(const CudaBatchNorm& in);
+
+
+// running = (1 - momentum) * running + momentum * (mean, unbiased variance).
+struct CudaRunningStatistics {
+  CudaNumber type = CudaNumber::kFloat;
+  void* mean = nullptr;
+  void* variance = nullptr;
+  float momentum = 0;
+};
+// This batch's mean and biased variance of each channel; updates the running statistics where there are some.
+void batch_norm_statistics(const CudaBatchNorm& in, float* mean, float* variance,
+                           const CudaRunningStatistics& running, float* workspace);
+
+// y = weight * (x - mean) / sqrt(variance + eps) + bias (+ residual) (ReLU). With ReLU and a residual `mask`
+// gets a bit a number, set where y > 0: [rows, channels / 8] bytes. It may be null where no gradient is wanted.
+void batch_norm_apply(const CudaBatchNorm& in, const float* mean, const float* variance, void* y,
+                      uint8_t* mask);
+
+struct CudaBatchNormGradients {
+  const void* grad_y = nullptr;
+  const void* grad_y2 = nullptr;  // added to grad_y where there is one
+  const uint8_t* mask = nullptr;  // of batch_norm_apply, with relu and residual
+  const float* mean = nullptr;
+  const float* variance = nullptr;
+  void* grad_x = nullptr;
+  void* grad_residual = nullptr;  // null: not wanted
+  void* grad_weight = nullptr;
+  void* grad_bias = nullptr;
+};
+// The gradients of batch norm in training. in.residual only says whether there was one.
+void batch_norm_backward(const CudaBatchNorm& in, const CudaBatchNormGradients& g, float* workspace);
+
+}  // namespace yoke::kernels
