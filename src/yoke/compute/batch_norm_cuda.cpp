@@ -31,7 +31,6 @@ CudaBatchNorm describe(const Tensor& x, const Tensor& weight, const Tensor& bias
   return in;
 }
 
-
 struct Normalise : torch::autograd::Function<Normalise> {
   static Tensor forward(AutogradContext* ctx, const Tensor& x, const Tensor& weight, const Tensor& bias,
                         const std::optional<Tensor>& residual, const Tensor& running_mean,
@@ -51,8 +50,8 @@ struct Normalise : torch::autograd::Function<Normalise> {
     if (relu && residual)
       mask = at::empty({x.numel() * x.element_size() / 16},
                        x.options().dtype(torch::kByte).memory_format(at::MemoryFormat::Contiguous));
-    kernels::batch_norm_apply(in, mean.const_data_ptr<float>(), variance.const_data_ptr<float>(), y.data_ptr(),
-                              mask.defined() ? mask.data_ptr<uint8_t>() : nullptr);
+    kernels::batch_norm_apply(in, mean.const_data_ptr<float>(), variance.const_data_ptr<float>(),
+                              y.data_ptr(), mask.defined() ? mask.data_ptr<uint8_t>() : nullptr);
     ctx->save_for_backward({x, weight, bias, mean, variance, mask});
     ctx->saved_data["eps"] = eps;
     ctx->saved_data["relu"] = relu;
@@ -81,13 +80,13 @@ struct Normalise : torch::autograd::Function<Normalise> {
     g.grad_weight = grad_weight.data_ptr();
     g.grad_bias = grad_bias.data_ptr();
     kernels::batch_norm_backward(in, g, scratch(kernels::batch_norm_workspace(in), x).data_ptr<float>());
-    return {grad_x,   grad_weight, grad_bias, grad_residual, Tensor(),
-            Tensor(), Tensor(),    Tensor(),  Tensor()};
+    return {grad_x, grad_weight, grad_bias, grad_residual, Tensor(), Tensor(), Tensor(), Tensor(), Tensor()};
   }
 };
 
 bool is_row_of_numbers(const Tensor& t, const Tensor& x) {
-  return t.defined() && t.device() == x.device() && number_of(t) && t.is_contiguous() && t.numel() == x.size(1);
+  return t.defined() && t.device() == x.device() && number_of(t) && t.is_contiguous() &&
+         t.numel() == x.size(1);
 }
 
 }  // namespace
@@ -101,8 +100,8 @@ bool can_batch_norm(const torch::nn::BatchNorm2dImpl& norm, const Tensor& x, con
   bool added = !residual.defined() || (residual.sizes() == x.sizes() && residual.device() == x.device() &&
                                        residual.scalar_type() == x.scalar_type());
   // Evaluation that wants gradients is LibTorch's.
-  bool mode = norm.is_training() || (!torch::GradMode::is_enabled() && running &&
-                                     norm.running_mean.scalar_type() == torch::kFloat);
+  bool mode = norm.is_training() ||
+              (!torch::GradMode::is_enabled() && running && norm.running_mean.scalar_type() == torch::kFloat);
   return affine && running && added && mode;
 }
 

@@ -20,7 +20,8 @@ int64_t blocks(int64_t size, int64_t kernel, int64_t stride, int64_t padding) {
 
 Tensor input_in_blocks(const Tensor& x, int64_t high, int64_t wide, int64_t stride, const ConvShape& shape) {
   int64_t top = shape.padding[0], left = shape.padding[1];
-  Tensor padded = at::constant_pad_nd(x, {left, wide * stride - x.size(3) - left, top, high * stride - x.size(2) - top});
+  Tensor padded =
+      at::constant_pad_nd(x, {left, wide * stride - x.size(3) - left, top, high * stride - x.size(2) - top});
   Tensor pixels = padded.permute({0, 2, 3, 1});
   int64_t channels = x.size(1), depth = stride * stride * channels;
   Tensor out = at::empty({x.size(0), high, wide, rounded_up(depth, kLane)},
@@ -48,8 +49,10 @@ Tensor weight_in_blocks(const Tensor& weight, int64_t stride) {
 bool pays_in_blocks(const Tensor& x, const Tensor& weight, const ConvShape& shape) {
   return x.is_cuda() && x.dim() == 4 && x.numel() > 0 && x.size(1) <= kFewChannels && weight.dim() == 4 &&
          weight.size(1) == x.size(1) && shape.stride[0] == shape.stride[1] && shape.stride[0] > 1 &&
-         !(x.requires_grad() && torch::GradMode::is_enabled()) && x.is_contiguous(at::MemoryFormat::ChannelsLast) &&
-         x.size(2) + 2 * shape.padding[0] >= weight.size(2) && x.size(3) + 2 * shape.padding[1] >= weight.size(3);
+         !(x.requires_grad() && torch::GradMode::is_enabled()) &&
+         x.is_contiguous(at::MemoryFormat::ChannelsLast) &&
+         x.size(2) + 2 * shape.padding[0] >= weight.size(2) &&
+         x.size(3) + 2 * shape.padding[1] >= weight.size(3);
 }
 
 Blocked in_blocks(const Tensor& x, const Tensor& weight, const ConvShape& shape) {

@@ -11,8 +11,8 @@
 
 namespace yoke::compute {
 
-// Whether conv2d in blocks is possible and pays: channels last on CUDA, at most 4 channels, an input that wants no
-// gradient.
+// Whether conv2d in blocks is possible and pays: channels last on CUDA, at most 4 channels, an input that
+// wants no gradient.
 bool pays_in_blocks(const torch::Tensor& x, const torch::Tensor& weight, const ConvShape& shape);
 
 struct Blocked {

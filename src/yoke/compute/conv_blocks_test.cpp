@@ -20,7 +20,8 @@ TEST(ConvBlocks, EqualTheStridedConvolutionAndItsWeightGradient) {
                                   {{3, 1, 9, 9}, {2, 1, 2, 5}, {{3, 3}, {0, 1}}}};
   for (const BlockCase& one : cases) {
     Tensor x = torch::randn(one.x, torch::kDouble).contiguous(at::MemoryFormat::ChannelsLast);
-    Tensor a = torch::randn(one.weight, torch::kDouble).requires_grad_(), b = a.detach().clone().requires_grad_();
+    Tensor a = torch::randn(one.weight, torch::kDouble).requires_grad_(),
+           b = a.detach().clone().requires_grad_();
     Blocked blocked = in_blocks(x, a, one.shape);
     EXPECT_EQ(blocked.x.size(1) % 8, 0);
     EXPECT_TRUE(blocked.x.is_contiguous(at::MemoryFormat::ChannelsLast));

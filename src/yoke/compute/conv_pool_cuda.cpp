@@ -7,7 +7,7 @@
 #include "yoke/compute/image_kernels.h"
 #include "yoke/compute/image_tensors_cuda.h"
 #include "yoke/compute/precision.h"
-#include "yoke/kernels/cuda/bias_relu.h"
+#include "yoke/kernels/cuda/activation.h"
 #include "yoke/kernels/cuda/cross_entropy.h"
 #include "yoke/kernels/cuda/pool.h"
 
@@ -23,7 +23,8 @@ struct Pooled {
   Tensor y, taps;
 };
 
-kernels::CudaPool describe(const Tensor& any, int64_t items, int64_t channels, const PoolShape& shape, bool relu) {
+kernels::CudaPool describe(const Tensor& any, int64_t items, int64_t channels, const PoolShape& shape,
+                           bool relu) {
   return {*number_of(any), items, channels, shape, relu, stream_of(any)};
 }
 
@@ -76,11 +77,11 @@ struct MaskedGradient {
 };
 
 MaskedGradient relu_backward(const Tensor& grad_y, const Tensor& y, const Tensor& bias) {
-  kernels::CudaBiasRelu in{*number_of(y), y.numel() / y.size(1), y.size(1), /*relu=*/true, stream_of(y)};
+  kernels::CudaActivation in{*number_of(y), y.numel() / y.size(1), y.size(1), stream_of(y)};
   MaskedGradient out{at::empty_like(y), at::empty_like(bias)};
-  kernels::bias_relu_backward(in, grad_y.const_data_ptr(), y.const_data_ptr(), out.y.data_ptr(),
-                              out.bias.data_ptr(),
-                              scratch(kernels::bias_relu_workspace(in), y).data_ptr<float>());
+  kernels::relu_backward(in, grad_y.const_data_ptr(), y.const_data_ptr(), out.y.data_ptr(),
+                         out.bias.data_ptr(),
+                         scratch(kernels::activation_workspace(in), y).data_ptr<float>());
   return out;
 }
 
@@ -93,9 +94,10 @@ struct ConvRelu : torch::autograd::Function<ConvRelu> {
     if (pool.kernel == 0) {
       y = at::cudnn_convolution_relu(x, weight, bias, shape.stride, shape.padding, {1, 1}, /*groups=*/1);
     } else {
-      Pooled out = pool_forward(as_pixels(at::conv2d(x, weight, {}, shape.stride, shape.padding)), pool, false);
-      kernels::CudaBiasRelu in{*number_of(out.y), out.y.numel() / out.y.size(1), out.y.size(1), /*relu=*/true,
-                               stream_of(x)};
+      Pooled out =
+          pool_forward(as_pixels(at::conv2d(x, weight, {}, shape.stride, shape.padding)), pool, false);
+      kernels::CudaActivation in{*number_of(out.y), out.y.numel() / out.y.size(1), out.y.size(1),
+                                 stream_of(x)};
       kernels::add_bias_relu(in, out.y.data_ptr(), bias.const_data_ptr());
       y = out.y;
       taps = out.taps;

@@ -54,11 +54,13 @@ struct NormCase {
 
 TEST_P(ImageKernels, BatchNormEqualsLibTorch) {
   std::vector<NormCase> cases;
-  for (auto sizes : std::vector<std::vector<int64_t>>{{2, 8, 1, 1}, {3, 48, 7, 5}, {5, 80, 13, 1}, {2, 2048, 3, 3}, {9, 64, 33, 31}})
+  for (auto sizes : std::vector<std::vector<int64_t>>{
+           {2, 8, 1, 1}, {3, 48, 7, 5}, {5, 80, 13, 1}, {2, 2048, 3, 3}, {9, 64, 33, 31}})
     for (bool residual : {false, true})
       for (bool relu : {false, true}) cases.push_back({sizes, residual, relu});
   for (const NormCase& one : cases) {
-    SCOPED_TRACE(::testing::Message() << at::IntArrayRef(one.sizes) << " residual " << one.residual << " relu " << one.relu);
+    SCOPED_TRACE(::testing::Message()
+                 << at::IntArrayRef(one.sizes) << " residual " << one.residual << " relu " << one.relu);
     int64_t channels = one.sizes[1];
     torch::nn::BatchNorm2d norm(channels);
     norm->weight.data().normal_();
@@ -89,7 +91,8 @@ TEST_P(ImageKernels, BatchNormEqualsLibTorch) {
     torch::NoGradGuard no_grad;
     norm->eval();
     expect_near(cuda::batch_norm(*norm, x.ours, residual.ours, one.relu, 0),
-                exact_norm(x.exact, weight, bias, mean, variance, residual.exact, one.relu, false), 16, "evaluation");
+                exact_norm(x.exact, weight, bias, mean, variance, residual.exact, one.relu, false), 16,
+                "evaluation");
   }
 }
 
@@ -170,7 +173,8 @@ TEST_P(ImageKernels, ConvolutionWithReluAndPoolingEqualsLibTorch) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Types, ImageKernels, ::testing::Values(torch::kFloat, torch::kBFloat16, torch::kHalf));
+INSTANTIATE_TEST_SUITE_P(Types, ImageKernels,
+                         ::testing::Values(torch::kFloat, torch::kBFloat16, torch::kHalf));
 
 }  // namespace
 }  // namespace yoke::compute

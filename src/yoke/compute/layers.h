@@ -50,6 +50,17 @@ torch::Tensor gelu_tanh(const torch::Tensor& x);
 torch::Tensor layer_norm(const torch::Tensor& x, const torch::Tensor& weight, const torch::Tensor& bias,
                          double eps);
 
+// A residual stream x, plus what is added to it (or undefined), and the norm of the sum: their gradients meet
+// in one pass.
+struct Normed {
+  torch::Tensor sum, y;
+};
+Normed add_layer_norm(const torch::Tensor& x, const torch::Tensor& added, const torch::Tensor& weight,
+                      const torch::Tensor& bias, double eps);
+
+// Queries, keys and values side by side, [B, T, 3 * width], as [B, heads, T, width / heads] each.
+std::array<torch::Tensor, 3> split_heads(const torch::Tensor& packed, int64_t heads);
+
 // torch::nn::BatchNorm2d's forward, which leaves the running statistics alone while yoke::recompute runs a
 // function for the second time.
 // On CUDA its batch counter is left to batch_counters(): one kernel for all layers instead of one for each.

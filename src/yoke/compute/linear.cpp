@@ -8,6 +8,7 @@
 #include "yoke/compute/gradient_home.h"
 #include "yoke/compute/layers.h"
 #include "yoke/compute/parallel.h"
+#include "yoke/compute/token_kernels.h"
 #include "yoke/kernels/activation.h"
 
 namespace yoke::compute {
@@ -163,6 +164,8 @@ Tensor dense(const Tensor& x, const Tensor& weight, const Tensor& bias, bool tra
     Tensor y = SplitLinear::apply(x, weight, transposed);
     return activated(bias.defined() ? y + bias : y, activation);
   }
+  if (transposed && activation == Activation::kGelu && cuda::can_affine_gelu(x, weight, bias))
+    return cuda::affine_gelu(x, weight, bias);
   if (!fast && transposed && plain_cuda) return activated(affine(x, weight, bias), activation);
   if (!fast) return activated(at::linear(x, transposed ? weight.t() : weight, bias), activation);
   int64_t out = weight.size(transposed ? 1 : 0);

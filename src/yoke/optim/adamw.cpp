@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "yoke/base/error.h"
+#include "yoke/optim/adamw_on_cuda.h"
 #include "yoke/optim/first_order.h"
 #include "yoke/optim/optimizers.h"
 
@@ -25,6 +26,12 @@ class AdamW final : public FirstOrderOptimizer {
     list().append(state, "exp_avg", mean_);
     list().append(state, "exp_avg_sq", mean_square_);
     return state;
+  }
+
+  void update(const LossFunction& loss) override {
+    torch::NoGradGuard no_grad;
+    if (!update_on_cuda(list(), {mean_, mean_square_, steps_, lr_on_device()}, options_))
+      FirstOrderOptimizer::update(loss);
   }
 
  protected:

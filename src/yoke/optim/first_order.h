@@ -33,6 +33,8 @@ class FirstOrderOptimizer : public Optimizer {
 
   const ParameterList& list() const { return list_; }
   double lr() const { return lr_; }
+  // Defined on CUDA.
+  const torch::Tensor& lr_on_device() const { return lr_on_device_; }
 
  private:
   ParameterList list_;

@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <torch/cuda.h>
 #include <torch/utils.h>
 
 #include "yoke/base/error.h"
@@ -260,6 +261,43 @@ TEST(Optimizer, RefusesWhatCannotWork) {
                 make(options_of("sgd", 0), {{"ids", torch::arange(3)}});
               }),
               HasSubstr("'ids'"));
+}
+
+// Our kernel beside LibTorch's fused operator, which fp64 gradients get; sizes with tails and an odd offset.
+TEST(Optimizer, AdamWOnCudaEqualsTheCpu) {
+  if (!torch::cuda::is_available()) GTEST_SKIP() << "no GPU here";
+  for (torch::ScalarType type : {torch::kFloat, torch::kBFloat16, torch::kHalf}) {
+    OptimizerOptions options;
+    options.optimizer = "adamw";
+    options.weight_decay = 0.1;
+    torch::manual_seed(4);
+    torch::Tensor home = torch::randn({3000}).to(type);
+    std::vector<NamedTensor> ours, theirs;
+    for (auto [offset, size] :
+         std::vector<std::pair<int64_t, int64_t>>{{0, 1024}, {1025, 77}, {1200, 1}, {1208, 1700}}) {
+      std::string name = std::to_string(offset);
+      theirs.emplace_back(name, home.narrow(0, offset, size).clone().requires_grad_());
+      ours.emplace_back(name, home.to(torch::kCUDA).narrow(0, offset, size).detach().requires_grad_());
+    }
+    auto a = make(options, ours), b = make(options, theirs);
+    for (int step = 0; step < 5; ++step) {
+      for (size_t i = 0; i < ours.size(); ++i) {
+        torch::Tensor gradient = torch::randn_like(theirs[i].second);
+        theirs[i].second.mutable_grad() = gradient;
+        ours[i].second.mutable_grad() = gradient.to(torch::kCUDA);
+      }
+      a->set_lr(0.01);
+      b->set_lr(0.01);
+      a->update({});
+      b->update({});
+    }
+    auto left = a->state(), right = b->state();
+    for (size_t i = 0; i < left.size(); ++i)
+      EXPECT_TRUE(left[i].second.cpu().allclose(right[i].second, 1e-5, 1e-6)) << left[i].first;
+    for (size_t i = 0; i < ours.size(); ++i)
+      EXPECT_TRUE(ours[i].second.cpu().allclose(theirs[i].second, 1e-2, 1e-5))
+          << ours[i].first << " " << type;
+  }
 }
 
 }  // namespace

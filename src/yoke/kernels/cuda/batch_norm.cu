@@ -6,8 +6,8 @@
 namespace yoke::kernels {
 namespace {
 
-constexpr int kMostBlocks = 528;   // four for each multiprocessor of an H100 or H200
-constexpr int kRowsInFlight = 4;   // loads of a thread before it uses the first
+constexpr int kMostBlocks = 528;  // four for each multiprocessor of an H100 or H200
+constexpr int kRowsInFlight = 4;  // loads of a thread before it uses the first
 constexpr int kMomentsInFlight = 2;
 
 Sweep sweep_of(const CudaBatchNorm& in, int in_flight = kRowsInFlight) {
@@ -43,11 +43,14 @@ struct Columns {
 #pragma unroll
     for (int i = 0; i < kLanes<T>; ++i) {
       mean[i] = means[first + i];
-      slope[i] = parameter_at(in.weight, in.parameter_type, first + i, 1.0f) * rsqrtf(variances[first + i] + in.eps);
+      slope[i] =
+          parameter_at(in.weight, in.parameter_type, first + i, 1.0f) * rsqrtf(variances[first + i] + in.eps);
       bias[i] = parameter_at(in.bias, in.parameter_type, first + i, 0.0f);
     }
   }
-  __device__ float normalised(float x, int i) const { return fmaf(x - mean[i], slope[i], bias[i]); }
+  __device__ float normalised(float x, int i) const {
+    return fmaf(x - mean[i], slope[i], bias[i]);
+  }
 };
 
 // ---- statistics ----
@@ -55,7 +58,8 @@ struct Columns {
 // Sums of x - pivot and of its square, where the pivot is the first row: a channel's own size cancels before
 // anything is squared.
 template <class T>
-__global__ void __launch_bounds__(kSweepThreads, 3) moments_kernel(CudaBatchNorm in, Sweep sweep, float* partial) {
+__global__ void __launch_bounds__(kSweepThreads, 3)
+    moments_kernel(CudaBatchNorm in, Sweep sweep, float* partial) {
   extern __shared__ float shared[];
   constexpr int kL = kLanes<T>;
   const Place at = place_of(sweep);
@@ -105,7 +109,8 @@ __global__ void finish_moments_kernel(CudaBatchNorm in, const float* partial, in
   const double unbiased = biased * (count / fmax(count - 1, 1.0)), momentum = running.momentum;
   const float old_mean = parameter_at(running.mean, running.type, channel, 0);
   const float old_variance = parameter_at(running.variance, running.type, channel, 0);
-  set_parameter(running.mean, running.type, channel, static_cast<float>((1 - momentum) * old_mean + momentum * centre));
+  set_parameter(running.mean, running.type, channel,
+                static_cast<float>((1 - momentum) * old_mean + momentum * centre));
   set_parameter(running.variance, running.type, channel,
                 static_cast<float>((1 - momentum) * old_variance + momentum * unbiased));
 }
@@ -165,7 +170,7 @@ struct Staged {
   const uint4* first;
   const uint4* second;  // null: none
   const uint8_t* mask;
-  uint4* store;         // what the second pass reads; null: it reads `first`
+  uint4* store;  // what the second pass reads; null: it reads `first`
 };
 
 // Sums of g and of g * (x - mean) a channel, g being the gradient behind ReLU.
@@ -228,8 +233,8 @@ __global__ void __launch_bounds__(kSweepThreads)
 }
 
 // Gradients of weight and bias; `means`: of g and of g * (x - mean) / variance, for the second pass.
-__global__ void finish_sums_kernel(CudaBatchNorm in, CudaBatchNormGradients g, const float* partial, int blocks,
-                                   float* means) {
+__global__ void finish_sums_kernel(CudaBatchNorm in, CudaBatchNormGradients g, const float* partial,
+                                   int blocks, float* means) {
   const int64_t channel = blockIdx.x * 32 + threadIdx.x;
   const double sum = sum_partials(partial, blocks, in.channels, channel);
   const double product = sum_partials(partial + blocks * in.channels, blocks, in.channels, channel);
@@ -243,7 +248,8 @@ __global__ void finish_sums_kernel(CudaBatchNorm in, CudaBatchNormGradients g, c
   means[in.channels + channel] = static_cast<float>(product / variance / count);
 }
 
-// grad_x = slope * (g - mean of g - (x - mean) * mean of g (x - mean) / variance). In place where g is grad_x.
+// grad_x = slope * (g - mean of g - (x - mean) * mean of g (x - mean) / variance). In place where g is
+// grad_x.
 template <class T, Gate kGate>
 __global__ void __launch_bounds__(kSweepThreads)
     backward_apply_kernel(CudaBatchNorm in, Sweep sweep, const float* centre, const float* variances,
@@ -300,8 +306,8 @@ template <class T>
 void sums(const CudaBatchNorm& in, const Sweep& sweep, const CudaBatchNormGradients& g, const Staged& staged,
           Gate gate, float* partial) {
   auto launch = [&](auto kernel) {
-    kernel<<<sweep.grid, sweep.threads(), shared_bytes<T>(sweep), stream_of(in)>>>(in, sweep, g.mean, g.variance,
-                                                                                   staged, partial);
+    kernel<<<sweep.grid, sweep.threads(), shared_bytes<T>(sweep), stream_of(in)>>>(
+        in, sweep, g.mean, g.variance, staged, partial);
   };
   const bool second = staged.second != nullptr;
   if (gate == Gate::kOpen)
@@ -327,7 +333,8 @@ void batch_norm_statistics(const CudaBatchNorm& in, float* mean, float* variance
   const Sweep sweep = sweep_of(in, kMomentsInFlight);
   with_number(in.type, [&](auto number) {
     using T = decltype(number);
-    moments_kernel<T><<<sweep.grid, sweep.threads(), shared_bytes<T>(sweep), stream_of(in)>>>(in, sweep, workspace);
+    moments_kernel<T>
+        <<<sweep.grid, sweep.threads(), shared_bytes<T>(sweep), stream_of(in)>>>(in, sweep, workspace);
     finish_moments_kernel<T><<<columns_grid(in), dim3(32, 32), 0, stream_of(in)>>>(
         in, workspace, static_cast<int>(sweep.grid.y), mean, variance, running);
   });
@@ -340,8 +347,8 @@ void batch_norm_apply(const CudaBatchNorm& in, const float* mean, const float* v
   with_number(in.type, [&](auto number) {
     using T = decltype(number);
     auto launch = [&](auto kernel) {
-      kernel<<<sweep.grid, sweep.threads(), 0, stream_of(in)>>>(in, sweep, mean, variance, static_cast<uint4*>(y),
-                                                                mask);
+      kernel<<<sweep.grid, sweep.threads(), 0, stream_of(in)>>>(in, sweep, mean, variance,
+                                                                static_cast<uint4*>(y), mask);
     };
     in.residual != nullptr ? launch(apply_kernel<T, true>) : launch(apply_kernel<T, false>);
   });
@@ -364,8 +371,8 @@ void batch_norm_backward(const CudaBatchNorm& in, const CudaBatchNormGradients& 
     finish_sums_kernel<<<columns_grid(in), dim3(32, 32), 0, stream_of(in)>>>(in, g, workspace, blocks, means);
     const auto* gradient = static_cast<const uint4*>(store ? kept : g.grad_y);
     auto launch = [&](auto kernel) {
-      kernel<<<sweep.grid, sweep.threads(), 0, stream_of(in)>>>(in, sweep, g.mean, g.variance, gradient, means,
-                                                                static_cast<uint4*>(g.grad_x));
+      kernel<<<sweep.grid, sweep.threads(), 0, stream_of(in)>>>(in, sweep, g.mean, g.variance, gradient,
+                                                                means, static_cast<uint4*>(g.grad_x));
     };
     gate == Gate::kFromX && !store ? launch(backward_apply_kernel<T, Gate::kFromX>)
                                    : launch(backward_apply_kernel<T, Gate::kOpen>);

@@ -1,10 +1,10 @@
 // Batch normalisation of pixels with channels last on CUDA, with the addition and ReLU that often follow.
 //
 // A matrix [rows, channels] (rows = images * height * width) of fp32, bf16 or fp16, contiguous and 16-byte
-// aligned, channels a multiple of 8. Forward reads x twice and writes y; backward reads x and grad_y twice and
-// writes grad_x: what a batch norm costs at least, with everything else of the layer on the way. No atomics:
-// the same bits every time. All calls are asynchronous on `stream` (a cudaStream_t); pointers are on the
-// device.
+// aligned, channels a multiple of 8. Forward reads x twice and writes y; backward reads x and grad_y twice
+// and writes grad_x: what a batch norm costs at least, with everything else of the layer on the way. No
+// atomics: the same bits every time. All calls are asynchronous on `stream` (a cudaStream_t); pointers are on
+// the device.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +29,6 @@ struct CudaBatchNorm {
 // Floats of scratch memory that the functions below want.
 int64_t batch_norm_workspace(const CudaBatchNorm& in);
 
-
 // running = (1 - momentum) * running + momentum * (mean, unbiased variance).
 struct CudaRunningStatistics {
   CudaNumber type = CudaNumber::kFloat;
@@ -42,7 +41,8 @@ void batch_norm_statistics(const CudaBatchNorm& in, float* mean, float* variance
                            const CudaRunningStatistics& running, float* workspace);
 
 // y = weight * (x - mean) / sqrt(variance + eps) + bias (+ residual) (ReLU). With ReLU and a residual `mask`
-// gets a bit a number, set where y > 0: [rows, channels / 8] bytes. It may be null where no gradient is wanted.
+// gets a bit a number, set where y > 0: [rows, channels / 8] bytes. It may be null where no gradient is
+// wanted.
 void batch_norm_apply(const CudaBatchNorm& in, const float* mean, const float* variance, void* y,
                       uint8_t* mask);
 

@@ -42,14 +42,15 @@ __global__ void __launch_bounds__(kThreads)
     for (int b = 0; b < frame.kernel; ++b) {
       const int from_column = left + b;
       if (from_column < 0 || from_column >= frame.width) continue;
-      const int64_t from = ((item * frame.height + from_row) * frame.width + from_column) * frame.vectors + vector;
+      const int64_t from =
+          ((item * frame.height + from_row) * frame.width + from_column) * frame.vectors + vector;
       const Lanes<T> value = widen<T>(x[from]);
       const auto tap = static_cast<uint8_t>(a * frame.kernel + b);
 #pragma unroll
       for (int i = 0; i < kLanes<T>; ++i) {
         // Without ReLU the first tap wins over nothing, be it minus infinity.
-        const bool wins = value.value[i] > best.value[i] || isnan(value.value[i]) ||
-                          (!relu && where.tap[i] == kNoTap);
+        const bool wins =
+            value.value[i] > best.value[i] || isnan(value.value[i]) || (!relu && where.tap[i] == kNoTap);
         if (!wins) continue;
         best.value[i] = value.value[i];
         where.tap[i] = tap;
@@ -81,7 +82,8 @@ __global__ void __launch_bounds__(kThreads)
   Lanes<T> sum = {};
   for (int r = first(row); r <= last_row; ++r) {
     for (int c = first(column); c <= last_column; ++c) {
-      const int tap = (row + frame.padding - r * frame.stride) * frame.kernel + column + frame.padding - c * frame.stride;
+      const int tap =
+          (row + frame.padding - r * frame.stride) * frame.kernel + column + frame.padding - c * frame.stride;
       const int64_t from = ((item * frame.out_height + r) * frame.out_width + c) * frame.vectors + vector;
       const Taps<T> where = taps[from];
       const Lanes<T> g = widen<T>(grad_y[from]);
@@ -97,8 +99,14 @@ template <class T>
 Frame frame_of(const CudaPool& pool, int64_t pixels) {
   const PoolShape& s = pool.shape;
   auto small = [](int64_t size) { return static_cast<int>(size); };
-  Frame frame{small(pool.channels) / kLanes<T>, small(s.kernel),     small(s.stride),    small(s.padding),
-              small(s.height),                  small(s.width),      small(s.out_height), small(s.out_width),
+  Frame frame{small(pool.channels) / kLanes<T>,
+              small(s.kernel),
+              small(s.stride),
+              small(s.padding),
+              small(s.height),
+              small(s.width),
+              small(s.out_height),
+              small(s.out_width),
               0};
   frame.total = pool.items * pixels * frame.vectors;
   return frame;
@@ -115,7 +123,8 @@ void max_pool(const CudaPool& pool, const void* x, void* y, uint8_t* taps) {
     using T = decltype(number);
     const Frame frame = frame_of<T>(pool, pool.shape.out_height * pool.shape.out_width);
     pool_kernel<T><<<blocks_for(frame.total), kThreads, 0, static_cast<cudaStream_t>(pool.stream)>>>(
-        frame, pool.relu, static_cast<const uint4*>(x), static_cast<uint4*>(y), reinterpret_cast<Taps<T>*>(taps));
+        frame, pool.relu, static_cast<const uint4*>(x), static_cast<uint4*>(y),
+        reinterpret_cast<Taps<T>*>(taps));
   });
   check_launch("max_pool");
 }
@@ -125,7 +134,8 @@ void max_pool_backward(const CudaPool& pool, const void* grad_y, const uint8_t* 
     using T = decltype(number);
     const Frame frame = frame_of<T>(pool, pool.shape.height * pool.shape.width);
     pool_backward_kernel<T><<<blocks_for(frame.total), kThreads, 0, static_cast<cudaStream_t>(pool.stream)>>>(
-        frame, static_cast<const uint4*>(grad_y), reinterpret_cast<const Taps<T>*>(taps), static_cast<uint4*>(grad_x));
+        frame, static_cast<const uint4*>(grad_y), reinterpret_cast<const Taps<T>*>(taps),
+        static_cast<uint4*>(grad_x));
   });
   check_launch("max_pool_backward");
 }

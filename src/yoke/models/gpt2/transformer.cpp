@@ -1,6 +1,5 @@
 #include "yoke/models/gpt2/transformer.h"
 
-#include "yoke/compute/layers.h"
 #include "yoke/models/common/layers.h"
 
 namespace yoke::models {
@@ -25,6 +24,10 @@ torch::Tensor LayerNorm::forward(const torch::Tensor& x) const {
   return compute::layer_norm(x, weight, bias, kNormEps);
 }
 
+compute::Normed LayerNorm::add(const torch::Tensor& x, const torch::Tensor& added) const {
+  return compute::add_layer_norm(x, added, weight, bias, kNormEps);
+}
+
 Layer::Layer(int64_t width, int64_t heads, double dropout) : heads_(heads), dropout_(dropout) {
   ln_1_ = add<LayerNorm>(*this, "ln_1", width);
   c_attn_ = add<Projection>(*this, "attn.c_attn", width, 3 * width);
@@ -35,19 +38,15 @@ Layer::Layer(int64_t width, int64_t heads, double dropout) : heads_(heads), drop
 }
 
 torch::Tensor Layer::forward(const torch::Tensor& x) const {
-  torch::Tensor y = x + drop(attend(ln_1_->forward(x)));
-  torch::Tensor inner = compute::linear_transposed_gelu(ln_2_->forward(y), c_fc_->weight, c_fc_->bias);
-  return y + drop(mlp_proj_->forward(inner));
+  compute::Normed first = ln_1_->add(x, {});
+  compute::Normed second = ln_2_->add(first.sum, drop(attend(first.y)));
+  torch::Tensor inner = compute::linear_transposed_gelu(second.y, c_fc_->weight, c_fc_->bias);
+  return second.sum + drop(mlp_proj_->forward(inner));
 }
 
 torch::Tensor Layer::attend(const torch::Tensor& x) const {
-  int64_t width = x.size(-1);
-  auto heads = [&](const torch::Tensor& part) {  // [B, T, width] to [B, heads, T, width / heads]
-    return part.view({x.size(0), x.size(1), heads_, width / heads_}).transpose(1, 2);
-  };
-  std::vector<torch::Tensor> qkv = c_attn_->forward(x).split(width, /*dim=*/2);
-  torch::Tensor y =
-      compute::causal_attention(heads(qkv[0]), heads(qkv[1]), heads(qkv[2]), is_training() ? dropout_ : 0.0);
+  auto [q, k, v] = compute::split_heads(c_attn_->forward(x), heads_);
+  torch::Tensor y = compute::causal_attention(q, k, v, is_training() ? dropout_ : 0.0);
   return attn_proj_->forward(y.transpose(1, 2).reshape(x.sizes()));
 }
 

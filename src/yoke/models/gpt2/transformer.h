@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <memory>
 
+#include "yoke/compute/layers.h"
+
 namespace yoke::models {
 
 // Hugging Face's Conv1D: a linear layer whose weight is [in, out].
@@ -23,6 +25,8 @@ class LayerNorm : public torch::nn::Module {
  public:
   explicit LayerNorm(int64_t width);
   torch::Tensor forward(const torch::Tensor& x) const;
+  // x plus `added` (or undefined), and the norm of that.
+  compute::Normed add(const torch::Tensor& x, const torch::Tensor& added) const;
 
   torch::Tensor weight;
   torch::Tensor bias;

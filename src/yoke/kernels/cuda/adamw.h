@@ -1,0 +1,31 @@
+// AdamW for many parameters in few launches on CUDA: gradients as they are, fp32 masters, narrow weights.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "yoke/kernels/cuda/numbers.h"
+
+namespace yoke::kernels {
+
+struct CudaAdamWParameter {
+  const void* gradient = nullptr;
+  void* weight = nullptr;  // narrow copy of the master that is written too; null: there is none
+  float* master = nullptr;
+  float* mean = nullptr;
+  float* mean_square = nullptr;
+  const float* step = nullptr;  // updates with this one
+  int64_t count = 0;
+};
+
+struct CudaAdamW {
+  CudaNumber type = CudaNumber::kFloat;  // of gradients and weights
+  const float* lr = nullptr;             // on the device, read when the kernel runs
+  double beta1 = 0.9, beta2 = 0.999, eps = 1e-8, weight_decay = 0;
+  void* stream = nullptr;
+};
+
+// torch.optim.AdamW's update. Asynchronous; moves the fewest bytes that an update can: 28 a bf16 parameter.
+void adamw(const CudaAdamW& rule, const std::vector<CudaAdamWParameter>& parameters);
+
+}  // namespace yoke::kernels

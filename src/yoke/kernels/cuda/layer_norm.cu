@@ -1,0 +1,229 @@
+#include "yoke/kernels/cuda/layer_norm.h"
+
+#include "yoke/kernels/cuda/columns.cuh"
+
+namespace yoke::kernels {
+namespace {
+
+constexpr int kWarps = 4;  // of a block
+constexpr int kThreads = 32 * kWarps;
+constexpr int kMostBlocks = 528;
+
+__device__ float warp_sum(float value) {
+#pragma unroll
+  for (int offset = 16; offset > 0; offset /= 2) value += __shfl_xor_sync(0xffffffff, value, offset);
+  return value;
+}
+
+// The row of a warp, lane by lane: vector v of lane l is vector v * 32 + l of the row.
+template <class T, int kVectors>
+struct Row {
+  Lanes<T> part[kVectors];
+
+  __device__ void load(const uint4* from, int vectors, int lane) {
+#pragma unroll
+    for (int v = 0; v < kVectors; ++v)
+      part[v] = v * 32 + lane < vectors ? widen<T>(from[v * 32 + lane]) : Lanes<T>{};
+  }
+  __device__ void store(uint4* to, int vectors, int lane) const {
+#pragma unroll
+    for (int v = 0; v < kVectors; ++v)
+      if (v * 32 + lane < vectors) to[v * 32 + lane] = narrow<T>(part[v]);
+  }
+};
+
+template <class T, int kVectors>
+__global__ void __launch_bounds__(kThreads)
+    norm_kernel(CudaLayerNorm in, const uint4* x, const uint4* added, uint4* sum, uint4* y, float* means,
+                float* inverses) {
+  constexpr int kL = kLanes<T>;
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const int64_t row = static_cast<int64_t>(blockIdx.x) * kWarps + threadIdx.x / 32;
+  if (row >= in.rows) return;
+  const int vectors = static_cast<int>(in.width) / kL;
+  Row<T, kVectors> value;
+  value.load(x + row * vectors, vectors, lane);
+  if (added != nullptr) {
+    Row<T, kVectors> more;
+    more.load(added + row * vectors, vectors, lane);
+#pragma unroll
+    for (int v = 0; v < kVectors; ++v) {
+#pragma unroll
+      for (int i = 0; i < kL; ++i) value.part[v].value[i] += more.part[v].value[i];
+      // As it is stored: backward normalises the stored sum.
+      value.part[v] = widen<T>(narrow<T>(value.part[v]));
+    }
+    value.store(sum + row * vectors, vectors, lane);
+  }
+  float total = 0;
+#pragma unroll
+  for (int v = 0; v < kVectors; ++v)
+#pragma unroll
+    for (int i = 0; i < kL; ++i) total += value.part[v].value[i];
+  const float mean = warp_sum(total) / static_cast<float>(in.width);
+  float square = 0;
+#pragma unroll
+  for (int v = 0; v < kVectors; ++v) {
+    if (v * 32 + lane >= vectors) continue;
+#pragma unroll
+    for (int i = 0; i < kL; ++i) {
+      const float d = value.part[v].value[i] - mean;
+      square = fmaf(d, d, square);
+    }
+  }
+  const float inverse = rsqrtf(warp_sum(square) / static_cast<float>(in.width) + in.eps);
+  Row<T, kVectors> weight, bias;
+  weight.load(static_cast<const uint4*>(in.weight), vectors, lane);
+  bias.load(static_cast<const uint4*>(in.bias), vectors, lane);
+#pragma unroll
+  for (int v = 0; v < kVectors; ++v)
+#pragma unroll
+    for (int i = 0; i < kL; ++i)
+      value.part[v].value[i] =
+          fmaf((value.part[v].value[i] - mean) * inverse, weight.part[v].value[i], bias.part[v].value[i]);
+  value.store(y + row * vectors, vectors, lane);
+  if (lane != 0) return;
+  means[row] = mean;
+  inverses[row] = inverse;
+}
+
+// A warp takes rows in turn and keeps the sums of its columns in registers; the warps of a block add theirs up in
+// shared memory, and the blocks leave partial sums.
+template <class T, int kVectors>
+__global__ void __launch_bounds__(kThreads)
+    norm_backward_kernel(CudaLayerNorm in, const uint4* x, const float* means, const float* inverses,
+                         const uint4* grad_y, const uint4* grad_sum, uint4* grad_x, float* partial) {
+  constexpr int kL = kLanes<T>;
+  extern __shared__ float shared[];  // [kWarps][width]
+  const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
+  const int vectors = static_cast<int>(in.width) / kL;
+  Row<T, kVectors> weight;
+  weight.load(static_cast<const uint4*>(in.weight), vectors, lane);
+  Row<T, kVectors> of_weight = {}, of_bias = {};
+  const float scale = 1.0f / static_cast<float>(in.width);
+  for (int64_t row = static_cast<int64_t>(blockIdx.x) * kWarps + warp; row < in.rows;
+       row += static_cast<int64_t>(gridDim.x) * kWarps) {
+    Row<T, kVectors> value, g;
+    value.load(x + row * vectors, vectors, lane);
+    g.load(grad_y + row * vectors, vectors, lane);
+    const float mean = means[row], inverse = inverses[row];
+    float sum = 0, product = 0;
+#pragma unroll
+    for (int v = 0; v < kVectors; ++v) {
+#pragma unroll
+      for (int i = 0; i < kL; ++i) {
+        const float normal = (value.part[v].value[i] - mean) * inverse, dy = g.part[v].value[i];
+        value.part[v].value[i] = normal;
+        of_weight.part[v].value[i] = fmaf(dy, normal, of_weight.part[v].value[i]);
+        of_bias.part[v].value[i] += dy;
+        const float through = dy * weight.part[v].value[i];
+        g.part[v].value[i] = through;
+        sum += through;
+        product = fmaf(through, normal, product);
+      }
+    }
+    sum = warp_sum(sum) * scale;
+    product = warp_sum(product) * scale;
+    Row<T, kVectors> more = {};
+    if (grad_sum != nullptr) more.load(grad_sum + row * vectors, vectors, lane);
+#pragma unroll
+    for (int v = 0; v < kVectors; ++v)
+#pragma unroll
+      for (int i = 0; i < kL; ++i)
+        g.part[v].value[i] =
+            more.part[v].value[i] + inverse * (g.part[v].value[i] - sum - value.part[v].value[i] * product);
+    g.store(grad_x + row * vectors, vectors, lane);
+  }
+  auto leave = [&](const Row<T, kVectors>& sums, float* to) {
+    __syncthreads();
+#pragma unroll
+    for (int v = 0; v < kVectors; ++v) {
+      if (v * 32 + lane >= vectors) continue;
+#pragma unroll
+      for (int i = 0; i < kL; ++i) shared[warp * in.width + (v * 32 + lane) * kL + i] = sums.part[v].value[i];
+    }
+    __syncthreads();
+    for (int64_t column = threadIdx.x; column < in.width; column += kThreads) {
+      float sum = 0;
+#pragma unroll
+      for (int w = 0; w < kWarps; ++w) sum += shared[w * in.width + column];
+      to[blockIdx.x * in.width + column] = sum;
+    }
+  };
+  leave(of_weight, partial);
+  leave(of_bias, partial + gridDim.x * in.width);
+}
+
+template <class T>
+__global__ void norm_finish_kernel(const float* partial, int blocks, int64_t width, T* grad_weight, T* grad_bias) {
+  const int64_t column = blockIdx.x * 32 + threadIdx.x;
+  const double of_weight = sum_partials(partial, blocks, width, column);
+  const double of_bias = sum_partials(partial + blocks * width, blocks, width, column);
+  if (threadIdx.y != 0 || column >= width) return;
+  grad_weight[column] = from_float<T>(static_cast<float>(of_weight));
+  grad_bias[column] = from_float<T>(static_cast<float>(of_bias));
+}
+
+// Two rows a warp at least, so that weights are read and sums are left less often than rows.
+int backward_blocks(const CudaLayerNorm& in) {
+  return static_cast<int>(std::clamp<int64_t>(in.rows / (2 * kWarps), 1, kMostBlocks));
+}
+
+// Calls body(std::integral_constant<int, n>{}) with the vectors of a lane.
+template <class T, class Body>
+void with_vectors(int64_t width, Body body) {
+  const int64_t needed = (width / kLanes<T> + 31) / 32;
+  if (needed <= 1) return body(std::integral_constant<int, 1>{});
+  if (needed <= 2) return body(std::integral_constant<int, 2>{});
+  if (needed <= 3) return body(std::integral_constant<int, 3>{});
+  if (needed <= 4) return body(std::integral_constant<int, 4>{});
+  if (needed <= 5) return body(std::integral_constant<int, 5>{});
+  if (needed <= 6) return body(std::integral_constant<int, 6>{});
+  if (needed <= 8) return body(std::integral_constant<int, 8>{});
+  if constexpr (sizeof(T) == 4) {
+    if (needed <= 12) return body(std::integral_constant<int, 12>{});
+    return body(std::integral_constant<int, 16>{});
+  }
+}
+
+}  // namespace
+
+void layer_norm(const CudaLayerNorm& in, const void* x, const void* added, void* sum, void* y, float* mean,
+                float* inverse) {
+  with_number(in.type, [&](auto number) {
+    using T = decltype(number);
+    with_vectors<T>(in.width, [&](auto vectors) {
+      const auto blocks = static_cast<unsigned>((in.rows + kWarps - 1) / kWarps);
+      norm_kernel<T, vectors.value><<<blocks, kThreads, 0, static_cast<cudaStream_t>(in.stream)>>>(
+          in, static_cast<const uint4*>(x), static_cast<const uint4*>(added), static_cast<uint4*>(sum),
+          static_cast<uint4*>(y), mean, inverse);
+    });
+  });
+  check_launch("layer_norm");
+}
+
+int64_t layer_norm_workspace(const CudaLayerNorm& in) {
+  return 2 * static_cast<int64_t>(backward_blocks(in)) * in.width;
+}
+
+void layer_norm_backward(const CudaLayerNorm& in, const void* x, const float* mean, const float* inverse,
+                         const void* grad_y, const void* grad_sum, void* grad_x, void* grad_weight, void* grad_bias,
+                         float* workspace) {
+  const int blocks = backward_blocks(in);
+  auto* stream = static_cast<cudaStream_t>(in.stream);
+  const auto bytes = static_cast<unsigned>(kWarps * in.width * static_cast<int64_t>(sizeof(float)));
+  with_number(in.type, [&](auto number) {
+    using T = decltype(number);
+    with_vectors<T>(in.width, [&](auto vectors) {
+      norm_backward_kernel<T, vectors.value><<<blocks, kThreads, bytes, stream>>>(
+          in, static_cast<const uint4*>(x), mean, inverse, static_cast<const uint4*>(grad_y),
+          static_cast<const uint4*>(grad_sum), static_cast<uint4*>(grad_x), workspace);
+    });
+    const auto columns = static_cast<unsigned>((in.width + 31) / 32);
+    norm_finish_kernel<T><<<columns, dim3(32, 32), 0, stream>>>(workspace, blocks, in.width,
+                                                                static_cast<T*>(grad_weight), static_cast<T*>(grad_bias));
+  });
+  check_launch("layer_norm_backward");
+}
+
+}  // namespace yoke::kernels

@@ -1,0 +1,24 @@
+// AdamW by our own CUDA kernel, which reads gradients as they are and writes masters and weights in one pass.
+#pragma once
+
+#include <torch/types.h>
+
+#include <vector>
+
+#include "yoke/optim/first_order.h"
+#include "yoke/optim/options.h"
+
+namespace yoke::optim {
+
+struct AdamWState {
+  const std::vector<torch::Tensor>& mean;
+  const std::vector<torch::Tensor>& mean_square;
+  StepCounters& steps;
+  const torch::Tensor& lr;  // on the device
+};
+
+// Updates every parameter that has a gradient. False, and nothing is done, where a parameter or gradient is not
+// dense fp32, bf16 or fp16 on CUDA.
+bool update_on_cuda(const ParameterList& list, const AdamWState& state, const OptimizerOptions& options);
+
+}  // namespace yoke::optim
