@@ -41,7 +41,7 @@ Tensor dense(const Tensor& x) {
 }
 
 kernels::CudaLayerNorm describe(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps) {
-  return {*number_of(x),           x.numel() / x.size(-1),  x.size(-1),  weight.const_data_ptr(),
+  return {*number_of(x),         x.numel() / x.size(-1),  x.size(-1),  weight.const_data_ptr(),
           bias.const_data_ptr(), static_cast<float>(eps), stream_of(x)};
 }
 
@@ -97,11 +97,11 @@ struct AffineGelu : torch::autograd::Function<AffineGelu> {
     c10::cuda::CUDAGuard guard(x.device());
     kernels::CudaActivation in{*number_of(z), z.size(0), z.size(1), stream_of(z)};
     Tensor grad_y = dense(grads[0]), grad = at::empty_like(z), grad_bias = at::empty_like(bias);
-    kernels::gelu_backward(in, grad_y.const_data_ptr(), z.const_data_ptr(), grad.data_ptr(), grad_bias.data_ptr(),
+    kernels::gelu_backward(in, grad_y.const_data_ptr(), z.const_data_ptr(), grad.data_ptr(),
+                           grad_bias.data_ptr(),
                            scratch(kernels::activation_workspace(in), z).data_ptr<float>());
     Tensor grad_x = ctx->needs_input_grad(0) ? at::mm(grad, weight.t()).view(x.sizes()) : Tensor();
-    Tensor grad_weight =
-        ctx->needs_input_grad(1) ? at::mm(x.view({-1, x.size(-1)}).t(), grad) : Tensor();
+    Tensor grad_weight = ctx->needs_input_grad(1) ? at::mm(x.view({-1, x.size(-1)}).t(), grad) : Tensor();
     return {grad_x, grad_weight, grad_bias};
   }
 };
@@ -152,7 +152,8 @@ bool can_add_layer_norm(const Tensor& x, const Tensor& added, const Tensor& weig
          (!added.defined() || (alike(x, added) && added.sizes() == x.sizes()));
 }
 
-Normed add_layer_norm(const Tensor& x, const Tensor& added, const Tensor& weight, const Tensor& bias, double eps) {
+Normed add_layer_norm(const Tensor& x, const Tensor& added, const Tensor& weight, const Tensor& bias,
+                      double eps) {
   variable_list out =
       AddLayerNorm::apply(x, added.defined() ? std::optional(added) : std::nullopt, weight, bias, eps);
   return {out[0], out[1]};
@@ -165,6 +166,19 @@ bool can_affine_gelu(const Tensor& x, const Tensor& weight, const Tensor& bias) 
 
 Tensor affine_gelu(const Tensor& x, const Tensor& weight, const Tensor& bias) {
   return AffineGelu::apply(x, weight, bias);
+}
+
+bool can_sum_rows(const Tensor& x) {
+  return kernels::have_cuda_kernels() && is_dense(x) && x.dim() == 2 && x.size(1) % 8 == 0;
+}
+
+Tensor sum_rows(const Tensor& x) {
+  c10::cuda::CUDAGuard guard(x.device());
+  kernels::CudaActivation in{*number_of(x), x.size(0), x.size(1), stream_of(x)};
+  Tensor sums = at::empty({x.size(1)}, x.options());
+  kernels::column_sums(in, x.const_data_ptr(), sums.data_ptr(),
+                       scratch(kernels::activation_workspace(in), x).data_ptr<float>());
+  return sums;
 }
 
 bool can_split_heads(const Tensor& packed, int64_t heads) {

@@ -21,6 +21,14 @@ Tensor affine_gelu(const Tensor&, const Tensor&, const Tensor&) {
   YOKE_CHECK(false, "affine_gelu without CUDA");
 }
 
+bool can_sum_rows(const Tensor&) {
+  return false;
+}
+
+Tensor sum_rows(const Tensor&) {
+  YOKE_CHECK(false, "sum_rows without CUDA");
+}
+
 bool can_split_heads(const Tensor&, int64_t) {
   return false;
 }

@@ -2,6 +2,7 @@
 #include "yoke/compute/token_kernels.h"
 
 #include <gtest/gtest.h>
+#include <torch/csrc/autograd/autograd.h>
 #include <torch/cuda.h>
 
 #include "yoke/kernels/cuda/cross_entropy.h"
@@ -37,7 +38,8 @@ TEST_P(TokenKernels, LayerNormAndItsResidualEqualLibTorch) {
   for (int64_t width : {8, 256, 768, 1280, 1600, 2048}) {
     for (bool with_added : {false, true}) {
       SCOPED_TRACE(::testing::Message() << width << (with_added ? " added" : ""));
-      Pair x = leaf({3, 11, width}, 2, 1), added = leaf({3, 11, width}), weight = leaf({width}), bias = leaf({width});
+      Pair x = leaf({3, 11, width}, 2, 1), added = leaf({3, 11, width}), weight = leaf({width}),
+           bias = leaf({width});
       Tensor more = with_added ? added.ours : Tensor();
       ASSERT_TRUE(cuda::can_add_layer_norm(x.ours, more, weight.ours, bias.ours));
       Normed ours = add_layer_norm(x.ours, more, weight.ours, bias.ours, 1e-5);
@@ -101,7 +103,8 @@ TEST_P(TokenKernels, HeadsAreTakenApartAndTheirGradientsPacked) {
   EXPECT_TRUE(torch::equal(packed.grad(), same.grad()));
 }
 
-INSTANTIATE_TEST_SUITE_P(Types, TokenKernels, ::testing::Values(torch::kFloat, torch::kBFloat16, torch::kHalf));
+INSTANTIATE_TEST_SUITE_P(Types, TokenKernels,
+                         ::testing::Values(torch::kFloat, torch::kBFloat16, torch::kHalf));
 
 }  // namespace
 }  // namespace yoke::compute

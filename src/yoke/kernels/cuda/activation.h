@@ -22,12 +22,15 @@ void add_bias_relu(const CudaActivation& shape, void* y, const void* bias);
 // Floats of scratch memory for the functions below.
 int64_t activation_workspace(const CudaActivation& shape);
 
+// sums [channels]: of each column of x, the gradient of a bias.
+void column_sums(const CudaActivation& shape, const void* x, void* sums, float* workspace);
+
 // grad = grad_y where y > 0; grad_bias = the column sums of grad. `grad` may be grad_y itself.
-void relu_backward(const CudaActivation& shape, const void* grad_y, const void* y, void* grad, void* grad_bias,
-                   float* workspace);
+void relu_backward(const CudaActivation& shape, const void* grad_y, const void* y, void* grad,
+                   void* grad_bias, float* workspace);
 
 // The same for GELU in its tanh approximation, whose argument was z.
-void gelu_backward(const CudaActivation& shape, const void* grad_y, const void* z, void* grad, void* grad_bias,
-                   float* workspace);
+void gelu_backward(const CudaActivation& shape, const void* grad_y, const void* z, void* grad,
+                   void* grad_bias, float* workspace);
 
 }  // namespace yoke::kernels

@@ -55,7 +55,8 @@ __device__ void update_four(const CudaAdamWParameter& p, const Rule& rule, int64
 template <class T>
 __device__ void update_one(const CudaAdamWParameter& p, const Rule& rule, int64_t at) {
   float mean = p.mean[at], square = p.mean_square[at];
-  const float master = rule.moved(p.master[at], to_float(static_cast<const T*>(p.gradient)[at]), mean, square);
+  const float master =
+      rule.moved(p.master[at], to_float(static_cast<const T*>(p.gradient)[at]), mean, square);
   p.master[at] = master;
   p.mean[at] = mean;
   p.mean_square[at] = square;
@@ -63,7 +64,8 @@ __device__ void update_one(const CudaAdamWParameter& p, const Rule& rule, int64_
 }
 
 template <class T>
-__global__ void __launch_bounds__(kThreads) adamw_kernel(const __grid_constant__ Launch launch, CudaAdamW options) {
+__global__ void __launch_bounds__(kThreads)
+    adamw_kernel(const __grid_constant__ Launch launch, CudaAdamW options) {
   __shared__ Rule shared;
   __shared__ int owner;
   if (threadIdx.x == 0) {
@@ -89,7 +91,8 @@ __global__ void __launch_bounds__(kThreads) adamw_kernel(const __grid_constant__
                     reinterpret_cast<uintptr_t>(p.mean_square);
   const int64_t wide = bits % 16 == 0 ? begin + (end - begin) / kNumbers * kNumbers : begin;
 #pragma unroll 2
-  for (int64_t at = begin + threadIdx.x * kNumbers; at < wide; at += kThreads * kNumbers) update_four<T>(p, rule, at);
+  for (int64_t at = begin + threadIdx.x * kNumbers; at < wide; at += kThreads * kNumbers)
+    update_four<T>(p, rule, at);
   for (int64_t at = wide + threadIdx.x; at < end; at += kThreads) update_one<T>(p, rule, at);
 }
 
@@ -97,7 +100,8 @@ void run(const CudaAdamW& rule, const Launch& launch) {
   if (launch.count == 0) return;
   with_number(rule.type, [&](auto number) {
     adamw_kernel<decltype(number)>
-        <<<launch.first_block[launch.count], kThreads, 0, static_cast<cudaStream_t>(rule.stream)>>>(launch, rule);
+        <<<launch.first_block[launch.count], kThreads, 0, static_cast<cudaStream_t>(rule.stream)>>>(launch,
+                                                                                                    rule);
   });
   check_launch("adamw");
 }

@@ -8,9 +8,8 @@
 namespace yoke::kernels {
 namespace {
 
-constexpr int kThreads = 1024;
+constexpr int kThreads = 512;
 constexpr int kWarps = kThreads / 32;
-constexpr int kVectorsPerThread = 8;  // of 8 numbers each, held in registers: 65536 classes
 
 // Running maximum and sum of exp(x - maximum) (Milakov and Gimelshein 2018).
 struct MaxSum {
@@ -38,7 +37,7 @@ __device__ MaxSum block_reduce(MaxSum value) {
   }
   if (threadIdx.x % 32 == 0) of_warp[threadIdx.x / 32] = value;
   __syncthreads();
-  value = of_warp[threadIdx.x % 32];
+  value = threadIdx.x % 32 < kWarps ? of_warp[threadIdx.x % 32] : MaxSum{-INFINITY, 0.0f};
   for (int offset = 16; offset > 0; offset /= 2) {
     MaxSum other{__shfl_xor_sync(0xffffffff, value.max, offset),
                  __shfl_xor_sync(0xffffffff, value.sum, offset)};
@@ -47,7 +46,9 @@ __device__ MaxSum block_reduce(MaxSum value) {
   return value;
 }
 
-__global__ void __launch_bounds__(kThreads)
+// A row is read twice, the second time from the cache: two blocks of a multiprocessor have 200 KB under way,
+// all of them together less than the cache holds.
+__global__ void __launch_bounds__(kThreads, 2)
     cross_entropy_kernel(__nv_bfloat16* logits, const int64_t* targets, float* losses, int classes,
                          int stride, float scale) {
   __nv_bfloat16* row = logits + static_cast<int64_t>(blockIdx.x) * stride;
@@ -57,14 +58,11 @@ __global__ void __launch_bounds__(kThreads)
   const bool valid = target >= 0 && target < classes;
   const float target_logit = valid ? __bfloat162float(row[target]) : 0.0f;
 
-  uint4 held[kVectorsPerThread];
   MaxSum mine{-INFINITY, 0.0f};
-#pragma unroll
-  for (int v = 0; v < kVectorsPerThread; ++v) {
-    const int at = v * kThreads + static_cast<int>(threadIdx.x);
-    if (at >= count) continue;
-    held[v] = vectors[at];
-    const auto* numbers = reinterpret_cast<const __nv_bfloat16*>(&held[v]);
+#pragma unroll 4
+  for (int at = static_cast<int>(threadIdx.x); at < count; at += kThreads) {
+    const uint4 held = vectors[at];
+    const auto* numbers = reinterpret_cast<const __nv_bfloat16*>(&held);
     float values[8];
     float top = -INFINITY;
 #pragma unroll
@@ -78,15 +76,14 @@ __global__ void __launch_bounds__(kThreads)
     for (int i = 0; i < 8; ++i) sum += __expf(values[i] - top);
     mine = merge(mine, MaxSum{top, sum});
   }
-  // Every thread has read the row (the target's logit included) before anyone overwrites it.
+  // Every thread has read the target's logit before anyone overwrites it.
   const MaxSum whole = block_reduce(mine);
   if (threadIdx.x == 0) losses[blockIdx.x] = valid ? logf(whole.sum) + whole.max - target_logit : NAN;
   const float inverse = 1.0f / whole.sum;
-#pragma unroll
-  for (int v = 0; v < kVectorsPerThread; ++v) {
-    const int at = v * kThreads + static_cast<int>(threadIdx.x);
-    if (at >= count) continue;
-    auto* numbers = reinterpret_cast<__nv_bfloat16*>(&held[v]);
+#pragma unroll 4
+  for (int at = static_cast<int>(threadIdx.x); at < count; at += kThreads) {
+    uint4 held = vectors[at];
+    auto* numbers = reinterpret_cast<__nv_bfloat16*>(&held);
 #pragma unroll
     for (int i = 0; i < 8; ++i) {
       const int column = at * 8 + i;
@@ -94,7 +91,7 @@ __global__ void __launch_bounds__(kThreads)
       if (column == target) gradient -= 1.0f;
       numbers[i] = __float2bfloat16(gradient * scale);
     }
-    vectors[at] = held[v];
+    vectors[at] = held;
   }
 }
 

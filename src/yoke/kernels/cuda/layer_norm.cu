@@ -33,9 +33,8 @@ struct Row {
 };
 
 template <class T, int kVectors>
-__global__ void __launch_bounds__(kThreads)
-    norm_kernel(CudaLayerNorm in, const uint4* x, const uint4* added, uint4* sum, uint4* y, float* means,
-                float* inverses) {
+__global__ void __launch_bounds__(kThreads) norm_kernel(CudaLayerNorm in, const uint4* x, const uint4* added,
+                                                        uint4* sum, uint4* y, float* means, float* inverses) {
   constexpr int kL = kLanes<T>;
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int64_t row = static_cast<int64_t>(blockIdx.x) * kWarps + threadIdx.x / 32;
@@ -87,8 +86,20 @@ __global__ void __launch_bounds__(kThreads)
   inverses[row] = inverse;
 }
 
-// A warp takes rows in turn and keeps the sums of its columns in registers; the warps of a block add theirs up in
-// shared memory, and the blocks leave partial sums.
+// The same as it lies in memory: half the registers.
+template <class T, int kVectors>
+struct RawRow {
+  uint4 bits[kVectors];
+
+  __device__ void load(const uint4* from, int vectors, int lane) {
+#pragma unroll
+    for (int v = 0; v < kVectors; ++v)
+      bits[v] = v * 32 + lane < vectors ? from[v * 32 + lane] : uint4{0, 0, 0, 0};
+  }
+};
+
+// A warp takes rows in turn, reads the next one while it computes, and keeps the sums of its columns in
+// registers; the warps of a block add theirs up in shared memory, and the blocks leave partial sums.
 template <class T, int kVectors>
 __global__ void __launch_bounds__(kThreads)
     norm_backward_kernel(CudaLayerNorm in, const uint4* x, const float* means, const float* inverses,
@@ -97,42 +108,55 @@ __global__ void __launch_bounds__(kThreads)
   extern __shared__ float shared[];  // [kWarps][width]
   const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
   const int vectors = static_cast<int>(in.width) / kL;
-  Row<T, kVectors> weight;
+  RawRow<T, kVectors> weight, value, g, more, next_value, next_g, next_more;
   weight.load(static_cast<const uint4*>(in.weight), vectors, lane);
   Row<T, kVectors> of_weight = {}, of_bias = {};
   const float scale = 1.0f / static_cast<float>(in.width);
-  for (int64_t row = static_cast<int64_t>(blockIdx.x) * kWarps + warp; row < in.rows;
-       row += static_cast<int64_t>(gridDim.x) * kWarps) {
-    Row<T, kVectors> value, g;
-    value.load(x + row * vectors, vectors, lane);
-    g.load(grad_y + row * vectors, vectors, lane);
+  const int64_t step = static_cast<int64_t>(gridDim.x) * kWarps;
+  auto fetch = [&](int64_t row) {
+    next_value.load(x + row * vectors, vectors, lane);
+    next_g.load(grad_y + row * vectors, vectors, lane);
+    if (grad_sum != nullptr) next_more.load(grad_sum + row * vectors, vectors, lane);
+  };
+  int64_t row = static_cast<int64_t>(blockIdx.x) * kWarps + warp;
+  if (row < in.rows) fetch(row);
+  for (; row < in.rows; row += step) {
+    value = next_value;
+    g = next_g;
+    more = next_more;
+    if (row + step < in.rows) fetch(row + step);
     const float mean = means[row], inverse = inverses[row];
     float sum = 0, product = 0;
 #pragma unroll
     for (int v = 0; v < kVectors; ++v) {
+      const Lanes<T> dy = widen<T>(g.bits[v]), at = widen<T>(value.bits[v]), slope = widen<T>(weight.bits[v]);
 #pragma unroll
       for (int i = 0; i < kL; ++i) {
-        const float normal = (value.part[v].value[i] - mean) * inverse, dy = g.part[v].value[i];
-        value.part[v].value[i] = normal;
-        of_weight.part[v].value[i] = fmaf(dy, normal, of_weight.part[v].value[i]);
-        of_bias.part[v].value[i] += dy;
-        const float through = dy * weight.part[v].value[i];
-        g.part[v].value[i] = through;
+        const float normal = (at.value[i] - mean) * inverse, through = dy.value[i] * slope.value[i];
+        of_weight.part[v].value[i] = fmaf(dy.value[i], normal, of_weight.part[v].value[i]);
+        of_bias.part[v].value[i] += dy.value[i];
         sum += through;
         product = fmaf(through, normal, product);
       }
     }
     sum = warp_sum(sum) * scale;
     product = warp_sum(product) * scale;
-    Row<T, kVectors> more = {};
-    if (grad_sum != nullptr) more.load(grad_sum + row * vectors, vectors, lane);
 #pragma unroll
-    for (int v = 0; v < kVectors; ++v)
+    for (int v = 0; v < kVectors; ++v) {
+      if (v * 32 + lane >= vectors) continue;
+      Lanes<T> out = widen<T>(g.bits[v]);
+      const Lanes<T> at = widen<T>(value.bits[v]), slope = widen<T>(weight.bits[v]);
 #pragma unroll
       for (int i = 0; i < kL; ++i)
-        g.part[v].value[i] =
-            more.part[v].value[i] + inverse * (g.part[v].value[i] - sum - value.part[v].value[i] * product);
-    g.store(grad_x + row * vectors, vectors, lane);
+        out.value[i] =
+            inverse * (out.value[i] * slope.value[i] - sum - (at.value[i] - mean) * inverse * product);
+      if (grad_sum != nullptr) {
+        const Lanes<T> added = widen<T>(more.bits[v]);
+#pragma unroll
+        for (int i = 0; i < kL; ++i) out.value[i] += added.value[i];
+      }
+      grad_x[row * vectors + v * 32 + lane] = narrow<T>(out);
+    }
   }
   auto leave = [&](const Row<T, kVectors>& sums, float* to) {
     __syncthreads();
@@ -155,7 +179,8 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 template <class T>
-__global__ void norm_finish_kernel(const float* partial, int blocks, int64_t width, T* grad_weight, T* grad_bias) {
+__global__ void norm_finish_kernel(const float* partial, int blocks, int64_t width, T* grad_weight,
+                                   T* grad_bias) {
   const int64_t column = blockIdx.x * 32 + threadIdx.x;
   const double of_weight = sum_partials(partial, blocks, width, column);
   const double of_bias = sum_partials(partial + blocks * width, blocks, width, column);
@@ -207,8 +232,8 @@ int64_t layer_norm_workspace(const CudaLayerNorm& in) {
 }
 
 void layer_norm_backward(const CudaLayerNorm& in, const void* x, const float* mean, const float* inverse,
-                         const void* grad_y, const void* grad_sum, void* grad_x, void* grad_weight, void* grad_bias,
-                         float* workspace) {
+                         const void* grad_y, const void* grad_sum, void* grad_x, void* grad_weight,
+                         void* grad_bias, float* workspace) {
   const int blocks = backward_blocks(in);
   auto* stream = static_cast<cudaStream_t>(in.stream);
   const auto bytes = static_cast<unsigned>(kWarps * in.width * static_cast<int64_t>(sizeof(float)));
@@ -220,8 +245,8 @@ void layer_norm_backward(const CudaLayerNorm& in, const void* x, const float* me
           static_cast<const uint4*>(grad_sum), static_cast<uint4*>(grad_x), workspace);
     });
     const auto columns = static_cast<unsigned>((in.width + 31) / 32);
-    norm_finish_kernel<T><<<columns, dim3(32, 32), 0, stream>>>(workspace, blocks, in.width,
-                                                                static_cast<T*>(grad_weight), static_cast<T*>(grad_bias));
+    norm_finish_kernel<T><<<columns, dim3(32, 32), 0, stream>>>(
+        workspace, blocks, in.width, static_cast<T*>(grad_weight), static_cast<T*>(grad_bias));
   });
   check_launch("layer_norm_backward");
 }

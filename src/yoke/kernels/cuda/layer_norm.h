@@ -1,7 +1,7 @@
 // Layer normalisation of rows on CUDA, with the residual addition before it and its gradient's beside it.
 //
-// A matrix [rows, width] of fp32, bf16 or fp16, contiguous and 16-byte aligned; width a multiple of 8, at most
-// kWidestNorm. One warp a row; weight gradients in two stages. No atomics: the same bits every time.
+// A matrix [rows, width] of fp32, bf16 or fp16, contiguous and 16-byte aligned; width a multiple of 8, at
+// most kWidestNorm. One warp a row; weight gradients in two stages. No atomics: the same bits every time.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +31,7 @@ int64_t layer_norm_workspace(const CudaLayerNorm& in);
 
 // grad_x = the gradient of what was normalised (`x`) for grad_y, plus grad_sum where that is not null.
 void layer_norm_backward(const CudaLayerNorm& in, const void* x, const float* mean, const float* inverse,
-                         const void* grad_y, const void* grad_sum, void* grad_x, void* grad_weight, void* grad_bias,
-                         float* workspace);
+                         const void* grad_y, const void* grad_sum, void* grad_x, void* grad_weight,
+                         void* grad_bias, float* workspace);
 
 }  // namespace yoke::kernels
