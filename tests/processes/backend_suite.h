@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "yoke/comm/backend.h"
+#include "yoke/comm/polling_for_tests.h"
 
 namespace yoke::test {
 
@@ -93,6 +94,7 @@ class Suite {
       }
     barrier();
     transfers();
+    polling();
   }
 
   comm::Operation operation(Op op, DataType type, int64_t count, const std::string& name = "x") {
@@ -111,6 +113,16 @@ class Suite {
     o.descriptor.root = o.root;
     o.fingerprint = o.descriptor.fingerprint();
     backend_.run(o, Deadline::after(seconds));
+  }
+
+  void polling() {
+    auto zeroed = [&](size_t bytes) {
+      std::shared_ptr<void> memory = arena_.make(bytes);
+      arena_.write(memory.get(), std::vector<std::byte>(bytes).data(), bytes);
+      return memory;
+    };
+    comm::test::poll_every_operation(backend_, rank_, size_, zeroed);
+    checks_++;
   }
 
   // Sends once around the ring of ranks, and receives at the same time.

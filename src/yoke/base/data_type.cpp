@@ -33,11 +33,14 @@ bool has_word(const std::string& words, const std::string& word) {
 }  // namespace
 
 size_t size_of(DataType type) {
-  return kTypes[static_cast<size_t>(type)].bytes;
+  auto index = static_cast<size_t>(type);
+  YOKE_CHECK(index < std::size(kTypes), "data type {}", index);
+  return kTypes[index].bytes;
 }
 
 const char* to_string(DataType type) {
-  return kTypes[static_cast<size_t>(type)].name;
+  auto index = static_cast<size_t>(type);
+  return index < std::size(kTypes) ? kTypes[index].name : "unknown type";
 }
 
 DataType parse_data_type(const std::string& name) {
@@ -49,7 +52,8 @@ DataType parse_data_type(const std::string& name) {
 }
 
 const char* to_string(ReduceOp op) {
-  return kOps[static_cast<size_t>(op)];
+  auto index = static_cast<size_t>(op);
+  return index < std::size(kOps) ? kOps[index] : "unknown reduction";
 }
 
 ReduceOp parse_reduce_op(const std::string& name) {

@@ -5,7 +5,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
+#include <string>
 
 #include "yoke/base/error.h"
 
@@ -22,6 +24,38 @@ FileDescriptor open_or_throw(const std::filesystem::path& path, int flags, mode_
   if (fd < 0) fail(flags & O_WRONLY ? "cannot write" : "cannot open", path, errno);
   return FileDescriptor(fd);
 }
+
+// Beside `target`, under a name that nobody else has: threads, and processes of other machines with the same
+// number, write the same target at the same time. Removed unless it is renamed.
+class TemporaryFile {
+ public:
+  explicit TemporaryFile(const std::filesystem::path& target) {
+    static std::atomic<uint64_t> made{0};
+    for (int error = EEXIST; error == EEXIST;) {
+      path_ = target;
+      path_ += fmt::format(".tmp{}-{}", ::getpid(), made.fetch_add(1, std::memory_order_relaxed));
+      fd_ = FileDescriptor(::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
+      error = fd_.get() < 0 ? errno : 0;
+      if (error != 0 && error != EEXIST) fail("cannot write", target, error);
+    }
+  }
+  ~TemporaryFile() {
+    if (!renamed_) ::unlink(path_.c_str());
+  }
+  TemporaryFile(const TemporaryFile&) = delete;
+  TemporaryFile& operator=(const TemporaryFile&) = delete;
+
+  int fd() const { return fd_.get(); }
+  void rename_to(const std::filesystem::path& target) {
+    if (::rename(path_.c_str(), target.c_str()) != 0) fail("cannot rename to", target, errno);
+    renamed_ = true;
+  }
+
+ private:
+  std::filesystem::path path_;
+  FileDescriptor fd_;
+  bool renamed_ = false;
+};
 
 size_t regular_size(int fd, const std::filesystem::path& path) {
   struct stat info {};
@@ -65,23 +99,15 @@ std::string read_file(const std::filesystem::path& path, int64_t limit) {
 }
 
 void write_file_atomically(const std::filesystem::path& path, std::string_view content) {
-  std::filesystem::path temporary = path;
-  temporary += fmt::format(".tmp{}", ::getpid());
-  {
-    FileDescriptor fd = open_or_throw(temporary, O_WRONLY | O_CREAT | O_TRUNC, 0644);
-    while (!content.empty()) {
-      ssize_t put = ::write(fd.get(), content.data(), content.size());
-      if (put < 0 && errno == EINTR) continue;
-      if (put < 0) {
-        int error = errno;
-        ::unlink(temporary.c_str());
-        fail("cannot write", path, error);
-      }
-      content.remove_prefix(static_cast<size_t>(put));
-    }
-    if (::fsync(fd.get()) != 0) fail("cannot sync", temporary, errno);
+  TemporaryFile temporary(path);
+  while (!content.empty()) {
+    ssize_t put = ::write(temporary.fd(), content.data(), content.size());
+    if (put < 0 && errno == EINTR) continue;
+    if (put < 0) fail("cannot write", path, errno);
+    content.remove_prefix(static_cast<size_t>(put));
   }
-  if (::rename(temporary.c_str(), path.c_str()) != 0) fail("cannot rename to", path, errno);
+  if (::fsync(temporary.fd()) != 0) fail("cannot sync", path, errno);
+  temporary.rename_to(path);
 }
 
 MappedFile::MappedFile(const std::filesystem::path& path) {

@@ -7,6 +7,50 @@
 
 namespace yoke::checkpoint {
 
+namespace {
+
+struct Told {
+  ExitCode code = ExitCode::kOk;
+  std::string problem;
+  nlohmann::json result;
+};
+
+Told read_told(const std::string& text, int rank) {
+  nlohmann::json json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  auto has = [&](const char* key) { return json.is_object() && json.contains(key); };
+  const bool sound = has("code") && json["code"].is_number_unsigned() && has("problem") &&
+                     json["problem"].is_string() &&
+                     json["code"] <= static_cast<unsigned>(ExitCode::kVerification);
+  if (!sound) throw CommError("rank {} told something else than how its part of the checkpoint went", rank);
+  Told told{static_cast<ExitCode>(json["code"].get<int>()), json["problem"].get<std::string>(), nullptr};
+  if (has("result")) told.result = std::move(json["result"]);
+  return told;
+}
+
+[[noreturn]] void refuse_part(const std::string& why) {
+  throw CommError("a rank described its part of the checkpoint wrongly: {}", why);
+}
+
+const nlohmann::json& list_in(const nlohmann::json& part, const char* key) {
+  if (!part.is_object() || !part.contains(key) || !part[key].is_array())
+    refuse_part(fmt::format("no list '{}'", key));
+  return part[key];
+}
+
+uint64_t bytes_in(const nlohmann::json& object) {
+  if (!object.is_object() || !object.contains("bytes") || !object["bytes"].is_number_unsigned())
+    refuse_part("no number of bytes");
+  return object["bytes"].get<uint64_t>();
+}
+
+std::string text_in(const nlohmann::json& object, const char* key) {
+  if (!object.is_object() || !object.contains(key) || !object[key].is_string())
+    refuse_part(fmt::format("no text '{}'", key));
+  return object[key].get<std::string>();
+}
+
+}  // namespace
+
 std::string file_name(const std::string& kind, const Team& team) {
   if (team.size == 1) return kind + ".safetensors";
   return fmt::format("{}-{:05}-of-{:05}.safetensors", kind, team.rank + 1, team.size);
@@ -42,12 +86,13 @@ std::vector<nlohmann::json> Meeting::after(const std::string& what,
   std::vector<nlohmann::json> results;
   std::optional<Error> first;
   int rank = 0;
-  for (const std::string& text : team_.exchange(fmt::format("checkpoint {} {}", step_, what), own.dump())) {
-    nlohmann::json told = nlohmann::json::parse(text);
-    if (told.at("code") != 0 && !first)
-      first.emplace(static_cast<ExitCode>(told.at("code").get<int>()),
-                    fmt::format("rank {}: {}", rank, told.at("problem").get<std::string>()));
-    results.push_back(told.value("result", nlohmann::json()));
+  // Errors quote paths, which may hold any bytes.
+  std::string text = own.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  for (const std::string& one : team_.exchange(fmt::format("checkpoint {} {}", step_, what), text)) {
+    Told told = read_told(one, rank);
+    if (told.code != ExitCode::kOk && !first)
+      first.emplace(told.code, fmt::format("rank {}: {}", rank, told.problem));
+    results.push_back(std::move(told.result));
     ++rank;
   }
   if (own_error) std::rethrow_exception(own_error);
@@ -72,8 +117,8 @@ nlohmann::json describe_part(const std::vector<format::FileEntry>& files,
 
 std::vector<format::FileEntry> files_of_part(const nlohmann::json& part) {
   std::vector<format::FileEntry> files;
-  for (const nlohmann::json& file : part.at("files"))
-    files.push_back({file.at("name"), file.at("bytes"), file.at("digest")});
+  for (const nlohmann::json& file : list_in(part, "files"))
+    files.push_back({text_in(file, "name"), bytes_in(file), text_in(file, "digest")});
   return files;
 }
 
@@ -81,9 +126,13 @@ std::string index_of_parts(const std::vector<nlohmann::json>& parts) {
   nlohmann::json map = nlohmann::json::object();
   uint64_t bytes = 0;
   for (const nlohmann::json& part : parts) {
-    bytes += part.at("bytes").get<uint64_t>();
-    for (const nlohmann::json& name : part.at("tensors"))
-      map[name.get<std::string>()] = part.at("files").at(0).at("name");
+    bytes += bytes_in(part);
+    const nlohmann::json& files = list_in(part, "files");
+    if (files.empty()) refuse_part("no file");
+    for (const nlohmann::json& name : list_in(part, "tensors")) {
+      if (!name.is_string()) refuse_part("a tensor without a name");
+      map[name.get<std::string>()] = text_in(files.front(), "name");
+    }
   }
   return nlohmann::json{{"metadata", {{"total_size", bytes}}}, {"weight_map", map}}.dump(2) + "\n";
 }

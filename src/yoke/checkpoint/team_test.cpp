@@ -136,6 +136,39 @@ TEST(Team, AFailureOfOneIsToldToAllAndLosesNothing) {
   }
 }
 
+TEST(Team, WhatAnotherRankToldWronglyIsAnErrorInOurOwnWords) {
+  auto error_of = [](const std::function<void()>& action) -> std::string {
+    try {
+      action();
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  for (const char* wrong :
+       {"", "{", "[]", "7", "{}", R"({"code":0})", R"({"code":-1,"problem":""})",
+        R"({"code":99,"problem":""})", R"({"code":"0","problem":""})", R"({"code":0,"problem":7})"}) {
+    Team team{0, 2, [&](const std::string&, const std::string& own) {
+                return std::vector<std::string>{own, wrong};
+              }};
+    std::string error = error_of([&] { Meeting(team, 1).after("files", [] { return nullptr; }); });
+    EXPECT_THAT(error, HasSubstr("rank 1 told something else")) << wrong;
+    EXPECT_THAT(error, ::testing::Not(HasSubstr("json.exception")));
+  }
+  // An error that quotes bytes which are no text reaches the others.
+  Team team{0, 1, [](const std::string&, const std::string& own) { return std::vector<std::string>{own}; }};
+  EXPECT_THAT(error_of([&] {
+                Meeting(team, 1).after("files", []() -> nlohmann::json { throw ConfigError("path \xff"); });
+              }),
+              HasSubstr("path"));
+  for (const nlohmann::json& part :
+       {nlohmann::json(), nlohmann::json({{"files", 3}}),
+        nlohmann::json({{"files", {{{"name", 7}, {"bytes", 1}, {"digest", ""}}}}})}) {
+    EXPECT_THROW(files_of_part(part), CommError);
+    EXPECT_THROW(index_of_parts({part}), CommError);
+  }
+}
+
 TEST(Team, SharesAreWholeAndBalanced) {
   std::vector<NamedTensor> tensors;
   for (int i = 0; i < 40; ++i) tensors.emplace_back(std::to_string(i), torch::zeros({1 + (i * 37) % 100}));

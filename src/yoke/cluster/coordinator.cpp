@@ -8,6 +8,7 @@
 #include <array>
 #include <cerrno>
 #include <chrono>
+#include <utility>
 
 #include "yoke/base/clock.h"
 #include "yoke/base/error.h"
@@ -20,7 +21,8 @@ namespace {
 constexpr double kNewsEvery = 5;  // seconds between lines about who is missing
 constexpr double kNewsAtMostEvery = 0.5;
 constexpr size_t kMaxUnsent = 4096;  // frames for a rank that does not read
-constexpr double kGoodbye = 0.5;     // seconds for the last words
+constexpr size_t kMaxUnsentBytes = size_t{64} << 20;
+constexpr double kGoodbye = 0.5;  // seconds for the last words
 
 void watch(int epoll, int operation, int fd, uint32_t events) {
   epoll_event event{};
@@ -100,11 +102,10 @@ void Coordinator::Impl::step(int timeout) {
   }
   for (auto& connection : gate.pump()) admit(std::move(connection));
   on_time(now_seconds());
-  for (int fd : broken) drop(fd, "");
-  broken.clear();
+  drop_lost();
 }
 
-void Coordinator::Impl::admit(std::unique_ptr<net::Connection> connection) {
+void Coordinator::Impl::admit(std::unique_ptr<net::Connection> connection) try {
   if (connection->peer().purpose != "control") {
     log::warn("{} called the coordinator for '{}' instead of 'control'", connection->peer_text(),
               connection->peer().purpose);
@@ -116,19 +117,52 @@ void Coordinator::Impl::admit(std::unique_ptr<net::Connection> connection) {
   client->connection = std::move(connection);
   watch(epoll.get(), EPOLL_CTL_ADD, fd, EPOLLIN);
   clients[fd] = std::move(client);
+} catch (const std::exception& error) {
+  log::warn("the coordinator cannot serve one more caller: {}", error.what());
 }
 
 void Coordinator::Impl::read_from(Client& client) try {
   while (const net::FrameHeader* next = client.connection->next_header()) {
-    client.payload.resize(next->length);
     net::FrameHeader header = *next;
+    if (!control::from_rank(header.type))
+      return turn_away(
+          client, fmt::format("a frame of type {} on a control connection", static_cast<int>(header.type)));
+    client.payload.resize(header.length);
     if (!client.connection->receive(client.payload)) return;
-    on_frame(client, header);
+    if (!handle(client, header)) return;
   }
-} catch (const Error& error) {
-  if (client.entered) rank_lost(client.rank, error.what());
-  client.entered = false;
-  broken.push_back(client.connection->fd());
+} catch (const std::exception& error) {
+  lose(client, fmt::format("went away without a word: it crashed or was killed ({})", error.what()));
+}
+
+bool Coordinator::Impl::handle(Client& client, const net::FrameHeader& header) {
+  try {
+    on_frame(client, header);
+    return true;
+  } catch (const std::exception& error) {
+    turn_away(client, error.what());
+    return false;
+  }
+}
+
+void Coordinator::Impl::turn_away(Client& client, const std::string& sent) {
+  log::warn("the coordinator turned {} away, which sent {}", client.connection->peer_text(), sent);
+  lose(client, fmt::format("broke the protocol of the coordinator and was turned away: it sent {}", sent));
+}
+
+void Coordinator::Impl::lose(Client& client, const std::string& how) {
+  lost.emplace(client.connection->fd(), how);
+}
+
+void Coordinator::Impl::drop_lost() {
+  while (!lost.empty()) {
+    auto [fd, how] = *lost.begin();
+    auto found = clients.find(fd);
+    if (found != clients.end() && std::exchange(found->second->entered, false))
+      rank_lost(found->second->rank, how);
+    drop(fd);
+    lost.erase(fd);
+  }
 }
 
 void Coordinator::Impl::send(Client& client, net::FrameType type, uint64_t request, net::Bytes bytes) {
@@ -136,6 +170,7 @@ void Coordinator::Impl::send(Client& client, net::FrameType type, uint64_t reque
   header.type = type;
   header.context = request;
   client.connection->post_copy(header, bytes);
+  client.unsent += bytes.size();
   flush(client);
 }
 
@@ -144,13 +179,16 @@ void Coordinator::Impl::flush(Client& client) try {
   if (writing != client.writing)
     watch(epoll.get(), EPOLL_CTL_MOD, client.connection->fd(), EPOLLIN | (writing ? EPOLLOUT : 0u));
   client.writing = writing;
-  if (client.connection->unsent_frames() > kMaxUnsent) broken.push_back(client.connection->fd());
+  if (!writing) client.unsent = 0;
+  if (client.connection->unsent_frames() > kMaxUnsent || client.unsent > kMaxUnsentBytes)
+    lose(client, "does not read what the coordinator tells it: it is stopped, or its machine hangs");
 } catch (const Error&) {
   // Its end is noticed when reading, where what it said before is heard first.
 }
 
-void Coordinator::Impl::drop(int fd, const std::string&) {
+void Coordinator::Impl::drop(int fd) {
   for (auto& [key, list] : waiters) std::erase_if(list, [&](const Waiter& one) { return one.fd == fd; });
+  std::erase_if(waiters, [](const auto& one) { return one.second.empty(); });
   clients.erase(fd);
 }
 
@@ -244,12 +282,20 @@ void Coordinator::left(int rank) {
   std::lock_guard lock(impl_->mutex);
   if (rank < 0 || static_cast<size_t>(rank) >= impl_->ranks.size()) return;
   impl_->ranks[static_cast<size_t>(rank)].left = true;
+  impl_->reads_no_more(rank);
   impl_->blame.retract(rank);
 }
 
 std::shared_ptr<const FailureReport> Coordinator::failure() const {
   std::lock_guard lock(impl_->mutex);
   return impl_->failure;
+}
+
+Coordinator::Holding Coordinator::holding() const {
+  std::lock_guard lock(impl_->mutex);
+  Holding now{impl_->values.size(), impl_->stored, 0};
+  for (const auto& [key, list] : impl_->waiters) now.waiting += list.size();
+  return now;
 }
 
 std::vector<int> Coordinator::missing() const {

@@ -40,6 +40,14 @@ class Coordinator {
   std::shared_ptr<const FailureReport> failure() const;
   // Who has not come: for "waiting for ranks 3, 7 of 8".
   std::vector<int> missing() const;
+  // What it keeps: values, their bytes with their keys, and requests for values that nobody has put yet.
+  struct Holding {
+    size_t values = 0;
+    size_t bytes = 0;
+    size_t waiting = 0;
+    bool operator==(const Holding&) const = default;
+  };
+  Holding holding() const;
   // Waits until every rank that came has left or is lost. False: the deadline passed first.
   bool wait_until_empty(Deadline deadline) const;
 

@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -28,6 +29,8 @@ struct Coordinator::Impl {
     bool entered = false;            // its join was accepted
     bool writing = false;            // the socket is full: wait until it takes more
     int rank = -1;                   // as proven by the handshake
+    size_t unsent = 0;               // bytes since all was sent last
+    size_t waits = 0;                // entries of `waiters`
   };
   struct RankState {
     double last_seen = 0;
@@ -39,6 +42,10 @@ struct Coordinator::Impl {
     int fd;
     uint64_t request;
   };
+  struct Value {
+    std::string bytes;
+    std::set<int> readers;  // ranks it is kept for; empty: it is kept for good
+  };
 
   // ---- the thread ----
   void serve();
@@ -46,8 +53,13 @@ struct Coordinator::Impl {
   int timeout_ms(double now) const;
   void admit(std::unique_ptr<net::Connection> connection);
   void read_from(Client& client);
+  // What a client sends costs at most its own connection. False: it did.
+  bool handle(Client& client, const net::FrameHeader& header);
   void flush(Client& client);
-  void drop(int fd, const std::string& why);
+  void turn_away(Client& client, const std::string& sent);
+  void lose(Client& client, const std::string& how);
+  void drop_lost();
+  void drop(int fd);
   void on_time(double now);
   void tell_who_is_missing(double now);
   void look_for_stalled(double now);
@@ -61,6 +73,10 @@ struct Coordinator::Impl {
   void on_join(Client& client, uint64_t request, const control::Note& note);
   void on_put(Client& client, uint64_t request, const control::Note& note);
   void on_get(Client& client, uint64_t request, const control::Note& note);
+  void on_forget(Client& client, const control::Note& note);
+  void store(const std::string& key, Value value);
+  void has_read(const std::string& key, int rank);
+  void reads_no_more(int rank);
   void on_ended(Client& client, uint64_t request, const control::Note& note);
   void add_report_of_launcher(const FailureReport& report);
   void on_fail(Client& client, uint64_t request, const control::Note& note);
@@ -74,7 +90,7 @@ struct Coordinator::Impl {
   void form();
   void fail_forming(const std::string& why);
   void broadcast_failure(const FailureReport& report);
-  void rank_lost(int rank, const std::string& why);
+  void rank_lost(int rank, const std::string& how);
   FailureReport complete(FailureReport report) const;
   std::vector<int> left_ranks() const;
   bool expendable(size_t rank) const { return rank < options.expendable.size() && options.expendable[rank]; }
@@ -88,12 +104,13 @@ struct Coordinator::Impl {
   // Everything below under the mutex.
   bool stopping = false;
   std::map<int, std::unique_ptr<Client>> clients;  // by descriptor
-  std::vector<int> broken;                         // descriptors to drop at the end of a step
+  std::map<int, std::string> lost;                 // by descriptor: how; dropped at the end of a step
   Roll roll;
   std::vector<RankState> ranks;
   bool formed = false;
   std::string refusal;  // why this job will not form
-  std::map<std::string, std::string> values;
+  std::map<std::string, Value> values;
+  size_t stored = 0;  // bytes of keys and values
   std::map<std::string, std::vector<Waiter>> waiters;
   Blame blame;
   std::shared_ptr<const FailureReport> failure;

@@ -10,16 +10,17 @@ namespace {
 
 constexpr size_t kMaxKey = 1024;
 constexpr size_t kMaxStored = size_t{256} << 20;  // bytes of all values
+constexpr size_t kMaxWaiting = 4096;              // values that one client waits for
 
-FailureReport lost_report(const Member& member, const std::string& why, int64_t step) {
+// `how` it was lost, as the rest of a sentence.
+FailureReport lost_report(const Member& member, const std::string& how, int64_t step) {
   FailureReport report;
   report.rank = member.rank;
   report.host = member.host;
   report.pid = member.pid;
   report.step = step;
   report.kind = "lost";
-  report.what = fmt::format("{} went away without a word: it crashed or was killed ({})",
-                            control::name_of(member), why);
+  report.what = fmt::format("{} {}", control::name_of(member), how);
   report.next = "Next: look at that rank's own output, and at the machine's log for the out-of-memory killer";
   return report;
 }
@@ -33,8 +34,6 @@ void Coordinator::Impl::on_frame(Client& client, const net::FrameHeader& header)
     ranks[static_cast<size_t>(client.rank)].progress = control::read_progress(client.payload);
     return;
   }
-  if (header.type != net::FrameType::kRequest)
-    throw CommError("a frame of type {} on a control connection", static_cast<int>(header.type));
   on_request(client, header.context, control::decode(client.payload));
 }
 
@@ -45,6 +44,7 @@ void Coordinator::Impl::on_request(Client& client, uint64_t request, const contr
   if (!client.entered) throw CommError("'{}' before join", verb);
   if (verb == "put") return on_put(client, request, note);
   if (verb == "get") return on_get(client, request, note);
+  if (verb == "forget") return on_forget(client, note);
   if (verb == "fail") return on_fail(client, request, note);
   if (verb == "leave") return on_leave(client, request, note);
   if (verb == "behind") {
@@ -64,8 +64,8 @@ void Coordinator::Impl::reply(Client& client, uint64_t request, const nlohmann::
 void Coordinator::Impl::on_join(Client& client, uint64_t request, const control::Note& note) {
   if (client.entered) throw CommError("a second join on one connection");
   Member member = control::read_member(note.head);
-  if (member.rank != client.rank)
-    throw CommError("proved to be rank {} and joins as rank {}", client.rank, member.rank);
+  if (member.rank != client.rank || member.rank < 0)
+    throw CommError("a join as rank {}, proved to be rank {}", member.rank, client.rank);
   std::string why = refusal;
   auto world_size = static_cast<int>(control::number(note.head, "world_size", 0, INT32_MAX));
   const bool again = why.empty() && may_come_back(member, world_size);
@@ -128,33 +128,76 @@ void Coordinator::Impl::fail_forming(const std::string& why) {
 
 void Coordinator::Impl::on_put(Client& client, uint64_t request, const control::Note& note) {
   std::string key = control::text(note.head, "key", kMaxKey);
-  size_t stored = 0;
-  for (const auto& [name, value] : values) stored += name.size() + value.size();
+  const bool once = note.head.contains("once") && control::flag(note.head, "once");
   if (stored + key.size() + note.value.size() > kMaxStored)
     return reply(client, request,
                  {{"error", fmt::format("the coordinator holds {} MB of values already", stored >> 20)}});
-  values[key] = note.value;
+  Value value{note.value, {}};
+  for (size_t rank = 0; once && rank < ranks.size(); ++rank)
+    if (static_cast<int>(rank) != client.rank && !has_ended(rank))
+      value.readers.insert(static_cast<int>(rank));
+  // A value for readers of whom none is left is kept for nobody.
+  if (!once || !value.readers.empty()) store(key, std::move(value));
   reply(client, request, nlohmann::json::object());
   auto found = waiters.find(key);
   if (found == waiters.end()) return;
   std::vector<Waiter> list = std::move(found->second);
   waiters.erase(found);
-  for (const Waiter& one : list)
-    if (auto waiting = clients.find(one.fd); waiting != clients.end())
-      reply(*waiting->second, one.request, nlohmann::json::object(), note.value);
+  for (const Waiter& one : list) {
+    auto waiting = clients.find(one.fd);
+    if (waiting == clients.end()) continue;
+    --waiting->second->waits;
+    reply(*waiting->second, one.request, nlohmann::json::object(), note.value);
+    has_read(key, waiting->second->rank);
+  }
 }
 
 void Coordinator::Impl::on_get(Client& client, uint64_t request, const control::Note& note) {
   std::string key = control::text(note.head, "key", kMaxKey);
   auto found = values.find(key);
-  if (found != values.end()) return reply(client, request, nlohmann::json::object(), found->second);
+  if (found != values.end()) {
+    reply(client, request, nlohmann::json::object(), found->second.bytes);
+    return has_read(key, client.rank);
+  }
+  if (client.waits >= kMaxWaiting) throw CommError("requests for more than {} values at once", kMaxWaiting);
+  ++client.waits;
   waiters[key].push_back({client.connection->fd(), request});
 }
 
+// The client does not wait for that value any more.
+void Coordinator::Impl::on_forget(Client& client, const control::Note& note) {
+  auto request = static_cast<uint64_t>(control::number(note.head, "request", 0, INT64_MAX));
+  for (auto& [key, list] : waiters)
+    client.waits -= std::erase_if(
+        list, [&](const Waiter& one) { return one.fd == client.connection->fd() && one.request == request; });
+  std::erase_if(waiters, [](const auto& one) { return one.second.empty(); });
+}
+
+void Coordinator::Impl::store(const std::string& key, Value value) {
+  auto [place, is_new] = values.try_emplace(key);
+  stored -= is_new ? 0 : key.size() + place->second.bytes.size();
+  stored += key.size() + value.bytes.size();
+  place->second = std::move(value);
+}
+
+void Coordinator::Impl::has_read(const std::string& key, int rank) {
+  auto found = values.find(key);
+  if (found == values.end() || found->second.readers.erase(rank) == 0) return;
+  if (!found->second.readers.empty()) return;
+  stored -= key.size() + found->second.bytes.size();
+  values.erase(found);
+}
+
+void Coordinator::Impl::reads_no_more(int rank) {
+  std::vector<std::string> keys;
+  for (const auto& [key, value] : values)
+    if (value.readers.contains(rank)) keys.push_back(key);
+  for (const std::string& key : keys) has_read(key, rank);
+}
+
 void Coordinator::Impl::on_fail(Client& client, uint64_t request, const control::Note& note) {
-  FailureReport report = complete(control::read_report(note.head));
-  const bool accused_left =
-      report.rank >= 0 && report.rank < options.world_size && ranks[static_cast<size_t>(report.rank)].left;
+  FailureReport report = complete(control::read_report(note.head, options.world_size));
+  const bool accused_left = report.rank >= 0 && ranks[static_cast<size_t>(report.rank)].left;
   if (accused_left) {
     report.kind = "exited";
     report.what = fmt::format("rank {} ended (exit in good order) while rank {} waited for it: {}",
@@ -171,7 +214,7 @@ void Coordinator::Impl::on_fail(Client& client, uint64_t request, const control:
 
 // The launcher of another machine knows how its ranks ended.
 void Coordinator::Impl::on_ended(Client& client, uint64_t request, const control::Note& note) {
-  add_report_of_launcher(control::read_report(note.head));
+  add_report_of_launcher(control::read_report(note.head, options.world_size));
   reply(client, request, nlohmann::json::object());
 }
 
@@ -182,13 +225,12 @@ void Coordinator::Impl::add_report_of_launcher(const FailureReport& report) {
 }
 
 void Coordinator::Impl::on_leave(Client& client, uint64_t request, const control::Note& note) {
-  bool good = note.head.value("good", true);
+  bool good = control::flag(note.head, "good");
   client.entered = false;
   reply(client, request, nlohmann::json::object());
-  if (good)
-    ranks[static_cast<size_t>(client.rank)].left = true;
-  else
-    rank_lost(client.rank, "it ended by an exception of its own");
+  if (!good) return rank_lost(client.rank, "ended by an exception of its own");
+  ranks[static_cast<size_t>(client.rank)].left = true;
+  reads_no_more(client.rank);
 }
 
 std::string Coordinator::Impl::behind(int64_t operation) const {
@@ -211,11 +253,12 @@ std::string Coordinator::Impl::behind(int64_t operation) const {
   return parts.empty() ? "all ranks have entered it" : join(parts, "; ");
 }
 
-void Coordinator::Impl::rank_lost(int rank, const std::string& why) {
+void Coordinator::Impl::rank_lost(int rank, const std::string& how) {
+  reads_no_more(rank);
   RankState& state = ranks[static_cast<size_t>(rank)];
   const Member* member = roll.find(rank);
   if (state.left || state.lost || member == nullptr) return;
-  FailureReport report = lost_report(*member, why, state.progress.step);
+  FailureReport report = lost_report(*member, how, state.progress.step);
   if (!formed) {
     if (refusal.empty())
       fail_forming(fmt::format("{} while ranks {} of {} had not come yet. {}", report.what,

@@ -37,6 +37,7 @@ struct Session::Impl {
   Impl(const net::Address& where, const net::JobTicket& ticket, const Member& self, int world_size,
        std::shared_ptr<Failure> news, Deadline deadline)
       : failure(std::move(news)),
+        rank(self.rank),
         joined(join_job(where, ticket, self, world_size, deadline)),
         coordinator(where.text()),
         wake(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
@@ -84,12 +85,20 @@ struct Session::Impl {
                         std::chrono::duration<double>(std::min(kLookAtFailure, deadline.left() + 0.001)));
     }
     waiting.erase(id);
+    if (!request->done && verb == "get") forget(id);
     if (!request->done && !despite_failure) failure->check(verb.c_str());
     if (!request->done)
       throw CommError("{}: no answer of the coordinator at {} within {:.1f} s", verb, coordinator,
                       deadline.limit());
     if (!request->error.empty()) throw CommError("{}: {}", verb, request->error);
     return std::move(*request);
+  }
+
+  // Requires: mutex is held. The coordinator need not answer any more.
+  void forget(uint64_t id) {
+    if (!ended.empty()) return;
+    outbox.push_back({next_request++, control::encode({{"verb", "forget"}, {"request", id}})});
+    poke();
   }
 
   // ---- the thread, which alone touches the connection ----
@@ -151,15 +160,15 @@ struct Session::Impl {
   void listen() {
     while (const net::FrameHeader* next = connection().next_header()) {
       net::FrameHeader header = *next;
+      if (!control::from_coordinator(header.type))
+        throw CommError("a frame of type {} came", static_cast<int>(header.type));
       payload.resize(header.length);
       if (!connection().receive(payload)) return;
       last_heard = now_seconds();
       if (header.type == net::FrameType::kAbort)
-        failure->raise(control::read_report(control::decode(payload).head));
+        failure->raise(control::read_report(control::decode(payload).head, world_size()));
       else if (header.type == net::FrameType::kReply)
         hear(header.context, control::decode(payload));
-      else if (header.type != net::FrameType::kHeartbeat)
-        throw CommError("a frame of type {} came", static_cast<int>(header.type));
     }
   }
 
@@ -208,8 +217,10 @@ struct Session::Impl {
   }
 
   net::Connection& connection() { return *joined.connection; }
+  int world_size() const { return static_cast<int>(joined.members.size()); }
 
   std::shared_ptr<Failure> failure;
+  int rank;
   Joined joined;
   std::string coordinator;
   net::Descriptor wake;
@@ -253,6 +264,17 @@ std::string Session::get(const std::string& key, Deadline deadline) {
   } catch (const CommError& error) {
     throw CommError("waiting for '{}': {}", key, error.what());
   }
+}
+
+std::vector<std::string> Session::exchange(const std::string& key, const std::string& own,
+                                           Deadline deadline) {
+  YOKE_CHECK(own.size() <= kMaxValue, "the value of '{}' has {} bytes", key, own.size());
+  auto key_of = [&](int rank) { return fmt::format("{}/{}", key, rank); };
+  impl_->ask({{"verb", "put"}, {"key", key_of(impl_->rank)}, {"once", true}}, own, deadline);
+  std::vector<std::string> all;
+  for (int rank = 0; rank < impl_->world_size(); ++rank)
+    all.push_back(rank == impl_->rank ? own : get(key_of(rank), deadline));
+  return all;
 }
 
 void Session::progress(int64_t operation, int64_t step) {

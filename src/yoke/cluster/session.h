@@ -38,6 +38,9 @@ class Session {
   // Thread-safe. Values are any bytes, at most kMaxValue of them. Throws CommError (failure, deadline).
   void put(const std::string& key, const std::string& value, Deadline deadline);
   std::string get(const std::string& key, Deadline deadline);  // waits until somebody has put it
+  // Everybody's value, by rank. All ranks call it with the same key, which is theirs alone. The coordinator
+  // keeps nothing of it: it may be called any number of times.
+  std::vector<std::string> exchange(const std::string& key, const std::string& own, Deadline deadline);
 
   // What this rank is doing, carried by heartbeats: lets others name who has not arrived. Cheap; any thread.
   void progress(int64_t operation, int64_t step);

@@ -51,20 +51,18 @@ class Wait {
     if (header.type == net::FrameType::kHeartbeat) return false;
     control::Note note = control::decode(payload);
     if (header.type == net::FrameType::kAbort) {
-      FailureReport report = control::read_report(note.head);
+      FailureReport report = control::read_report(note.head, world_size_);
       fail(report.what + (report.next.empty() ? "" : ". " + report.next));
     }
     if (note.head.contains("error")) fail(control::text(note.head, "error", 16 << 10));
     if (note.head.contains("closing")) fail("the coordinator ended before all ranks had come");
     if (header.context == kJoinRequest) {
-      joined_.heartbeat = note.head.value("heartbeat", 0.5);
-      joined_.suspicion = note.head.value("suspicion", 2.0);
+      joined_.heartbeat = control::seconds(note.head, "heartbeat");
+      joined_.suspicion = control::seconds(note.head, "suspicion");
     }
-    if (note.head.contains("missing")) missing_ = note.head["missing"].get<std::vector<int>>();
+    if (note.head.contains("missing")) missing_ = control::ranks(note.head, "missing", world_size_);
     if (!note.head.contains("members")) return false;
-    for (const auto& one : note.head["members"]) joined_.members.push_back(control::read_member(one));
-    if (joined_.members.size() != static_cast<size_t>(world_size_))
-      fail("the coordinator's list has another length than the world");
+    joined_.members = control::read_members(note.head, world_size_);
     return true;
   }
 
@@ -94,6 +92,8 @@ void wait_for_members(Joined& joined, const Member& self, int world_size, Deadli
   for (;;) {
     while (const net::FrameHeader* next = joined.connection->next_header()) {
       net::FrameHeader header = *next;
+      if (!control::from_coordinator(header.type))
+        throw CommError("a frame of type {} came", static_cast<int>(header.type));
       payload.resize(header.length);
       if (!joined.connection->receive(payload)) break;
       if (wait.hear(header, payload)) return;
@@ -134,9 +134,6 @@ Joined join_job(const net::Address& coordinator, const net::JobTicket& ticket, c
     fail(fmt::format(
         "rank {}: the coordinator (rank 0 or the launcher) at {} went away while the job was forming: {}",
         self.rank, coordinator.text(), error.what()));
-  } catch (const nlohmann::json::exception& error) {
-    fail(fmt::format("rank {}: the coordinator at {} sent nonsense: {}", self.rank, coordinator.text(),
-                     error.what()));
   }
   return joined;
 }

@@ -131,6 +131,47 @@ TEST(Session, AValueNobodyPutsIsAnErrorAfterTheDeadline) {
   EXPECT_THAT(errors[0], AllOf(HasSubstr("'never'"), HasSubstr("no answer")));
 }
 
+TEST(Session, AValueThatIsNoLongerWaitedForIsForgotten) {
+  Job job(1);
+  auto errors = job.run(first(1), [&](Session& session, int, const auto&) {
+    for (int i = 0; i < 20; ++i)
+      EXPECT_THROW(session.get(fmt::format("never {}", i), Deadline::after(0.001)), CommError);
+    session.put("key", "", Deadline::after(10));  // requests are heard in order
+    EXPECT_EQ(job.coordinator.holding(), (Coordinator::Holding{1, 3, 0}));
+  });
+  EXPECT_THAT(errors, Each(""));
+}
+
+TEST(Session, AnExchangeGivesEverybodysValueByRank) {
+  Job job(4);
+  auto errors = job.run(first(4), [](Session& session, int rank, const auto&) {
+    for (int turn = 0; turn < 3; ++turn) {
+      auto all = session.exchange(fmt::format("turn {}", turn), fmt::format("{} of {}", turn, rank),
+                                  Deadline::after(20));
+      ASSERT_EQ(all.size(), 4u);
+      for (int other = 0; other < 4; ++other)
+        EXPECT_EQ(all[static_cast<size_t>(other)], fmt::format("{} of {}", turn, other));
+    }
+  });
+  EXPECT_THAT(errors, Each(""));
+}
+
+// More than the coordinator can hold: a long run meets for each of its checkpoints.
+TEST(Session, ExchangesLeaveNothingInTheCoordinator) {
+  constexpr int kMeetings = 300, kSmallMeetings = 500;
+  Job job(2);
+  auto errors = job.run(first(2), [&](Session& session, int rank, const auto&) {
+    std::string large(Session::kMaxValue / 2, static_cast<char>('a' + rank));
+    for (int i = 0; i < kMeetings; ++i) session.exchange(fmt::format("{}", i), large, Deadline::after(60));
+    for (int i = 0; i < kSmallMeetings; ++i)
+      session.exchange(fmt::format("small {}", i), "folder", Deadline::after(60));
+    // The other one may still be reading its last.
+    session.exchange("the end", "", Deadline::after(60));
+  });
+  EXPECT_THAT(errors, Each(""));
+  EXPECT_EQ(job.coordinator.holding(), Coordinator::Holding{});
+}
+
 TEST(Session, MissingRanksAreListedToEveryone) {
   Job job(4, 0.5);
   double begin = now_seconds();

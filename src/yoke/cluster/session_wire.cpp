@@ -5,24 +5,51 @@
 
 #include "yoke/base/error.h"
 #include "yoke/base/text.h"
+#include "yoke/net/address.h"
 
 namespace yoke::cluster::control {
 namespace {
 
 constexpr int64_t kMaxRank = 1 << 24;
 constexpr int64_t kMaxLife = 1 << 11;
+constexpr size_t kMaxHost = 256;
+constexpr size_t kMaxKind = 64;
+constexpr size_t kMaxAddress = 512;
 constexpr size_t kMaxText = 16 << 10;
 constexpr int kMaxDepth = 8;
+constexpr double kMaxSeconds = 3600;
 
-// nlohmann's parser recurses for nothing, but what it builds is destroyed recursively.
+// nlohmann's parser recurses for nothing, but what it builds is destroyed recursively. Brackets inside of
+// texts are no depth: error messages hold any number of them.
 bool too_deep(std::string_view json) {
   int depth = 0;
-  for (char c : json) {
+  bool in_text = false;
+  for (size_t i = 0; i < json.size(); ++i) {
+    char c = json[i];
+    if (in_text && c == '\\') ++i;
+    if (c == '"') in_text = !in_text;
+    if (in_text) continue;
     if (c == '[' || c == '{') ++depth;
     if (c == ']' || c == '}') --depth;
     if (depth > kMaxDepth) return true;
   }
   return false;
+}
+
+// Bytes that are no text become three each where they are encoded.
+std::string cut(const std::string& text, size_t limit) {
+  return text.substr(0, limit / 3);
+}
+
+// Others call it: one that is none is its owner's fault, not theirs.
+std::string address(const nlohmann::json& head, const char* key) {
+  std::string value = text(head, key, kMaxAddress);
+  try {
+    if (!value.empty()) net::parse_address(value);
+  } catch (const Error& error) {
+    throw CommError("a control message with '{}' that is no address: {}", key, error.what());
+  }
+  return value;
 }
 
 }  // namespace
@@ -73,6 +100,42 @@ std::string text(const nlohmann::json& head, const char* key, size_t limit) {
   return value;
 }
 
+bool from_rank(net::FrameType type) {
+  return type == net::FrameType::kRequest || type == net::FrameType::kHeartbeat;
+}
+
+bool from_coordinator(net::FrameType type) {
+  return type == net::FrameType::kReply || type == net::FrameType::kHeartbeat ||
+         type == net::FrameType::kAbort;
+}
+
+bool flag(const nlohmann::json& head, const char* key) {
+  auto found = head.find(key);
+  if (found == head.end() || !found->is_boolean())
+    throw CommError("a control message without yes or no for '{}'", key);
+  return found->get<bool>();
+}
+
+double seconds(const nlohmann::json& head, const char* key) {
+  auto found = head.find(key);
+  if (found == head.end() || !found->is_number())
+    throw CommError("a control message without seconds '{}'", key);
+  auto value = found->get<double>();
+  if (!(value > 0 && value <= kMaxSeconds))
+    throw CommError("a control message with {} = {} s, out of bounds", key, value);
+  return value;
+}
+
+std::vector<int> ranks(const nlohmann::json& head, const char* key, int world_size) {
+  auto found = head.find(key);
+  if (found == head.end() || !found->is_array() || found->size() > static_cast<size_t>(world_size))
+    throw CommError("a control message without a list of ranks '{}'", key);
+  std::vector<int> list;
+  for (const nlohmann::json& one : *found)
+    list.push_back(static_cast<int>(number({{key, one}}, key, 0, world_size - 1)));
+  return list;
+}
+
 nlohmann::json to_json(const Member& member) {
   return {{"rank", member.rank}, {"host", member.host},       {"machine", member.machine},
           {"pid", member.pid},   {"address", member.address}, {"origin", member.origin},
@@ -82,28 +145,47 @@ nlohmann::json to_json(const Member& member) {
 Member read_member(const nlohmann::json& head) {
   Member member;
   member.rank = static_cast<int>(number(head, "rank", -kMaxRank, kMaxRank));
-  member.host = text(head, "host", 256);
+  member.host = text(head, "host", kMaxHost);
   member.machine = text(head, "machine", 1024);
   member.pid = number(head, "pid", 0, INT64_MAX);
-  member.address = text(head, "address", 512);
+  member.address = address(head, "address");
   member.origin = text(head, "origin", 1024);
   member.life = static_cast<int>(number(head, "life", 0, kMaxLife));
   return member;
 }
 
-nlohmann::json to_json(const FailureReport& report) {
-  return {{"rank", report.rank}, {"host", report.host},          {"pid", report.pid},
-          {"step", report.step}, {"kind", report.kind},          {"what", report.what},
-          {"next", report.next}, {"exit_code", report.exit_code}};
+std::vector<Member> read_members(const nlohmann::json& head, int world_size) {
+  auto found = head.find("members");
+  if (found == head.end() || !found->is_array() || found->size() != static_cast<size_t>(world_size))
+    throw CommError("a list of members that is not one of {} ranks", world_size);
+  std::vector<Member> members;
+  for (const nlohmann::json& one : *found) {
+    members.push_back(read_member(one));
+    if (members.back().rank != static_cast<int>(members.size()) - 1)
+      throw CommError("a list of members with rank {} in the place of {}", members.back().rank,
+                      members.size() - 1);
+  }
+  return members;
 }
 
-FailureReport read_report(const nlohmann::json& head) {
+nlohmann::json to_json(const FailureReport& report) {
+  return {{"rank", report.rank},
+          {"host", cut(report.host, kMaxHost)},
+          {"pid", report.pid},
+          {"step", report.step},
+          {"kind", cut(report.kind, kMaxKind)},
+          {"what", cut(report.what, kMaxText)},
+          {"next", cut(report.next, kMaxText)},
+          {"exit_code", report.exit_code}};
+}
+
+FailureReport read_report(const nlohmann::json& head, int world_size) {
   FailureReport report;
-  report.rank = static_cast<int>(number(head, "rank", -1, kMaxRank));
-  report.host = text(head, "host", 256);
+  report.rank = static_cast<int>(number(head, "rank", -1, world_size - 1));
+  report.host = text(head, "host", kMaxHost);
   report.pid = number(head, "pid", 0, INT64_MAX);
   report.step = number(head, "step", -1, INT64_MAX);
-  report.kind = text(head, "kind", 64);
+  report.kind = text(head, "kind", kMaxKind);
   report.what = text(head, "what", kMaxText);
   report.next = text(head, "next", kMaxText);
   report.exit_code = static_cast<int>(number(head, "exit_code", 0, 255));
@@ -122,6 +204,8 @@ Progress read_progress(net::Bytes bytes) {
   Progress progress;
   std::memcpy(&progress.operation, bytes.data(), 8);
   std::memcpy(&progress.step, bytes.data() + 8, 8);
+  if (progress.operation < -1 || progress.step < -1)
+    throw CommError("a heartbeat of operation {} and step {}", progress.operation, progress.step);
   return progress;
 }
 

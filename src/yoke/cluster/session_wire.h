@@ -10,6 +10,7 @@
 
 #include "yoke/cluster/failure.h"
 #include "yoke/cluster/session.h"
+#include "yoke/net/frame.h"
 #include "yoke/net/secret.h"
 
 namespace yoke::cluster::control {
@@ -23,14 +24,23 @@ std::vector<std::byte> encode(const nlohmann::json& head, std::string_view value
 // Throws CommError: not of this form.
 Note decode(net::Bytes bytes);
 
+// Whether frames of that type travel on a control connection in that direction. Ask before memory is made for
+// the payload: others may be much larger.
+bool from_rank(net::FrameType type);
+bool from_coordinator(net::FrameType type);
+
 // Fields; throw CommError when they are missing, of another type or out of bounds.
 int64_t number(const nlohmann::json& head, const char* key, int64_t low, int64_t high);
 std::string text(const nlohmann::json& head, const char* key, size_t limit);
+bool flag(const nlohmann::json& head, const char* key);
+double seconds(const nlohmann::json& head, const char* key);  // more than 0, at most an hour
+std::vector<int> ranks(const nlohmann::json& head, const char* key, int world_size);
 
 nlohmann::json to_json(const Member& member);
 Member read_member(const nlohmann::json& head);
-nlohmann::json to_json(const FailureReport& report);
-FailureReport read_report(const nlohmann::json& head);
+std::vector<Member> read_members(const nlohmann::json& head, int world_size);  // by rank, all of them
+nlohmann::json to_json(const FailureReport& report);  // long texts are cut off to what read_report() takes
+FailureReport read_report(const nlohmann::json& head, int world_size);
 
 // What a heartbeat of a rank carries.
 struct Progress {

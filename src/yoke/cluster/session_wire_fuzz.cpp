@@ -16,7 +16,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   attempt([&] {
     control::Note note = control::decode(std::as_bytes(std::span(data, size)));
     attempt([&] { control::read_member(note.head); });
-    attempt([&] { control::read_report(note.head); });
+    attempt([&] { control::read_report(note.head, 4); });
+    attempt([&] { control::read_members(note.head, 4); });
+    attempt([&] { control::ranks(note.head, "missing", 4); });
+    attempt([&] { control::seconds(note.head, "heartbeat"); });
+    attempt([&] { control::flag(note.head, "good"); });
     attempt([&] { control::number(note.head, "operation", 0, INT64_MAX); });
   });
   return 0;

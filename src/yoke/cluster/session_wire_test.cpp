@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "yoke/base/error.h"
 
 namespace yoke::cluster {
@@ -58,9 +60,42 @@ TEST(ControlMessage, MembersAndReportsReadBack) {
   Member again = control::read_member(control::to_json(member));
   EXPECT_EQ(control::to_json(again), control::to_json(member));
   FailureReport report{2, "node1", 17, 9, "killed", "what", "next"};
-  EXPECT_EQ(control::to_json(control::read_report(control::to_json(report))), control::to_json(report));
-  EXPECT_THROW(control::read_report({{"rank", 1}}), CommError);
+  EXPECT_EQ(control::to_json(control::read_report(control::to_json(report), 3)), control::to_json(report));
+  EXPECT_THROW(control::read_report(control::to_json(report), 2), CommError) << "rank 2 of 2";
+  EXPECT_THROW(control::read_report({{"rank", 1}}, 3), CommError);
   EXPECT_THROW(control::read_progress({}), CommError);
+  EXPECT_THROW(control::read_progress(encode(control::Progress{0, -2})), CommError);
+}
+
+TEST(ControlMessage, ListsOfMembersAreWholeAndInOrder) {
+  nlohmann::json list = nlohmann::json::array();
+  for (int rank = 0; rank < 3; ++rank)
+    list.push_back(control::to_json(Member{rank, "node", "m", 17, "10.0.0.1:5", "RANK"}));
+  EXPECT_EQ(control::read_members({{"members", list}}, 3).size(), 3u);
+  EXPECT_THROW(control::read_members({{"members", list}}, 4), CommError);
+  EXPECT_THROW(control::read_members({{"members", 3}}, 3), CommError);
+  std::swap(list[0], list[1]);
+  EXPECT_THROW(control::read_members({{"members", list}}, 3), CommError);
+  list[1] = 7;
+  EXPECT_THROW(control::read_members({{"members", list}}, 3), CommError);
+}
+
+TEST(ControlMessage, ReadsFlagsSecondsAndRanks) {
+  nlohmann::json head = {{"yes", true},    {"one", 1},   {"half", 0.5},
+                         {"list", {0, 2}}, {"far", {3}}, {"text", {"0"}}};
+  EXPECT_TRUE(control::flag(head, "yes"));
+  EXPECT_THROW(control::flag(head, "one"), CommError);
+  EXPECT_EQ(control::seconds(head, "half"), 0.5);
+  EXPECT_THROW(control::seconds(head, "yes"), CommError);
+  for (double wrong : {0.0, -1.0, 1e9, std::nan("")})
+    EXPECT_THROW(control::seconds({{"s", wrong}}, "s"), CommError) << wrong;
+  EXPECT_EQ(control::ranks(head, "list", 3), (std::vector<int>{0, 2}));
+  for (const char* wrong : {"yes", "far", "text", "none"})
+    EXPECT_THROW(control::ranks(head, wrong, 3), CommError) << wrong;
+}
+
+TEST(ControlMessage, BracketsInTextsAreNoDepth) {
+  EXPECT_EQ(decode(encode({{"what", "\"[[[[[[[[[[[[[[ \\"}})).head["what"], "\"[[[[[[[[[[[[[[ \\");
 }
 
 TEST(RankList, IsShort) {

@@ -83,7 +83,9 @@ void FlightRecorder::write(const std::filesystem::path& folder,
                            const cluster::FailureReport* failure) const noexcept {
   try {
     std::filesystem::create_directories(folder);
-    write_file_atomically(folder / fmt::format("rank-{}.json", rank_), to_json(failure).dump(1));
+    // Names are cut off at a byte, not at a letter.
+    write_file_atomically(folder / fmt::format("rank-{}.json", rank_),
+                          to_json(failure).dump(1, ' ', false, nlohmann::json::error_handler_t::replace));
   } catch (const std::exception& error) {
     log::warn("the flight record could not be written to {}: {}", folder.string(), error.what());
   }

@@ -83,6 +83,62 @@ TEST_F(FlightFolder, ADamagedRecordIsNamed) {
   }
 }
 
+TEST_F(FlightFolder, RecordsWhateverAPeerCalled) {
+  FlightRecorder recorder(0, 1, "node\xff", 100);
+  Descriptor strange = call(1, "a");
+  std::memset(static_cast<void*>(&strange), 0xc8, sizeof(strange));
+  strange.number = 1;
+  recorder.failed(recorder.issued("world", strange, 32));
+  // Cut off in the middle of a letter.
+  recorder.finished(recorder.issued("a group of twenty-two \u00fc",
+                                    call(2, "a name of forty-six letters, then an u: .... \u00fc"), 32));
+  cluster::FailureReport failure;
+  failure.what = "rank 1 sent \xff\xfe";
+  recorder.write(folder, &failure);
+  auto records = read_flight_records(folder);
+  ASSERT_EQ(records.size(), 1u);
+  EXPECT_EQ(records[0].operations.size(), 2u);
+}
+
+TEST_F(FlightFolder, EveryWrongFieldIsNamedInOurOwnWords) {
+  const std::string whole =
+      R"({"rank":0,"world_size":2,"host":"h","pid":1,"operations":[{"group":"g","number":1,"call":"c","state":"s"}],)"
+      R"("failure":{"rank":1,"host":"h","pid":1,"step":2,"kind":"k","what":"w","next":"n"}})";
+  EXPECT_NO_THROW(parse_flight_record(whole, "rank-0.json"));
+  auto error_of = [](const std::string& text) -> std::string {
+    try {
+      parse_flight_record(text, "rank-0.json");
+    } catch (const ConfigError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  for (size_t cut = 0; cut < whole.size(); ++cut)
+    EXPECT_NE(error_of(whole.substr(0, cut)).find("rank-0.json is not a flight record"), std::string::npos);
+  const nlohmann::json good = nlohmann::json::parse(whole);
+  auto expect_refused = [&](const nlohmann::json& wrong) {
+    std::string error = error_of(wrong.dump());
+    EXPECT_NE(error.find("rank-0.json"), std::string::npos) << wrong.dump();
+    EXPECT_EQ(error.find("json.exception"), std::string::npos) << error;
+  };
+  for (const char* place : {"", "/operations/0", "/failure"}) {
+    for (const auto& [key, value] : good[nlohmann::json::json_pointer(place)].items()) {
+      nlohmann::json wrong = good;
+      auto& object = wrong[nlohmann::json::json_pointer(place)];
+      for (const nlohmann::json& other :
+           {nlohmann::json(nullptr), nlohmann::json(1e300), nlohmann::json({{"a", 1}})}) {
+        object[key] = other;
+        expect_refused(wrong);
+      }
+      object.erase(key);
+      if (key != "failure") expect_refused(wrong);
+    }
+  }
+  nlohmann::json outside = good;
+  outside["rank"] = 2;
+  expect_refused(outside);
+}
+
 TEST_F(FlightFolder, NoFolderAndNoRecordsAreErrors) {
   EXPECT_THROW(read_flight_records(folder), ConfigError);
   fs::create_directories(folder);

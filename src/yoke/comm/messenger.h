@@ -4,6 +4,10 @@
 // payload of plain memory. There are no serialised objects and no function names on the wire. Payloads arrive
 // in memory that the receiver chose, without a copy in between. A sender whose peer does not keep up waits
 // (back-pressure). Thread-safe.
+//
+// Callbacks run on the messenger's thread and must not wait. What they throw harms no other message: a Place
+// or a Handler refuses its own with the exception's text; what Done, PeerLost, PeerBack and Reply::sent throw
+// is logged. A peer that sends what is no message is lost, as if its connection had broken.
 #pragma once
 
 #include <array>
@@ -42,7 +46,8 @@ struct Reply {
 class Messenger {
  public:
   // Where the payload of a message of `bytes` bytes shall go; called before it is read. An empty span: into
-  // memory of the messenger, valid during the handler.
+  // memory of the messenger (at most MessengerSetup::largest), valid during the handler. Throws: the message
+  // is refused, which is how a size that was not agreed on is turned away.
   using Place = std::function<std::span<std::byte>(int from, const Message& head_only, size_t bytes)>;
   // A request came in. Answer now or later (from any thread) by calling `answer` exactly once.
   using Answer = std::function<void(Reply)>;
@@ -57,7 +62,7 @@ class Messenger {
   virtual int size() const = 0;
   virtual const std::string& backend() const = 0;  // "shm", "tcp"
 
-  // Before the first request. Called on the messenger's thread: must not wait.
+  // Before the first request.
   virtual void serve(Place place, Handler handler) = 0;
   virtual void on_peer_lost(PeerLost callback) = 0;
   virtual void on_peer_back(PeerBack callback) = 0;

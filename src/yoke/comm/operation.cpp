@@ -47,7 +47,26 @@ inline uint64_t mixed(uint64_t a, uint64_t b) {
 std::string op_text(uint8_t op) {
   if (op == kSendOp) return "send";
   if (op == kReceiveOp) return "receive";
+  if (op > static_cast<uint8_t>(plan::Collective::kBarrier)) return fmt::format("unknown operation {}", op);
   return plan::to_string(static_cast<plan::Collective>(op));
+}
+
+std::string reduction_text(ReduceOp op) {
+  if (op > ReduceOp::kProd) return fmt::format("unknown reduction {}", static_cast<int>(op));
+  return to_string(op);
+}
+
+std::string type_text(DataType type) {
+  if (type > DataType::kInt64) return fmt::format("unknown type {}", static_cast<int>(type));
+  return to_string(type);
+}
+
+// As far as it can be shown: it may come from a peer, and need not end.
+std::string name_text(const char (&name)[48]) {
+  std::string text(name, ::strnlen(name, sizeof(name)));
+  std::replace_if(
+      text.begin(), text.end(), [](unsigned char c) { return c < ' ' || c == 127; }, '?');
+  return text;
 }
 
 bool reduces(uint8_t op) {
@@ -108,10 +127,10 @@ uint64_t Descriptor::fingerprint() const {
 
 std::string Descriptor::text() const {
   std::string out = fmt::format("{} #{}", op_text(op), number);
-  if (name[0] != '\0') out += fmt::format(" '{}'", name);
+  if (name[0] != '\0') out += fmt::format(" '{}'", name_text(name));
   if (op == static_cast<uint8_t>(plan::Collective::kBarrier)) return out;
-  if (reduces(op)) out += fmt::format(" {}", to_string(reduce));
-  out += fmt::format(" of {} ", to_string(type));
+  if (reduces(op)) out += fmt::format(" {}", reduction_text(reduce));
+  out += fmt::format(" of {} ", type_text(type));
   if (dims == 0) {
     out += fmt::format("[{}]", count);
   } else {

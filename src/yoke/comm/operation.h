@@ -41,7 +41,8 @@ struct Descriptor {
   void set_name(std::string_view text);
   void set_shape(std::span<const int64_t> sizes);
   uint64_t fingerprint() const;
-  // all_reduce #17 'bucket 2' sum of fp32 [128, 64]
+  // all_reduce #17 'bucket 2' sum of fp32 [128, 64]. Of any bytes: what is no operation, type or reduction is
+  // shown as its number.
   std::string text() const;
   bool operator==(const Descriptor&) const = default;
 };

@@ -86,6 +86,26 @@ TEST(Descriptor, ASendAndItsReceiveAgree) {
   EXPECT_EQ(send.fingerprint(), receive.fingerprint());
 }
 
+TEST(Descriptor, WhatAPeerSentIsShownWhateverItIs) {
+  Descriptor strange = bucket();
+  strange.op = 33;
+  EXPECT_EQ(strange.text(), "unknown operation 33 #17 'bucket 2' of fp32 [128, 64]");
+  strange = bucket();
+  strange.type = static_cast<DataType>(200);
+  EXPECT_EQ(strange.text(), "all_reduce #17 'bucket 2' sum of unknown type 200 [128, 64]");
+  strange = bucket();
+  strange.reduce = static_cast<ReduceOp>(127);
+  EXPECT_EQ(strange.text(), "all_reduce #17 'bucket 2' unknown reduction 127 of fp32 [128, 64]");
+  for (int byte = 0; byte < 256; ++byte) {
+    Descriptor any;
+    std::memset(static_cast<void*>(&any), byte, sizeof(any));  // a name without an end, too
+    EXPECT_LT(any.text().size(), 400u);
+  }
+  EXPECT_STREQ(to_string(static_cast<DataType>(200)), "unknown type");
+  EXPECT_STREQ(to_string(static_cast<ReduceOp>(127)), "unknown reduction");
+  EXPECT_THROW(size_of(static_cast<DataType>(9)), Error);
+}
+
 TEST(Descriptor, AMismatchShowsBothSidesInRankOrder) {
   Descriptor other = bucket();
   other.type = DataType::kInt32;

@@ -31,6 +31,8 @@ class Pending {
   void wait() const {
     if (state_) state_->wait();
   }
+  // Whether the operation is complete or has failed, without waiting. It is carried out whether or not
+  // anybody waits or polls; polling begins it at once.
   bool done() const { return !state_ || state_->done(); }
   Timing timing() const { return state_ ? state_->timing() : Timing{}; }
 

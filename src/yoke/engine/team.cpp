@@ -18,13 +18,8 @@ checkpoint::Team team_of(cluster::World& job) {
   if (job.alone()) return team;
   team.exchange = [&job, meetings = std::make_shared<std::atomic<int64_t>>(0)](const std::string& about,
                                                                                const std::string& own) {
-    Deadline deadline = Deadline::after(kPatience);
-    std::string key = fmt::format("team/{}/{}", meetings->fetch_add(1), about);
-    job.session().put(fmt::format("{}/{}", key, job.rank()), own, deadline);
-    std::vector<std::string> all;
-    for (int rank = 0; rank < job.size(); ++rank)
-      all.push_back(rank == job.rank() ? own : job.session().get(fmt::format("{}/{}", key, rank), deadline));
-    return all;
+    return job.session().exchange(fmt::format("team/{}/{}", meetings->fetch_add(1), about), own,
+                                  Deadline::after(kPatience));
   };
   return team;
 }

@@ -54,6 +54,13 @@ struct Acceptor::Impl {
     std::lock_guard lock(mutex);
     // A second call of the same kind means that the caller gave the first one up.
     std::erase_if(ready, [&](const auto& old) { return same_call(old->peer(), connection->peer()); });
+    const int rank = connection->peer().rank;
+    auto of_rank = [&](const auto& one) { return one->peer().rank == rank; };
+    if (std::count_if(ready.begin(), ready.end(), of_rank) >= Acceptor::kMaxUnclaimed) {
+      log::warn("{} has called {} times for what nobody here waits for: its first call is dropped",
+                connection->peer_text(), Acceptor::kMaxUnclaimed);
+      ready.erase(std::find_if(ready.begin(), ready.end(), of_rank));
+    }
     ready.push_back(std::move(connection));
     arrived.notify_all();
   }

@@ -136,6 +136,8 @@ class PendingHandshake {
 class Acceptor {
  public:
   static constexpr int kMaxWaiting = 256;
+  // Connections of one rank that nobody has asked for; with more, its first is closed.
+  static constexpr int kMaxUnclaimed = 256;
   Acceptor(const Address& address, const JobTicket& ticket);
   ~Acceptor();
   Address address() const;

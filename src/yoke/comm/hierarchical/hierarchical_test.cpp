@@ -4,6 +4,7 @@
 
 #include <thread>
 
+#include "yoke/comm/polling_for_tests.h"
 #include "yoke/comm/queue/request.h"
 #include "yoke/comm/shared/local.h"
 
@@ -89,6 +90,13 @@ const std::vector<std::vector<std::string>> kClusters = {
     {"a", "a", "b", "b"}, {"a", "b", "a", "b"},           {"a", "a", "a", "b", "b"},
     {"a", "b", "c"},      {"a", "b", "b", "c", "a", "c"}, {"a", "a"},
 };
+
+TEST(Hierarchical, EverySmallOperationIsDoneByPolling) {
+  for (const auto& machines : kClusters) {
+    Cluster(machines).run(
+        [](Cluster::Rank& rank) { test::poll_every_operation(rank.backend, rank.rank, rank.size); });
+  }
+}
 
 double value(int rank, int64_t i) {
   return static_cast<double>((i * 5 + rank * 7) % 13);

@@ -16,7 +16,9 @@ constexpr double kSpinSeconds = 50e-6;
 constexpr int kMessagesPerTurn = 32;
 // Numbers of requests have 48 bits; each life of a rank has its own, so that a late answer to a life before
 // is not taken for one to this.
+constexpr int kIdBits = 48;
 constexpr int kLifeShift = 36;
+constexpr uint64_t kLastId = (uint64_t{1} << kIdBits) - 1;
 
 WireHead head_of(const Message& message, WireType type, uint64_t id) {
   WireHead head;
@@ -112,9 +114,10 @@ void MessengerCore::ask_then(int peer, const Message& request, std::span<std::by
   {
     std::lock_guard lock(state.asking);
     lost = state.lost;
+    state.asked = std::max<uint64_t>(state.asked, into.size());
     if (lost.empty()) state.asks.emplace(id, Ask{into, std::move(done), deadline});
   }
-  if (!lost.empty()) return done(Message{}, lost);
+  if (!lost.empty()) return call_back("Done", [&] { done({}, lost); });
   Outgoing message;
   message.head = head_of(request, WireType::kRequest, id);
   message.payload = request.payload;
@@ -156,8 +159,20 @@ std::string MessengerCore::lost_text(int peer) {
   return state.lost;
 }
 
+void log_thrown(const char* what, const std::string& thrown) {
+  log::error("a callback of the messenger ({}) threw: {}", what, thrown);
+}
+
 void MessengerCore::loop() {
   own_thread_ = std::this_thread::get_id();
+  std::string broken = attempt([this] { work(); });
+  if (broken.empty()) return;
+  log::error("the messenger of rank {} failed: {}", rank(), broken);
+  for (int peer = 0; peer < size(); ++peer)
+    lose(peer, fmt::format("the messenger of rank {} failed: {}", rank(), broken));
+}
+
+void MessengerCore::work() {
   double busy_until = now_seconds() + kSpinSeconds;
   const bool may_spin = std::thread::hardware_concurrency() >= static_cast<unsigned>(size());
   std::vector<bool> unwritten(static_cast<size_t>(size()), false);
@@ -183,16 +198,13 @@ bool MessengerCore::turn(int peer) {
   std::vector<std::function<void()>> sent;
   std::string lost;
   bool progress = false;
-  try {
+  lost = attempt([&] {
     progress = read_some(peer);
-    if (state.waits.load(std::memory_order_acquire)) {
-      std::lock_guard lock(state.writing);
-      progress |= drain(peer, sent);
-    }
-  } catch (const std::exception& error) {
-    lost = error.what();
-  }
-  for (auto& callback : sent) callback();
+    if (!state.waits.load(std::memory_order_acquire)) return;
+    std::lock_guard lock(state.writing);
+    progress |= drain(peer, sent);
+  });
+  for (auto& callback : sent) call_back("Reply::sent", callback);
   if (!lost.empty()) lose(peer, lost);
   return progress;
 }
@@ -230,49 +242,68 @@ bool MessengerCore::read_message(int peer) {
   return true;
 }
 
-void MessengerCore::choose_target(int peer, const WireHead& head) {
+void MessengerCore::check_head(int peer, const WireHead& head) const {
   bool known = head.type >= WireType::kRequest && head.type <= WireType::kRefusal;
-  if (!known || head.kind >= setup_.kinds || head.head_bytes > head.head.size() ||
-      head.bytes > (uint64_t{1} << 40))
-    throw CommError("rank {} sent a message of kind {} and type {}, which this rank does not know", peer,
-                    head.kind, static_cast<int>(head.type));
+  if (!known || head.kind >= setup_.kinds || head.head_bytes > head.head.size() || head.id > kLastId)
+    throw CommError(
+        "rank {} sent a message of kind {}, type {} and number {} with a head of {} bytes, which this rank "
+        "does "
+        "not know",
+        peer, head.kind, static_cast<int>(head.type), head.id, head.head_bytes);
+}
+
+void MessengerCore::choose_target(int peer, const WireHead& head) {
+  check_head(peer, head);
   Peer& state = *peers_[static_cast<size_t>(peer)];
+  uint64_t largest = setup_.largest;
   state.reading = true;
   state.refused.clear();
   state.target = {};
   state.in_place = false;
   if (head.type == WireType::kAnswer)
-    choose_answer_place(peer, head);
+    largest = std::max(largest, choose_answer_place(peer, head));
   else if (head.type != WireType::kRefusal)
     choose_place(peer, head);
   if (state.target.size() == head.bytes) return;
+  if (head.bytes > largest)
+    throw CommError("rank {} announced a message of kind {} with {} bytes, at most {} are taken", peer,
+                    head.kind, head.bytes, largest);
   state.in_place = head.bytes <= transport_->in_place_limit();
   if (state.in_place) return;
-  state.buffer.resize(std::max<size_t>(state.buffer.size(), head.bytes));
-  state.target = {state.buffer.data(), head.bytes};
+  if (head.bytes > state.buffer_bytes) {
+    state.buffer_bytes = 0;
+    state.buffer = std::make_unique_for_overwrite<std::byte[]>(head.bytes);
+    state.buffer_bytes = head.bytes;
+  }
+  state.target = {state.buffer.get(), head.bytes};
 }
 
 void MessengerCore::choose_place(int peer, const WireHead& head) {
   Peer& state = *peers_[static_cast<size_t>(peer)];
   if (!place_ || head.bytes == 0) return;
-  std::span<std::byte> chosen = place_(peer, message_of(head, {}), head.bytes);
-  if (chosen.size() >= head.bytes)
+  std::span<std::byte> chosen;
+  std::string thrown = attempt([&] { chosen = place_(peer, message_of(head, {}), head.bytes); });
+  if (!thrown.empty())
+    state.refused = fmt::format("rank {} has no place for the message: {}", rank(), thrown);
+  else if (chosen.size() >= head.bytes)
     state.target = chosen.first(head.bytes);
   else if (!chosen.empty())
     state.refused =
         fmt::format("rank {} has a place of {} bytes for a message of {}", rank(), chosen.size(), head.bytes);
 }
 
-void MessengerCore::choose_answer_place(int peer, const WireHead& head) {
+// Returns how large a reply can be that comes too late, when nobody knows any more what was asked for.
+uint64_t MessengerCore::choose_answer_place(int peer, const WireHead& head) {
   Peer& state = *peers_[static_cast<size_t>(peer)];
   std::lock_guard lock(state.asking);
   auto ask = state.asks.find(head.id);
-  if (ask == state.asks.end()) return;  // too late: nobody waits any more
+  if (ask == state.asks.end()) return state.asked;
   if (ask->second.into.size() >= head.bytes)
     state.target = ask->second.into.first(head.bytes);
   else
     state.refused = fmt::format("the reply of rank {} has {} bytes, there is room for {}", peer, head.bytes,
                                 ask->second.into.size());
+  return state.asked;
 }
 
 void MessengerCore::deliver(int peer, const WireHead& head, std::span<const std::byte> payload) {
@@ -289,20 +320,19 @@ void MessengerCore::deliver_request(int peer, const WireHead& head, std::span<co
     MessengerCore* core;
     uint64_t peer_and_id;
     void operator()(Reply reply) const {
-      constexpr uint64_t kMask = (uint64_t{1} << 48) - 1;
-      core->answer(static_cast<int>(peer_and_id >> 48), peer_and_id & kMask, reply);
+      core->answer(static_cast<int>(peer_and_id >> kIdBits), peer_and_id & kLastId, reply);
     }
   };
   std::string why = state.refused;
   if (why.empty() && !handler_) why = fmt::format("rank {} serves no requests", rank());
-  try {
+  if (why.empty()) {
     bool wants_answer = head.type == WireType::kRequest;
-    uint64_t both = (static_cast<uint64_t>(peer) << 48) | head.id;
-    if (why.empty())
+    uint64_t both = (static_cast<uint64_t>(peer) << kIdBits) | head.id;
+    std::string thrown = attempt([&] {
       handler_(peer, message_of(head, payload),
                wants_answer ? Answer(Answering{this, both}) : Answer([](const Reply&) {}));
-  } catch (const std::exception& error) {
-    why = fmt::format("the handler of rank {} failed: {}", rank(), error.what());
+    });
+    if (!thrown.empty()) why = fmt::format("the handler of rank {} failed: {}", rank(), thrown);
   }
   if (why.empty()) return;
   if (head.type == WireType::kRequest)
@@ -322,14 +352,12 @@ void MessengerCore::deliver_answer(int peer, const WireHead& head, std::span<con
     state.asks.erase(ask);
   }
   std::string error = state.refused;
-  if (head.type == WireType::kRefusal)
+  if (head.type == WireType::kRefusal && payload.empty())
+    error = fmt::format("rank {} refused without a reason", peer);
+  else if (head.type == WireType::kRefusal)
     error = std::string(reinterpret_cast<const char*>(payload.data()), payload.size());
   bool good = error.empty();
-  try {
-    done(good ? message_of(head, payload) : Message{}, error);
-  } catch (const std::exception& thrown) {
-    log::error("what rank {} does with a reply of rank {} failed: {}", rank(), peer, thrown.what());
-  }
+  call_back("Done", [&] { done(good ? message_of(head, payload) : Message{}, error); });
 }
 
 }  // namespace yoke::comm::messages

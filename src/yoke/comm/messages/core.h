@@ -6,6 +6,7 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <thread>
 #include <unordered_map>
 #include <vector>
@@ -49,24 +50,28 @@ class MessengerCore final : public Messenger {
     std::mutex asking;
     std::unordered_map<uint64_t, Ask> asks;
     std::string lost;               // why; under `asking`
+    uint64_t asked = 0;             // the largest reply that was asked for; under `asking`
     std::atomic<bool> gone{false};  // nothing is written to it any more
     // Of the messenger's thread: whether everybody knows that it is gone, and the message that is being read.
     bool closed = false;
     bool reading = false;
     bool in_place = false;  // the payload is used where the transport has it
     std::span<std::byte> target;
-    std::vector<std::byte> buffer;
+    std::unique_ptr<std::byte[]> buffer;
+    size_t buffer_bytes = 0;
     std::string refused;  // why its payload is thrown away
   };
 
   void start();
   void loop();
+  void work();
   bool turn(int peer);
   bool read_some(int peer);
   bool read_message(int peer);
+  void check_head(int peer, const WireHead& head) const;
   void choose_target(int peer, const WireHead& head);
   void choose_place(int peer, const WireHead& head);
-  void choose_answer_place(int peer, const WireHead& head);
+  uint64_t choose_answer_place(int peer, const WireHead& head);
   void deliver(int peer, const WireHead& head, std::span<const std::byte> payload);
   void deliver_request(int peer, const WireHead& head, std::span<const std::byte> payload);
   void deliver_answer(int peer, const WireHead& head, std::span<const std::byte> payload);
@@ -101,6 +106,28 @@ class MessengerCore final : public Messenger {
   double last_look_ = 0;
   std::thread thread_;
 };
+
+// Runs `call`; what it throws as a text, empty when all is well.
+template <class Call>
+std::string attempt(const Call& call) {
+  try {
+    call();
+    return "";
+  } catch (const std::exception& error) {
+    return *error.what() == '\0' ? "an exception without a text" : error.what();
+  } catch (...) {
+    return "an exception that is no std::exception";
+  }
+}
+
+void log_thrown(const char* what, const std::string& thrown);
+
+// Runs a callback of a user. Nothing leaves it: the messenger's thread has other messages to care for.
+template <class Call>
+void call_back(const char* what, const Call& callback) noexcept {
+  std::string thrown = attempt(callback);
+  if (!thrown.empty()) log_thrown(what, thrown);
+}
 
 // Between two looks at deadlines and at who has died.
 inline constexpr double kLookSeconds = 0.01;

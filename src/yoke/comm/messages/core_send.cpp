@@ -23,7 +23,9 @@ void MessengerCore::answer(int peer, uint64_t id, const Reply& reply) {
   post(peer, std::move(out), nullptr);
 }
 
-void MessengerCore::refuse(int peer, uint64_t id, const std::string& why) {
+void MessengerCore::refuse(int peer, uint64_t id, const std::string& reason) {
+  constexpr size_t kLongest = 4096;
+  const std::string why = reason.substr(0, kLongest);
   Outgoing out;
   out.head.id = id;
   out.head.bytes = why.size();
@@ -46,7 +48,7 @@ void MessengerCore::post(int peer, Outgoing message, const Deadline* deadline) {
                           [&] { return state.queue.size() < kMostQueued; });
     if (state.gone) {
       lock.unlock();
-      if (message.sent) message.sent();
+      if (message.sent) call_back("Reply::sent", message.sent);
       return;
     }
     // A moved vector keeps its memory: `payload` still points to it.
@@ -67,7 +69,7 @@ void MessengerCore::drain_now(int peer) {
       // The messenger's thread finds out too, and tells everybody.
     }
   }
-  for (auto& callback : sent) callback();
+  for (auto& callback : sent) call_back("Reply::sent", callback);
   if (state.waits.load(std::memory_order_acquire)) transport_->wake();
 }
 
@@ -137,8 +139,10 @@ void MessengerCore::expire_peer(int peer) {
   }
   for (auto& [id, ask] : late) stuck |= !withdraw(peer, id);
   if (stuck) lose(peer, fmt::format("rank {} stopped in the middle of a message", peer));
-  for (auto& [id, ask] : late)
-    ask.done(Message{}, fmt::format("no reply from rank {} within {:.3g} s", peer, ask.deadline.limit()));
+  for (auto& [id, ask] : late) {
+    std::string why = fmt::format("no reply from rank {} within {:.3g} s", peer, ask.deadline.limit());
+    call_back("Done", [&, &done = ask.done] { done(Message{}, why); });
+  }
 }
 
 // Any thread. Nothing is written to the peer any more: the memory of what waited is free. The rest is lose().
@@ -160,7 +164,7 @@ void MessengerCore::give_up(int peer, const std::string& symptom) {
     state.room.notify_all();
   }
   for (Outgoing& out : queue) {
-    if (out.sent) out.sent();
+    if (out.sent) call_back("Reply::sent", out.sent);
   }
 }
 
@@ -182,8 +186,8 @@ void MessengerCore::lose(int peer, const std::string& symptom) {
     asks.swap(state.asks);
     why = state.lost;
   }
-  for (auto& [id, ask] : asks) ask.done(Message{}, why);
-  if (news && peer_lost_ && !stop_) peer_lost_(peer, why);
+  for (auto& [id, ask] : asks) call_back("Done", [&, &done = ask.done] { done(Message{}, why); });
+  if (news && peer_lost_ && !stop_) call_back("PeerLost", [&] { peer_lost_(peer, why); });
 }
 
 // The messenger's thread only.
@@ -194,13 +198,13 @@ void MessengerCore::welcome(int peer, int life) {
     std::lock_guard lock(state.writing);
     transport_->reopen(peer);
     state.gone = false;
-  } catch (const CommError& error) {
+  } catch (const std::exception& error) {
     log::warn("rank {} has come back and cannot be connected: {}", peer, error.what());
     return;
   }
   state.reading = false;
   state.closed = false;
-  if (peer_back_) peer_back_(peer, life);
+  if (peer_back_) call_back("PeerBack", [&] { peer_back_(peer, life); });
   // Only now do others ask it.
   std::lock_guard lock(state.asking);
   state.lost.clear();

@@ -23,6 +23,9 @@ struct MessengerSetup {
   // Kinds of messages are 0 to kinds - 1, the same on all ranks. Others are refused here and, when a peer
   // sends one, end the connection to it.
   uint16_t kinds = 1;
+  // Bytes of a payload that nobody has given a place. A peer that announces more, in a message or in a reply
+  // larger than any that was asked for, is lost. Memory is used as bytes arrive, not as they are announced.
+  uint64_t largest = uint64_t{1} << 30;
   std::shared_ptr<cluster::Failure> failure;
   double timeout = 60;  // seconds until all ranks must have come
   // Ranks that end may be started again and come back. `life`: how often this one was. Who comes back returns

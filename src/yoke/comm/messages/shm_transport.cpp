@@ -278,8 +278,10 @@ bool ShmTransport::write(int peer, Outgoing& message) {
   if (!message.started()) {
     uint64_t used = out.written.load(std::memory_order_relaxed) - out.read.load(std::memory_order_acquire);
     if (kRingBytes - used < kHeadRoom) return false;
-    put(peer, &message.head, sizeof(WireHead));
-    put(peer, nullptr, kHeadRoom - sizeof(WireHead));
+    // In one piece: who dies here leaves a whole head or none.
+    std::byte head[kHeadRoom] = {};
+    std::memcpy(head, &message.head, sizeof(WireHead));
+    put(peer, head, kHeadRoom);
     message.state = 1;
   }
   size_t size = message.payload.size();
@@ -306,9 +308,12 @@ const WireHead* ShmTransport::next(int peer) {
   Ring& in = ring(peer, rank_);
   uint64_t there = in.written.load(std::memory_order_acquire) - in.read.load(std::memory_order_relaxed);
   if (there < kHeadRoom) {
-    if (there == 0 && !state.lost.empty()) throw CommError("{}", state.lost);
+    // Also in the middle of a head: nobody will write the rest of it.
+    if (!state.lost.empty()) throw CommError("{}", state.lost);
     return nullptr;
   }
+  if (there > kRingBytes)
+    throw CommError("rank {} wrote {} bytes into a ring of {}", peer, there, kRingBytes);
   get(peer, &state.head, sizeof(WireHead));
   get(peer, nullptr, kHeadRoom - sizeof(WireHead));
   state.has_head = true;

@@ -8,8 +8,8 @@ namespace {
 constexpr int kHeaderTag = 0, kAnswerTag = 1;
 constexpr double kTaken = 30;  // seconds for NCCL to take a call once the channel stands
 
-void compare(const Transfer& transfer, const Descriptor& theirs, int rank) {
-  if (theirs.fingerprint() == transfer.fingerprint) return;
+void compare(const Transfer& transfer, const Descriptor& theirs, int64_t bytes, int rank) {
+  if (theirs.fingerprint() == transfer.fingerprint && bytes == static_cast<int64_t>(transfer.bytes)) return;
   throw MismatchError("{}", describe_mismatch(transfer.peer, theirs, rank, transfer.descriptor));
 }
 
@@ -78,7 +78,7 @@ void Channel::begin_send(Transfer& transfer) {
 void Channel::begin_receive(Transfer& transfer, int rank) {
   auto found = std::ranges::find(announced_, int64_t{transfer.tag}, &Header::tag);
   if (found == announced_.end()) return;
-  compare(transfer, found->descriptor, rank);
+  compare(transfer, found->descriptor, found->bytes, rank);
   transfer.state = next_++;
   messages_.push_back({transfer.state, *found, transfer.data});
   announced_.erase(found);
@@ -95,8 +95,8 @@ void Channel::hear() {
     auto found = std::ranges::find_if(messages_, [&](const Message& one) {
       return one.header.tag == *tag && one.done == nullptr && std::ranges::count(agreed_, &one) == 0;
     });
-    YOKE_CHECK(found != messages_.end(), "rank {} asks for a message with tag {} that was not announced",
-               peer_, *tag);
+    if (found == messages_.end())
+      throw CommError("rank {} asks for a message with tag {} that was not announced", peer_, *tag);
     agreed(*found);
   }
 }

@@ -1,13 +1,19 @@
 #include "yoke/comm/queue/operation_queue.h"
 
+#include <utility>
+
 #include "yoke/base/clock.h"
 #include "yoke/comm/queue/failure_text.h"
 
 namespace yoke::comm {
 namespace {
 
-// Below this an operation takes less time than waking a thread for it.
+// Below this an operation takes less time than waking a thread for it: it is left to whoever waits for it.
 constexpr size_t kBackgroundBytes = 32 << 10;
+// One that nobody waits for is begun after one to two of these all the same: its caller may be waiting for a
+// rank that waits for it.
+constexpr std::chrono::milliseconds kNap{10};
+constexpr uint64_t kNone = UINT64_MAX;  // no ticket
 
 }  // namespace
 
@@ -16,6 +22,7 @@ struct OperationQueue::Task : Pending::State {
   void wait() override { queue.wait(*this); }
   bool done() override {
     std::lock_guard lock(queue.mutex_);
+    if (!ended) queue.begin_in_background();
     return ended;
   }
   Pending::Timing timing() override {
@@ -54,6 +61,7 @@ Pending OperationQueue::issue(Operation operation, double timeout) {
   std::unique_lock lock(mutex_);
   std::shared_ptr<Task> task = spare_ && spare_.use_count() == 1 ? spare_ : std::make_shared<Task>(*this);
   spare_ = task;
+  ++issued_;
   task->operation = std::move(operation);
   task->timeout = timeout;
   task->ended = false;
@@ -61,13 +69,19 @@ Pending OperationQueue::issue(Operation operation, double timeout) {
   task->error = nullptr;
   task->ticket = job_.recorder->issued(group_.name.c_str(), task->operation.descriptor, bytes);
   tasks_.push_back(task);
-  if (bytes >= kBackgroundBytes) {
-    background_wanted_ = true;
-    if (!thread_.joinable()) thread_ = std::thread([this] { background(); });
-    lock.unlock();
-    work_.notify_one();
-  }
+  if (!thread_.joinable()) thread_ = std::thread([this] { background(); });
+  bool wake = std::exchange(idle_, false);
+  if (bytes >= kBackgroundBytes) wake |= !std::exchange(background_wanted_, true);
+  lock.unlock();
+  if (wake) work_.notify_one();
   return Pending(std::move(task));
+}
+
+// Requires: mutex_ is held. What is queued is not left to callers any more.
+void OperationQueue::begin_in_background() {
+  if (tasks_.empty() || std::exchange(background_wanted_, true)) return;
+  idle_ = false;
+  work_.notify_one();
 }
 
 void OperationQueue::wait(Task& task) {
@@ -117,18 +131,35 @@ void OperationQueue::run_head(std::unique_lock<std::mutex>& lock) {
 
 void OperationQueue::background() {
   std::unique_lock lock(mutex_);
+  uint64_t head = kNone;  // as it was at the last look
   while (!stop_) {
-    if (background_wanted_ && !tasks_.empty() && !running_) {
-      run_head(lock);
+    if (tasks_.empty()) {
+      head = sleep(lock);
     } else if (background_wanted_ && running_) {
       // A waiting caller is at it; it tells when it is done.
       ++waiters_;
       ended_.wait_for(lock, std::chrono::milliseconds(20));
       --waiters_;
+    } else if (background_wanted_) {
+      run_head(lock);
+    } else if (!running_ && std::exchange(head, tasks_.front()->ticket) == tasks_.front()->ticket) {
+      background_wanted_ = true;
     } else {
-      work_.wait_for(lock, std::chrono::seconds(1));
+      work_.wait_for(lock, kNap);
     }
   }
+}
+
+// While operations come and go it naps, which costs their callers nothing; after a nap without any it sleeps
+// until it is woken.
+uint64_t OperationQueue::sleep(std::unique_lock<std::mutex>& lock) {
+  const uint64_t before = issued_;
+  work_.wait_for(lock, kNap);
+  if (issued_ != before || stop_) return kNone;
+  idle_ = true;
+  while (idle_ && tasks_.empty() && !stop_) work_.wait_for(lock, std::chrono::seconds(1));
+  idle_ = false;
+  return kNone;
 }
 
 void OperationQueue::break_with(std::exception_ptr error) {

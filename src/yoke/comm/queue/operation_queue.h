@@ -1,5 +1,6 @@
 // Collectives in the order of issue, one at a time. Whoever can runs the head: a caller that waits, or the
-// queue's own thread.
+// queue's own thread, which takes large operations at once and small ones when their caller polls done() or
+// does not wait for them soon.
 #pragma once
 
 #include <condition_variable>
@@ -27,6 +28,8 @@ class OperationQueue {
   void wait(Task& task);
   void run_head(std::unique_lock<std::mutex>& lock);
   void background();
+  void begin_in_background();
+  uint64_t sleep(std::unique_lock<std::mutex>& lock);
 
   Backend& backend_;
   const GroupInfo& group_;
@@ -38,8 +41,10 @@ class OperationQueue {
   std::shared_ptr<Task> spare_;  // saves an allocation for callers who wait at once
   std::exception_ptr broken_;
   std::thread thread_;  // started when first needed
+  uint64_t issued_ = 0;
   bool running_ = false;
-  bool background_wanted_ = false;
+  bool background_wanted_ = false;  // what is queued is the thread's
+  bool idle_ = false;               // the thread sleeps until it is woken
   bool stop_ = false;
   int waiters_ = 0;
 };

@@ -6,7 +6,9 @@
 #include <atomic>
 #include <numeric>
 
+#include "yoke/comm/polling_for_tests.h"
 #include "yoke/comm/run_ranks.h"
+#include "yoke/comm/shared/local.h"
 
 namespace yoke::comm {
 namespace {
@@ -53,6 +55,36 @@ TEST(Communicator, LargeOperationsGoOnWhileNobodyWaits) {
     EXPECT_TRUE(pending.done());
     pending.wait();
     EXPECT_THAT(x, Each(2.0f));
+  });
+}
+
+TEST(Communicator, EverySmallOperationIsDoneByPolling) {
+  auto failure = std::make_shared<cluster::Failure>();
+  auto backends = make_local_backends(3, failure);
+  std::vector<std::jthread> threads;
+  for (int rank = 0; rank < 3; ++rank)
+    threads.emplace_back([&, rank] {
+      EXPECT_NO_THROW(test::poll_every_operation(*backends[static_cast<size_t>(rank)], rank, 3));
+    });
+}
+
+TEST(Communicator, SmallOperationsAreCarriedOutWhileTheirCallerWaitsForSomethingElse) {
+  run_ranks(2, [](Communicator& comm) {
+    auto other = comm.split(0, comm.rank(), "other");
+    std::vector<float> x(3, 1.0f), y(3, 1.0f);
+    // Each rank waits first for what the other one has only issued.
+    Pending first = comm.all_reduce(x, ReduceOp::kSum, {.timeout = 30});
+    Pending second = other->all_reduce(y, ReduceOp::kSum, {.timeout = 30});
+    (comm.rank() == 0 ? first : second).wait();
+    (comm.rank() == 0 ? second : first).wait();
+    EXPECT_THAT(x, Each(2.0f));
+    EXPECT_THAT(y, Each(2.0f));
+    // A receive waits for a rank that waits for a barrier.
+    Pending barrier = comm.barrier({.timeout = 30});
+    if (comm.rank() == 0) barrier.wait();
+    comm.rank() == 0 ? comm.send(x, 1, 0, {.timeout = 30}).wait()
+                     : comm.receive(y, 0, 0, {.timeout = 30}).wait();
+    barrier.wait();
   });
 }
 

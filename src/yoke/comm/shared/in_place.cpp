@@ -1,6 +1,7 @@
 // Collectives on buffers that every rank can reach.
 #include <algorithm>
 
+#include "yoke/base/error.h"
 #include "yoke/comm/shared/collectives.h"
 #include "yoke/comm/shared/combine.h"
 
@@ -16,6 +17,24 @@ int64_t piece_elements(size_t bytes, int ranks, size_t element) {
   return static_cast<int64_t>(std::clamp(fair, kSmallestPiece, kLargestPiece) / element);
 }
 
+// How far into the buffers of each rank the works reach, in elements.
+struct Reach {
+  std::array<int64_t, kMaxRanks> input{}, output{};
+
+  Reach(const std::vector<Work>& works, int ranks) {
+    for (const Work& work : works) {
+      extend(input, work.source, work.source_offset + work.count, ranks);
+      extend(output, work.out, work.out_offset + work.count, ranks);
+    }
+  }
+  static void extend(std::array<int64_t, kMaxRanks>& ends, int who, int64_t end, int ranks) {
+    for (int r = 0; r < ranks; ++r) {
+      auto at = static_cast<size_t>(r);
+      if (who == kEverybody || who == r) ends[at] = std::max(ends[at], end);
+    }
+  }
+};
+
 }  // namespace
 
 void Collectives::in_place(const Task& task) {
@@ -29,11 +48,13 @@ void Collectives::in_place(const Task& task) {
     phases_.check();  // nobody has given up; whoever does from here on waits until this rank is not active
     const Operation& operation = task.operation;
     Bases inputs{}, outputs{};
+    const Reach reach(list_.works, size_);
+    auto bytes_of = [&](int64_t elements) { return static_cast<size_t>(elements) * task.element; };
     for (int r = 0; r < size_; ++r) {
       const Post& post = phases_.post(r);
       auto at = static_cast<size_t>(r);
-      if (uses_input(operation, r)) inputs[at] = space_->resolve(post.input, 0);
-      if (uses_output(operation, r)) outputs[at] = space_->resolve(post.output, 0);
+      if (uses_input(operation, r)) inputs[at] = space_->resolve(post.input, bytes_of(reach.input[at]));
+      if (uses_output(operation, r)) outputs[at] = space_->resolve(post.output, bytes_of(reach.output[at]));
     }
     size_t bytes = 0;
     for (const Work& work : list_.works) bytes += static_cast<size_t>(work.count) * task.element;
@@ -42,6 +63,7 @@ void Collectives::in_place(const Task& task) {
     for (const Work& work : list_.works) {
       int64_t pieces = (work.count + piece - 1) / piece;
       for (; mine < first + pieces; mine = claim()) {
+        if (mine < first) throw CommError("a rank took the claims of this group back");
         int64_t begin = (mine - first) * piece;
         do_piece(task, work, begin, std::min(piece, work.count - begin), inputs, outputs);
       }

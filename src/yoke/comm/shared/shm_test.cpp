@@ -4,6 +4,7 @@
 
 #include <filesystem>
 
+#include "yoke/comm/polling_for_tests.h"
 #include "yoke/comm/shared/hand_out.h"
 #include "yoke/comm/shared/ranks_for_tests.h"
 #include "yoke/comm/shared/shm_space.h"
@@ -20,6 +21,10 @@ void expect_comm_error(const std::function<void()>& action, const std::string& p
   } catch (const CommError& error) {
     EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << error.what();
   }
+}
+
+TEST(Shm, EverySmallOperationIsDoneByPolling) {
+  testing::run_shm(3, [](Rank& rank) { test::poll_every_operation(rank.backend, rank.rank, rank.size); });
 }
 
 // One way to disagree: every rank must throw the same text, which shows both sides.

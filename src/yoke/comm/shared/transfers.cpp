@@ -156,12 +156,13 @@ bool Transfers::receive(Transfer& transfer) {
 std::unique_ptr<Transfers::Arrival> Transfers::next_arrival(int peer) {
   Ring& ring = control_.ring(peer, rank_);
   uint64_t at = ring.read.load(std::memory_order_relaxed);
-  if (at == ring.written.load(std::memory_order_acquire)) return nullptr;
+  const uint64_t there = ring.written.load(std::memory_order_acquire) - at;
+  if (there == 0) return nullptr;
   auto arrival = std::make_unique<Arrival>();
   Frame& frame = arrival->frame;
   read_at(ring, at, &frame, sizeof(Frame));
-  YOKE_CHECK(!frame.in_ring || frame.bytes <= kLargestInRing, "frame of {} bytes from rank {}", frame.bytes,
-             peer);
+  if ((frame.in_ring && frame.bytes > kLargestInRing) || room_for(frame) > there || there > kRingBytes)
+    throw CommError("rank {} wrote a message of {} bytes that is none", peer, frame.bytes);
   if (frame.in_ring) {
     arrival->payload.resize(frame.bytes);
     read_at(ring, at + sizeof(Frame), arrival->payload.data(), frame.bytes);
@@ -175,7 +176,7 @@ bool Transfers::take(Transfer& transfer, Arrival arrival) {
   const Frame& frame = arrival.frame;
   bool agreed = frame.fingerprint == transfer.fingerprint && frame.bytes == transfer.bytes;
   if (!agreed && !frame.in_ring) {
-    auto& stream = *reinterpret_cast<Stream*>(space_->resolve(frame.stream, sizeof(Stream)));
+    Stream& stream = stream_of(frame);
     stream.wanted = transfer.descriptor;
     stream.refused.store(1, std::memory_order_release);
     notify(transfer.peer);
@@ -183,7 +184,7 @@ bool Transfers::take(Transfer& transfer, Arrival arrival) {
   if (!agreed)
     throw MismatchError("{}", describe_mismatch(transfer.peer, frame.descriptor, rank_, transfer.descriptor));
   if (!frame.in_ring) {
-    transfer.state = reinterpret_cast<uint64_t>(space_->resolve(frame.stream, sizeof(Stream)));
+    transfer.state = reinterpret_cast<uint64_t>(&stream_of(frame));
     return drain(transfer);
   }
   if (frame.bytes > 0) std::memcpy(transfer.data, arrival.payload.data(), frame.bytes);
@@ -191,14 +192,25 @@ bool Transfers::take(Transfer& transfer, Arrival arrival) {
   return true;
 }
 
+Stream& Transfers::stream_of(const Frame& frame) const {
+  if (frame.stream.offset % alignof(Stream) != 0)
+    throw CommError("a rank named a stream at {} of heap {}, where none is", frame.stream.offset,
+                    frame.stream.heap);
+  return *reinterpret_cast<Stream*>(space_->resolve(frame.stream, sizeof(Stream)));
+}
+
 bool Transfers::drain(Transfer& transfer) {
   auto& stream = *reinterpret_cast<Stream*>(transfer.state);
-  const std::byte* data = space_->resolve(stream.data, stream.window);
+  const uint64_t window = stream.window;  // once: its writer is another process
+  const std::byte* data = space_->resolve(stream.data, window);
   for (;;) {
     uint64_t produced = stream.produced.load(std::memory_order_acquire);
     if (produced == transfer.offset) return false;
-    uint64_t at = transfer.offset % stream.window;
-    uint64_t some = std::min(produced - transfer.offset, stream.window - at);
+    if (window == 0 || produced < transfer.offset || produced > transfer.bytes)
+      throw CommError("rank {} sends {} bytes by {} where {} of {} are there", transfer.peer, produced,
+                      window, transfer.offset, transfer.bytes);
+    uint64_t at = transfer.offset % window;
+    uint64_t some = std::min(produced - transfer.offset, window - at);
     std::memcpy(transfer.data + transfer.offset, data + at, some);
     transfer.offset += some;
     bool complete = transfer.offset == transfer.bytes;

@@ -51,6 +51,7 @@ class Transfers {
   std::unique_ptr<Arrival> next_arrival(int peer);
   void notify(int rank);
   OwnStream& stream_for(Transfer& transfer);
+  Stream& stream_of(const Frame& frame) const;
 
   Control control_;
   int rank_;

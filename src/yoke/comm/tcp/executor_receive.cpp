@@ -50,7 +50,6 @@ void Executor::disagree(Channel& channel, const net::FrameHeader& header) {
       if (deadline_.passed() || ::poll(&more, 1, 1000) == 0) break;
     }
     std::memcpy(&theirs, payload.data(), sizeof(Descriptor));
-    theirs.name[sizeof(theirs.name) - 1] = 0;
   }
   // A frame that nobody took belongs to an operation we have been through.
   bool behind = header.context < sequence_ && header.context + recent_.size() > sequence_;

@@ -82,10 +82,11 @@ class Prober {
   [[noreturn]] void disagree(int peer, net::Connection& connection) {
     Descriptor theirs;
     net::FrameHeader header;
+    if (uint64_t length = connection.next_header()->length; length > kLargeBytes)
+      throw CommError("a frame of {} bytes", length);
     std::vector<std::byte> payload = connection.receive_frame(header, deadline_);
     if ((header.flags & kDescribes) && payload.size() >= sizeof(theirs))
       std::memcpy(&theirs, payload.data(), sizeof(theirs));
-    theirs.name[sizeof(theirs.name) - 1] = 0;
     const auto& members = links_.setup().members;
     throw MismatchError(
         "{}", describe_mismatch(members[static_cast<size_t>(links_.setup().rank)].rank, operation_.descriptor,
@@ -127,6 +128,16 @@ void answer(Prober& prober, std::span<std::byte> small, std::span<std::byte> lar
   }
 }
 
+// As rank 0 sent it: seconds of one message and of one byte.
+void check(const plan::LinkCost& cost) {
+  for (double figure : {cost.alpha, cost.beta, cost.gamma}) {
+    if (!(figure >= 0 && figure <= 1e6))
+      throw CommError(
+          "rank 0 measured links of {} s a message, {} s a byte, {} s to combine one: out of range",
+          cost.alpha, cost.beta, cost.gamma);
+  }
+}
+
 }  // namespace
 
 double coarse(double value) {
@@ -146,6 +157,7 @@ plan::LinkCost measure_cost(Links& links, const Operation& operation, uint64_t s
   if (rank > 0) {
     prober.receive(0, small);
     std::memcpy(&cost, figures, sizeof(cost));
+    check(cost);
     return cost;
   }
   cost = measure(prober, small, large, cost);

@@ -124,7 +124,9 @@ bool PointToPoint::take_from_aside(Peer& peer, Transfer& transfer) {
   Incoming& incoming = peer.tags[transfer.tag];
   if (incoming.aside.empty()) return false;
   Aside& aside = incoming.aside.front();
-  if (aside.fingerprint != transfer.fingerprint) disagree(transfer, aside.descriptor);
+  // The fingerprint is what its sender says it is; the size is what was received.
+  if (aside.fingerprint != transfer.fingerprint || aside.bytes != transfer.bytes)
+    disagree(transfer, aside.descriptor);
   transfer.state = 1;
   if (aside.postponed()) {
     incoming.aside.pop_front();
@@ -167,7 +169,6 @@ bool PointToPoint::read_first(Peer& peer, Transfer& transfer, const net::FrameHe
   if (!peer.connection->receive(peer.first)) return false;
   Descriptor theirs;
   std::memcpy(&theirs, peer.first.data(), sizeof(Descriptor));
-  theirs.name[sizeof(theirs.name) - 1] = 0;
   size_t joined = first.length - sizeof(Descriptor);
   if (!mine) {
     begin_aside(peer, first, theirs);

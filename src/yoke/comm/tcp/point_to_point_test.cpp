@@ -46,6 +46,46 @@ TEST(TcpPointToPoint, TagsMeetInAnyOrder) {
   });
 }
 
+// A sender that describes more than its fingerprint says: what was set aside does not fit.
+TEST(TcpPointToPoint, AMessageThatIsNotAsLargeAsAgreedIsAMismatch) {
+  TcpRanks(2).run([](TestRank& rank) {
+    std::vector<int64_t> some(10, 1), more(100, 2), other(1, 3);
+    if (rank.rank == 0) {
+      Transfer lying = rank.transfer(true, more, 1, 7);
+      lying.fingerprint = rank.transfer(true, some, 1, 7).fingerprint;
+      return rank.complete({lying, rank.transfer(true, other, 1, 8)});
+    }
+    rank.complete({rank.transfer(false, other, 0, 8)});
+    try {
+      rank.complete({rank.transfer(false, some, 0, 7)});
+      ADD_FAILURE() << "not seen";
+    } catch (const MismatchError& error) {
+      EXPECT_THAT(error.what(), HasSubstr("[100]"));
+    }
+    EXPECT_TRUE(all_are(some, 1));
+  });
+}
+
+// Numbers that name nothing are shown, not looked up.
+TEST(TcpPointToPoint, AnUnknownTypeIsAMismatchLikeAnyOther) {
+  TcpRanks(2).run([](TestRank& rank) {
+    std::vector<int64_t> data(10, 1);
+    Transfer transfer = rank.transfer(rank.rank == 0, data, 1 - rank.rank, 7);
+    if (rank.rank == 0) {
+      transfer.descriptor.type = static_cast<DataType>(200);
+      transfer.descriptor.op = 33;
+      transfer.fingerprint = transfer.descriptor.fingerprint();
+      return rank.complete({transfer});
+    }
+    try {
+      rank.complete({transfer});
+      ADD_FAILURE() << "not seen";
+    } catch (const MismatchError& error) {
+      EXPECT_THAT(error.what(), HasSubstr("unknown operation 33 #1 of unknown type 200 [10]"));
+    }
+  });
+}
+
 TEST(TcpPointToPoint, MessagesOfOneTagKeepTheirOrder) {
   TcpRanks(3).run([](TestRank& rank) {
     int next = (rank.rank + 1) % 3, previous = (rank.rank + 2) % 3;

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <numeric>
 
+#include "yoke/comm/polling_for_tests.h"
 #include "yoke/comm/tcp/executor.h"
 #include "yoke/comm/tcp/tcp_ranks.h"
 #include "yoke/kernels/reduce.h"
@@ -17,6 +18,10 @@ using plan::Algorithm;
 using plan::Collective;
 
 constexpr int64_t kLarge = 150'001;  // several frames, odd
+
+TEST(Tcp, EverySmallOperationIsDoneByPolling) {
+  TcpRanks(3).run([](TestRank& rank) { test::poll_every_operation(*rank.backend, rank.rank, rank.size); });
+}
 
 double value(int rank, int64_t i) {
   return static_cast<double>((i * 7 + rank * 3) % 11 + 1);
