@@ -281,9 +281,9 @@ Memory memory_of_stage(int64_t zero, int ranks) {
 }
 
 TEST(Zero, EachStageNeedsLessMemoryThanTheOneBefore) {
-  EXPECT_LT(memory_of_stage(2, 2).first, memory_of_stage(1, 2).first * 3 / 4);
-  Memory one = memory_of_stage(1, 4), two = memory_of_stage(2, 4);
-  EXPECT_LT(two.first, one.first / 2);
+  Memory none = memory_of_stage(0, 4), one = memory_of_stage(1, 4), two = memory_of_stage(2, 4);
+  EXPECT_LT(one.first, none.first * 2 / 3);
+  EXPECT_LT(two.first, one.first);
   EXPECT_LT(two.later, one.later);
 }
 

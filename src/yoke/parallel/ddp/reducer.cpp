@@ -116,9 +116,18 @@ void Reducer::set_layout(BucketLayout layout) {
   if (layout_.uses.empty() || slots_.empty()) return;
   YOKE_CHECK(layout_.uses.size() == slots_.size(), "uses of {} parameters, and there are {}",
              layout_.uses.size(), slots_.size());
-  buckets_ = make_buckets(slots_, layout_, comm_);
   for (size_t i = 0; i < slots_.size(); ++i) slots_[i].expected = layout_.uses[i];
+  make_places();
   end_round();
+}
+
+void Reducer::make_places() {
+  buckets_ = make_buckets(slots_, layout_, comm_);
+  for (Slot& slot : slots_) {
+    if (layout_.passing) continue;
+    move_into_bucket(slot, options_.gradient_as_bucket_view);
+    if (options_.gradient_as_bucket_view && slot.view.is_contiguous()) homes.set(slot.parameter, slot.view);
+  }
 }
 
 void Reducer::share_buffers() {
@@ -175,16 +184,14 @@ void Reducer::begin() {
 // The backward() before has failed, here at least. While nothing had been sent this one takes its place:
 // other ranks see none of it.
 void Reducer::repeat_round() {
-  size_t sent = next_;
-  if (sent == 0) return end_round();
+  if (!sent_) return end_round();
   // They wait for the rest of what was sent. An operation they do not expect tells everybody at once.
   torch::Tensor nothing = torch::zeros({1}, torch::kInt32).to(device());
   comm::all_reduce(comm_, nothing, ReduceOp::kSum, "backward() after one that failed half-way");
   throw CommError(
-      "backward() on rank {} comes after one that failed when {} of {} buckets of gradients had been sent, "
-      "which "
-      "cannot be taken back. Stop all ranks and resume from the last checkpoint.",
-      comm_.rank(), sent, buckets_.size());
+      "backward() on rank {} comes after one that failed when {} of {} buckets of gradients had been sent. "
+      "They cannot be taken back: stop all ranks and resume from the last checkpoint.",
+      comm_.rank(), next_, buckets_.size());
 }
 
 void Reducer::end_round() {
@@ -198,6 +205,7 @@ void Reducer::end_round() {
   arrived_.clear();
   next_ = 0;
   begun_ = false;
+  sent_ = false;
 }
 
 void Reducer::start_counting() {
@@ -211,6 +219,7 @@ void Reducer::advance_ready(size_t end) {
 }
 
 void Reducer::launch(Bucket& bucket) {
+  sent_ = true;
   for (size_t i = 0; layout_.passing && i < bucket.slots.size(); ++i)
     bucket.data.parts[i] = take_gradient(slots_[bucket.slots[i]]);
   if (measuring_noise_ && !layout_.passing) local_norm2_ += norm2(bucket.data.flat);
@@ -227,6 +236,7 @@ void Reducer::launch(Bucket& bucket) {
 void Reducer::finish(bool shadow) {
   double begin = now_seconds();
   if (!shadow) complain_of_missing();
+  sent_ = true;
   bool watched = buckets_.empty();
   if (watched) agree_on_buckets();
   for (Slot& slot : slots_)
@@ -282,12 +292,7 @@ void Reducer::agree_on_buckets() {
     sizes.push_back({slot.parameter.numel(), slot.parameter.scalar_type(), slot.parameter.device()});
   if (layout_.plan.empty())
     layout_.plan = plan_buckets(sizes, order, {options_.first_bucket_bytes, options_.bucket_bytes});
-  buckets_ = make_buckets(slots_, layout_, comm_);
-  for (Slot& slot : slots_) {
-    if (layout_.passing) continue;
-    move_into_bucket(slot, options_.gradient_as_bucket_view);
-    if (options_.gradient_as_bucket_view && slot.view.is_contiguous()) homes.set(slot.parameter, slot.view);
-  }
+  make_places();
 }
 
 // What got no gradient here gives nothing to the sum, or what an earlier backward() of this step has left.

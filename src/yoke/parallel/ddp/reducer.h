@@ -67,6 +67,7 @@ class Reducer {
   void finish(bool shadow);
   void complain_of_missing() const;
   void agree_on_buckets();
+  void make_places();
   void fill_missing(Slot& slot, bool shadow);
   void see_what_is_used(bool shadow);
   void wait_for_buckets();
@@ -90,6 +91,7 @@ class Reducer {
 
   // Of the backward() that is in flight.
   bool begun_ = false;
+  bool sent_ = false;          // something of it
   std::weak_ptr<void> round_;     // expired with begun_ set: that backward() has failed
   std::vector<int64_t> arrived_;  // order of last arrivals
   size_t next_ = 0;               // bucket to be launched

@@ -80,7 +80,7 @@ ZeroStrategy::ZeroStrategy(const models::Model& model, optim::Optimizer& optimiz
   this->ddp().set_hook(hook_);
   BucketLayout layout = shards.layout();
   layout.passing = keeps_no_gradients_;
-  if (layout.passing) layout.uses = uses_of(shards, model);
+  layout.uses = uses_of(shards, model);
   this->ddp().set_layout(std::move(layout));
 }
 
