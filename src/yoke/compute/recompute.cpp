@@ -29,15 +29,22 @@ struct RecomputationMark {
   ~RecomputationMark() { --recomputations; }
 };
 
-// Backward passes that run inside another one, on this thread, and what waits for the end of the outer one.
-thread_local int inner_backwards = 0;
-thread_local std::vector<std::function<void()>> for_outer_backward;
-
-class InnerBackwardMark {
+// A backward pass that runs inside another one, on this thread, and what waits for the end of the outer one.
+// When it fails, what waits is forgotten with it.
+class InnerBackward {
  public:
-  InnerBackwardMark() { ++inner_backwards; }
-  ~InnerBackwardMark() { --inner_backwards; }
+  InnerBackward() : outer_(std::exchange(innermost, this)) {}
+  ~InnerBackward() { innermost = outer_; }
+  InnerBackward(const InnerBackward&) = delete;
+  InnerBackward& operator=(const InnerBackward&) = delete;
+
+  std::vector<std::function<void()>> for_outer;
+  static thread_local InnerBackward* innermost;
+
+ private:
+  InnerBackward* outer_;
 };
+thread_local InnerBackward* InnerBackward::innermost = nullptr;
 
 // Casts of weights made here have no graph: cached, they would cut the gradient of a later use.
 class NoCastCache {
@@ -87,10 +94,14 @@ class RecomputeNode : public torch::autograd::Node {
     }
     outputs.clear();
     if (!roots.empty()) {
-      InnerBackwardMark mark;
-      torch::autograd::backward(roots, root_gradients);
+      std::vector<std::function<void()>> waiting;
+      {
+        InnerBackward inner;
+        torch::autograd::backward(roots, root_gradients);
+        waiting = std::move(inner.for_outer);
+      }
+      for (auto& function : waiting) at_end_of_backward(std::move(function));
     }
-    for (auto& function : std::exchange(for_outer_backward, {})) at_end_of_backward(std::move(function));
     for (torch::Tensor& input : inputs) {
       if (input.defined()) input = input.grad();
     }
@@ -161,8 +172,8 @@ bool in_recomputation() {
 
 void at_end_of_backward(std::function<void()> function) {
   torch::autograd::Engine::get_default_engine().queue_callback([function = std::move(function)]() mutable {
-    if (inner_backwards > 0)
-      for_outer_backward.push_back(std::move(function));
+    if (InnerBackward::innermost != nullptr)
+      InnerBackward::innermost->for_outer.push_back(std::move(function));
     else
       function();
   });
@@ -183,6 +194,7 @@ std::vector<torch::Tensor> recompute(const RecomputeFunction& function,
 std::vector<torch::Tensor> run_blocks(const std::vector<RecomputeFunction>& blocks,
                                       const std::vector<torch::Tensor>& inputs,
                                       const std::vector<compute::Segment>& segments) {
+  if (segments.empty()) return chain(blocks)(inputs);
   Tensors values = inputs;
   size_t done = 0;
   for (const compute::Segment& segment : segments) {

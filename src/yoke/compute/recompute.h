@@ -33,7 +33,8 @@ bool in_recomputation();
 void at_end_of_backward(std::function<void()> function);
 
 // Runs a chain of blocks, each on the results of the one before, and recomputes the segments that say so.
-// Requires: `segments` cover the blocks in order (compute::recompute_segments makes them).
+// Requires: `segments` cover the blocks in order (compute::recompute_segments makes them). Empty: nothing is
+// recomputed.
 std::vector<torch::Tensor> run_blocks(const std::vector<RecomputeFunction>& blocks,
                                       const std::vector<torch::Tensor>& inputs,
                                       const std::vector<compute::Segment>& segments);

@@ -1,6 +1,7 @@
 #include "yoke/compute/recompute.h"
 
 #include <gtest/gtest.h>
+#include <torch/csrc/autograd/engine.h>
 #include <torch/nn/modules/batchnorm.h>
 #include <torch/utils.h>
 
@@ -195,6 +196,39 @@ TEST(Recompute, SaysWhenItRunsAgain) {
   recompute(f, {torch::ones({2}).requires_grad_()})[0].sum().backward();
   EXPECT_EQ(seen, (std::vector<bool>{false, true}));
   EXPECT_FALSE(in_recomputation());
+}
+
+// Of two that wait for the end, the second throws: the first must not run behind somebody else's backward.
+TEST(Recompute, WhatWaitsForTheEndIsForgottenWhenAnInnerBackwardFails) {
+  int ran = 0;
+  torch::Tensor weight = torch::ones({2}).requires_grad_();
+  bool fail = true;
+  auto f = [&](const Tensors& x) {
+    torch::Tensor y = x[0] * weight;
+    if (in_recomputation())
+      y.register_hook([&](const torch::Tensor&) {
+        at_end_of_backward([&] { ++ran; });
+        if (fail)
+          torch::autograd::Engine::get_default_engine().queue_callback(
+              [] { throw std::runtime_error("no memory"); });
+      });
+    return Tensors{y};
+  };
+  EXPECT_THROW(recompute(f, {torch::ones({2})})[0].sum().backward(), std::exception);
+  EXPECT_EQ(ran, 0);
+  EXPECT_FALSE(in_recomputation());
+  fail = false;
+  recompute(f, {torch::ones({2})})[0].sum().backward();
+  EXPECT_EQ(ran, 1);
+  (weight * 2).sum().backward();
+  EXPECT_EQ(ran, 1);
+}
+
+TEST(Recompute, NoSegmentsMeanThatNothingIsRecomputed) {
+  Chain chain(3);
+  chain.calls = 0;
+  run_blocks(chain.blocks, {chain.input}, {})[0].sum().backward();
+  EXPECT_EQ(chain.calls, 3u);
 }
 
 TEST(Recompute, WithoutGradientsItIsAPlainCall) {

@@ -26,6 +26,7 @@ class EvaluationMode {
 std::optional<Evaluation> evaluate(const Worker& worker, const data::Dataset& dataset, int64_t batch_size,
                                    const std::function<bool()>& stop, comm::Communicator* comm) {
   const models::Model& model = worker.model;
+  if (worker.strategy) worker.strategy->share_buffers();
   EvaluationMode mode(*model.module);
   torch::NoGradGuard no_grad;
   AutocastGuard autocast(worker.device.type(), worker.autocast);

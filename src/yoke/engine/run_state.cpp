@@ -55,7 +55,7 @@ void part_of_stage(Worker& worker, checkpoint::State& state) {
 void part_of_replica(Worker& worker, comm::Communicator* replicas, checkpoint::State& state) {
   int rank = replicas != nullptr ? replicas->rank() : 0, ranks = replicas != nullptr ? replicas->size() : 1;
   state.model = checkpoint::share_of(named_parameters(*worker.model.module), rank, ranks);
-  // Replicas may have statistics of their own: the first one's are kept.
+  // Replicas may have statistics of their own: the first one's are kept (Strategy::share_buffers).
   for (const auto& item : worker.model.module->named_buffers())
     if (rank == 0) state.model.emplace_back(item.key(), item.value());
   state.optimizer = worker.shards ? state_in_pieces(*worker.shards, *worker.optimizer)

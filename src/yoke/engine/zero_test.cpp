@@ -10,9 +10,11 @@
 #include "yoke/checkpoint/tensors.h"
 #include "yoke/comm/run_ranks.h"
 #include "yoke/comm/tensors/tensors.h"
+#include "yoke/compute/memory_meter.h"
 #include "yoke/engine/synthetic_batches.h"
 #include "yoke/engine/verify.h"
 #include "yoke/parallel/ddp/zero/sharded_state.h"
+#include "yoke/parallel/ddp/zero/zero_strategy.h"
 
 namespace yoke::engine {
 namespace {
@@ -191,6 +193,166 @@ TEST(Zero, MovesTheBytesOfAnAllReduceOrHalfOfThem) {
           << zero << common;
     }
   });
+}
+
+// Forwards, and counts what is allocated for data that moves.
+class CountingCommunicator final : public comm::Communicator {
+ public:
+  explicit CountingCommunicator(comm::Communicator& to) : to_(to) {}
+  int64_t allocated = 0;
+
+  int rank() const override { return to_.rank(); }
+  int size() const override { return to_.size(); }
+  const std::string& name() const override { return to_.name(); }
+  const std::string& backend() const override { return to_.backend(); }
+  using Buffer = comm::Buffer;
+  using ConstBuffer = comm::ConstBuffer;
+  using Options = comm::OpOptions;
+  comm::Pending all_reduce(Buffer data, ReduceOp op, const Options& o) override {
+    return to_.all_reduce(data, op, o);
+  }
+  comm::Pending reduce(Buffer data, int root, ReduceOp op, const Options& o) override {
+    return to_.reduce(data, root, op, o);
+  }
+  comm::Pending reduce_scatter(ConstBuffer in, Buffer out, ReduceOp op, const Options& o) override {
+    return to_.reduce_scatter(in, out, op, o);
+  }
+  comm::Pending all_gather(ConstBuffer in, Buffer out, std::span<const int64_t> counts,
+                           const Options& o) override {
+    return to_.all_gather(in, out, counts, o);
+  }
+  comm::Pending all_to_all(ConstBuffer in, Buffer out, const Options& o) override {
+    return to_.all_to_all(in, out, o);
+  }
+  comm::Pending broadcast(Buffer data, int root, const Options& o) override {
+    return to_.broadcast(data, root, o);
+  }
+  comm::Pending gather(ConstBuffer in, Buffer out, int root, const Options& o) override {
+    return to_.gather(in, out, root, o);
+  }
+  comm::Pending scatter(ConstBuffer in, Buffer out, int root, const Options& o) override {
+    return to_.scatter(in, out, root, o);
+  }
+  comm::Pending send(ConstBuffer data, int peer, int tag, const Options& o) override {
+    return to_.send(data, peer, tag, o);
+  }
+  comm::Pending receive(Buffer data, int peer, int tag, const Options& o) override {
+    return to_.receive(data, peer, tag, o);
+  }
+  comm::Pending barrier(const Options& o) override { return to_.barrier(o); }
+  std::unique_ptr<comm::Communicator> split(int color, int key, const std::string& group) override {
+    return to_.split(color, key, group);
+  }
+  comm::Memory allocate(size_t bytes) override {
+    allocated += static_cast<int64_t>(bytes);
+    return to_.allocate(bytes);
+  }
+  comm::Memory allocate_common(size_t bytes) override { return to_.allocate_common(bytes); }
+  comm::Counters counters() const override { return to_.counters(); }
+
+ private:
+  comm::Communicator& to_;
+};
+
+struct Memory {
+  int64_t first = 0, later = 0;  // most bytes in a step: the first two, those after them
+};
+
+Memory memory_of_stage(int64_t zero, int ranks) {
+  Memory most;
+  comm::run_ranks(ranks, [&](comm::Communicator& comm) {
+    CountingCommunicator counting(comm);
+    WorkerOptions own = small_mlp("sgd");
+    own.model.sizes = {784, 400, 400, 400, 400, 10};
+    own.optimizer.momentum = 0;
+    own.ddp.first_bucket_bytes = own.ddp.bucket_bytes = 500'000;
+    own.replicas = &counting;
+    own.zero = zero;
+    auto worker = make_worker(own);
+    compute::MemoryMeter meter;
+    train(*worker, 2, comm);
+    Memory here{meter.peak_bytes() + counting.allocated, 0};
+    meter.reset_peak();
+    train(*worker, 2, comm);
+    here.later = meter.peak_bytes() + counting.allocated;
+    if (comm.rank() == 0) most = here;
+  });
+  return most;
+}
+
+TEST(Zero, EachStageNeedsLessMemoryThanTheOneBefore) {
+  Memory none = memory_of_stage(0, 4), one = memory_of_stage(1, 4), two = memory_of_stage(2, 4);
+  EXPECT_LT(one.first, none.first * 2 / 3);
+  EXPECT_LT(two.first, one.first);
+  EXPECT_LT(two.later, one.later);
+}
+
+TEST(Zero, AWorldOfOneTrainsAsOneDevice) {
+  for (int64_t stage : {1, 2}) {
+    comm::run_ranks(1, [&](comm::Communicator& comm) {
+      auto alone = make_worker(small_mlp("adamw")), parts = make_worker(small_mlp("adamw"));
+      parts->shards = std::make_unique<parallel::Shards>(*parts->model.module, comm, DdpOptions{});
+      parts->optimizer = optim::make(small_mlp("adamw").optimizer, parts->shards->owned());
+      parts->strategy = std::make_unique<parallel::ZeroStrategy>(parts->model, *parts->optimizer,
+                                                                 parts->scaler, parallel::OneDeviceOptions{},
+                                                                 comm, DdpOptions{}, *parts->shards, stage);
+      train(*alone, 3, comm);
+      train(*parts, 3, comm);
+      EXPECT_FALSE(parts->strategy->first_non_finite_gradient());
+      EXPECT_EQ(parts->strategy->gradients().size(), 4u);
+      auto expected = alone->model.module->parameters(), got = parts->model.module->parameters();
+      for (size_t i = 0; i < got.size(); ++i) EXPECT_TRUE(torch::allclose(got[i], expected[i], 0, 1e-6));
+    });
+  }
+}
+
+TEST(Zero, RefusesAStageThatThereIsNot) {
+  comm::run_ranks(1, [&](comm::Communicator& comm) {
+    auto worker = make_worker(small_mlp("sgd"));
+    parallel::Shards shards(*worker->model.module, comm, DdpOptions{});
+    EXPECT_THROW(parallel::ZeroStrategy(worker->model, *worker->optimizer, worker->scaler, {}, comm,
+                                        DdpOptions{}, shards, 3),
+                 ConfigError);
+  });
+}
+
+// Rank 1 runs out of memory behind its last gradient, and takes the step again.
+TEST(Zero, AStepThatFailedBeforeAnythingWasSentMayBeRepeated) {
+  std::vector<torch::Tensor> expected;
+  for (bool fails : {false, true}) {
+    for (int64_t zero : {0, 1, 2}) {
+      comm::run_ranks(2, [&](comm::Communicator& comm) {
+        WorkerOptions own = small_mlp("sgd");
+        own.type = torch::kFloat64;
+        own.ddp.first_bucket_bytes = own.ddp.bucket_bytes = 1 << 30;
+        own.replicas = &comm;
+        own.zero = zero;
+        auto worker = make_worker(own);
+        for (int64_t step = 0; step < 4; ++step) {
+          data::Batch batch = synthetic_batches(*worker, 6, static_cast<uint64_t>(comm.rank() + 1))[0];
+          if (fails && comm.rank() == 1 && step % 2 == 1) {
+            torch::Tensor bad = batch.inputs[0].to(torch::kFloat64, false, /*copy=*/true).requires_grad_();
+            bad.register_hook([](const torch::Tensor&) -> torch::Tensor { throw ConfigError("no memory"); });
+            worker->strategy->acquire();
+            EXPECT_THROW(worker->strategy->compute({bad}, batch.target, {}), std::exception);
+          }
+          worker->strategy->acquire();
+          worker->strategy->compute(batch.inputs, batch.target, {});
+          worker->strategy->commit({0.05, false});
+        }
+        worker->strategy->drain();
+        std::vector<torch::Tensor> now;
+        for (const torch::Tensor& one : worker->model.module->parameters())
+          now.push_back(one.detach().clone());
+        comm.barrier().wait();
+        if (!fails && zero == 0 && comm.rank() == 0) expected = now;
+        comm.barrier().wait();
+        for (size_t i = 0; i < now.size(); ++i)
+          EXPECT_LT((now[i] - expected[i]).abs().max().item<double>(), 1e-12) << zero << fails;
+        comm.barrier().wait();
+      });
+    }
+  }
 }
 
 TEST(Zero, ANanOfOneRankStopsAllOfThemWithTheSameName) {

@@ -6,26 +6,51 @@
 #include <ATen/ops/zeros.h>
 #include <torch/utils.h>
 
+#include <cmath>
+
 #include "yoke/optim/gradients.h"
 
 namespace yoke::optim {
+
+namespace {
+
+constexpr int64_t kRun = 1 << 16;  // elements that are widened at a time
+
+// Norms in fp32 overflow from elements of 1e19 on: then once more, in fp64.
+torch::Tensor wide_norm(const torch::Tensor& gradient) {
+  torch::Tensor sum = at::zeros({}, torch::kDouble);
+  for (const torch::Tensor& run : gradient.reshape({-1}).split(kRun))
+    sum += run.to(torch::kDouble).square().sum();
+  return sum.sqrt();
+}
+
+// The CPU widens a whole gradient to sum it in fp64, so that only what has overflown is; a GPU does it in
+// registers, and must not be waited for.
+std::vector<torch::Tensor> norms_of(const std::vector<torch::Tensor>& group) {
+  if (!group[0].device().is_cpu()) return at::_foreach_norm(group, 2, torch::kDouble);
+  std::vector<torch::Tensor> norms =
+      at::_foreach_norm(group, 2, at::promoteTypes(group[0].scalar_type(), torch::kFloat));
+  for (size_t i = 0; i < norms.size(); ++i) {
+    norms[i] = norms[i].to(torch::kDouble);
+    if (std::isinf(norms[i].item<double>()) && group[i].scalar_type() != torch::kDouble)
+      norms[i] = wide_norm(group[i]);
+  }
+  return norms;
+}
+
+}  // namespace
 
 torch::Tensor clip_grad_norm(const std::vector<torch::Tensor>& parameters, double max_norm) {
   torch::NoGradGuard no_grad;
   auto groups = gradient_groups(parameters);
   if (groups.empty()) {
     auto device = parameters.empty() ? torch::Device(torch::kCPU) : parameters[0].device();
-    return at::zeros({}, at::TensorOptions().dtype(torch::kFloat).device(device));
+    return at::zeros({}, at::TensorOptions().dtype(torch::kDouble).device(device));
   }
   std::vector<torch::Tensor> norms;
   torch::Device first = groups[0][0].device();
-  for (const auto& group : groups) {
-    torch::ScalarType wide = at::promoteTypes(group[0].scalar_type(), torch::kFloat);
-    for (const torch::Tensor& norm : at::_foreach_norm(group, 2, wide)) norms.push_back(norm.to(first));
-  }
-  torch::ScalarType wide = torch::kFloat;
-  for (const torch::Tensor& norm : norms) wide = at::promoteTypes(wide, norm.scalar_type());
-  for (torch::Tensor& norm : norms) norm = norm.to(wide);
+  for (const auto& group : groups)
+    for (const torch::Tensor& norm : norms_of(group)) norms.push_back(norm.to(first));
   torch::Tensor total = at::stack(norms).norm();
   if (max_norm <= 0) return total;
   // As torch.nn.utils.clip_grad_norm_: multiplying by 1 when there is nothing to clip spares a wait for the

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <torch/utils.h>
 
+#include <cmath>
 #include <limits>
 
 #include "yoke/optim/clip.h"
@@ -41,12 +42,23 @@ TEST(ClipGradNorm, LeavesSmallGradientsBitForBit) {
   EXPECT_TRUE(parameters[0].grad().equal(gradient));
 }
 
-TEST(ClipGradNorm, MeasuresLowPrecisionInFp32) {
+TEST(ClipGradNorm, MeasuresLowPrecisionInFp64) {
   std::vector<torch::Tensor> parameters = {with_gradient(torch::full({1000}, 0.5, torch::kBFloat16)),
                                            with_gradient(torch::full({24}, 0.5, torch::kFloat))};
   torch::Tensor norm = clip_grad_norm(parameters, 0);
-  EXPECT_EQ(norm.scalar_type(), torch::kFloat);
+  EXPECT_EQ(norm.scalar_type(), torch::kDouble);
   EXPECT_NEAR(norm.item<float>(), 16, 1e-5);
+}
+
+TEST(ClipGradNorm, IsFiniteWheneverGradientsAre) {
+  std::vector<torch::Tensor> parameters = {with_gradient(torch::full({3, 70000}, 1e25f)),
+                                           with_gradient(torch::full({7}, -3e38f)),
+                                           with_gradient(torch::full({9}, 1e30, torch::kBFloat16))};
+  double expected = std::sqrt(210000 * 1e50 + 7 * 9e76 + 9 * 1e60);
+  EXPECT_NEAR(clip_grad_norm(parameters, 2).item<double>() / expected, 1, 1e-6);
+  EXPECT_NEAR(clip_grad_norm(parameters, 0).item<double>(), 2, 1e-3);
+  parameters.push_back(with_gradient(torch::full({2}, std::numeric_limits<float>::infinity())));
+  EXPECT_TRUE(std::isinf(clip_grad_norm(parameters, 0).item<double>()));
 }
 
 TEST(ClipGradNorm, CountsRepeatedRowsOfASparseGradientOnce) {

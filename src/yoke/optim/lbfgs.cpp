@@ -57,8 +57,11 @@ class Lbfgs final : public Optimizer {
   }
 
   void update(const LossFunction& loss) override {
-    YOKE_CHECK(loss != nullptr, "L-BFGS needs the loss function: step(lr, loss)");
+    if (!loss.evaluate)
+      throw ConfigError(
+          "L-BFGS evaluates the loss again: it needs step(lr, loss), and got no loss function.");
     torch::NoGradGuard no_grad;
+    same_everywhere_ = loss.same_everywhere;
     double value = evaluate(loss);
     torch::Tensor gradient = flat_gradient();
     if (max_abs(gradient) <= kGradientTolerance) return;
@@ -66,7 +69,7 @@ class Lbfgs final : public Optimizer {
     int64_t evaluations = 1;
     for (int64_t inner = 1;; ++inner) {
       find_direction(gradient);
-      if (gradient.dot(direction_).item<double>() > -kChangeTolerance) break;
+      if (dot(gradient, direction_).item<double>() > -kChangeTolerance) break;
       move(step_length_.item<double>());
       if (inner == options_.inner_steps) break;
       double previous = std::exchange(value, evaluate(loss));
@@ -84,12 +87,18 @@ class Lbfgs final : public Optimizer {
   enum Counter { kIterations, kRemembered, kOldest };
   int64_t& counter(Counter which) { return counters_.data_ptr<int64_t>()[which]; }
 
-  static double max_abs(const torch::Tensor& x) { return x.abs().max().item<double>(); }
+  // Whatever is computed from many elements steers all replicas alike: here is the only place where such
+  // numbers are made.
+  torch::Tensor same(const torch::Tensor& number) const {
+    return same_everywhere_ ? same_everywhere_(number) : number;
+  }
+  torch::Tensor dot(const torch::Tensor& a, const torch::Tensor& b) const { return same(a.dot(b)); }
+  double max_abs(const torch::Tensor& x) const { return same(x.abs().max()).item<double>(); }
 
   double evaluate(const LossFunction& loss) {
     torch::AutoGradMode with_grad(true);
     zero_grad();
-    return loss().item<double>();
+    return loss.evaluate().item<double>();
   }
 
   torch::Tensor flat_gradient() const {
@@ -123,7 +132,7 @@ class Lbfgs final : public Optimizer {
     bool first = counter(kIterations)++ == 0;
     if (first) {
       at::neg_out(direction_, gradient);
-      step_length_.fill_(std::min(1.0, 1.0 / gradient.abs().sum().item<double>()) * lr_);
+      step_length_.fill_(std::min(1.0, 1.0 / same(gradient.abs().sum()).item<double>()) * lr_);
     } else {
       remember(gradient);
       two_loop_recursion(gradient);
@@ -135,7 +144,7 @@ class Lbfgs final : public Optimizer {
   void remember(const torch::Tensor& gradient) {
     torch::Tensor change = gradient - previous_gradient_;
     torch::Tensor step = direction_ * step_length_.item<double>();
-    torch::Tensor curvature = change.dot(step);
+    torch::Tensor curvature = dot(change, step);
     if (!(curvature.item<double>() > kLeastCurvature)) return;
     if (counter(kRemembered) == options_.history) {
       counter(kOldest) = row(1);
@@ -146,7 +155,7 @@ class Lbfgs final : public Optimizer {
     gradient_changes_[newest].copy_(change);
     steps_[newest].copy_(step);
     inverse_curvature_[newest].copy_(curvature.reciprocal());
-    scale_.copy_(curvature / change.dot(change));
+    scale_.copy_(curvature / dot(change, change));
   }
 
   // Nocedal & Wright, algorithm 7.4: the approximate inverse Hessian times the negative gradient.
@@ -155,12 +164,12 @@ class Lbfgs final : public Optimizer {
     std::vector<torch::Tensor> alpha(count);
     at::neg_out(direction_, gradient);
     for (int64_t i = count - 1; i >= 0; --i) {
-      alpha[i] = steps_[row(i)].dot(direction_) * inverse_curvature_[row(i)];
+      alpha[i] = dot(steps_[row(i)], direction_) * inverse_curvature_[row(i)];
       direction_.addcmul_(gradient_changes_[row(i)], alpha[i], -1);
     }
     direction_.mul_(scale_);
     for (int64_t i = 0; i < count; ++i) {
-      torch::Tensor beta = gradient_changes_[row(i)].dot(direction_) * inverse_curvature_[row(i)];
+      torch::Tensor beta = dot(gradient_changes_[row(i)], direction_) * inverse_curvature_[row(i)];
       direction_.addcmul_(steps_[row(i)], alpha[i] - beta);
     }
   }
@@ -168,12 +177,13 @@ class Lbfgs final : public Optimizer {
   OptimizerOptions options_;
   ParameterList list_;
   double lr_ = 0;
-  torch::Tensor direction_, previous_gradient_;  // [n], n the number of all elements
-  torch::Tensor gradient_changes_, steps_;       // [history, n]
-  torch::Tensor inverse_curvature_;              // [history]
-  torch::Tensor scale_;                          // of the initial inverse Hessian
-  torch::Tensor counters_;                       // int64 [3] on the CPU
-  torch::Tensor step_length_;                    // fp64 on the CPU
+  std::function<torch::Tensor(const torch::Tensor&)> same_everywhere_;  // of this step
+  torch::Tensor direction_, previous_gradient_;                         // [n], n the number of all elements
+  torch::Tensor gradient_changes_, steps_;                              // [history, n]
+  torch::Tensor inverse_curvature_;                                     // [history]
+  torch::Tensor scale_;                                                 // of the initial inverse Hessian
+  torch::Tensor counters_;                                              // int64 [3] on the CPU
+  torch::Tensor step_length_;                                           // fp64 on the CPU
 };
 
 }  // namespace

@@ -14,7 +14,21 @@
 namespace yoke::optim {
 
 using NamedTensor = std::pair<std::string, torch::Tensor>;
-using LossFunction = std::function<torch::Tensor()>;
+
+// The loss, for optimizers that evaluate it several times in a step.
+struct LossFunction {
+  // Runs forward and backward and returns the loss: with replicas the mean of theirs, on all of them.
+  std::function<torch::Tensor()> evaluate;
+  // With replicas: a number that each has computed by itself, made the same on all of them. Sums may differ
+  // in their last bits between machines, and what is decided by them must not. Empty: there is one only.
+  std::function<torch::Tensor(const torch::Tensor&)> same_everywhere;
+
+  LossFunction() = default;
+  template <class Evaluate>
+  LossFunction(Evaluate loss,  // NOLINT: meant to convert
+               std::function<torch::Tensor(const torch::Tensor&)> same = {})
+      : evaluate(std::move(loss)), same_everywhere(std::move(same)) {}
+};
 
 // The results are those of torch.optim's optimizers of the same name. Not thread-safe.
 class Optimizer {
@@ -22,8 +36,7 @@ class Optimizer {
   virtual ~Optimizer() = default;
 
   // One update with learning rate `lr`. Parameters without a gradient stay as they are, and so does their
-  // state. `loss` runs forward and backward again and returns the loss: only L-BFGS calls it, each time with
-  // absent gradients.
+  // state. Only L-BFGS evaluates `loss`, each time with absent gradients.
   void step(double lr, const LossFunction& loss = {}) {
     set_lr(lr);
     update(loss);

@@ -2,6 +2,10 @@
 //
 // Three verbs: acquire (make parameters current), compute (forward, backward), commit (combine, update).
 // The engine calls them in this order, compute once for each accumulated micro-batch. One thread.
+//
+// What acquire() or compute() throws leaves the step void on this rank. A step that has sent nothing to other
+// ranks may be repeated from acquire() on; of one that has, the next compute() is an error that says so, and
+// the others get it too, at once or after their deadline.
 #pragma once
 
 #include <torch/types.h>
@@ -65,6 +69,9 @@ class Strategy {
   virtual StepNews agree(const StepNews& here) { return here; }
   // Returns when every loss that agree() gave can be read.
   virtual void settle() {}
+  // Every rank takes over the buffers (BatchNorm's statistics) that a checkpoint would hold, so that what is
+  // evaluated is what is saved. Collective, between steps.
+  virtual void share_buffers() {}
   // Finishes what runs on from step to step, on all ranks: before parameters are looked at, and at the end.
   virtual void drain() {}
   // Of the last step; empty where there is none to talk to.

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstring>
 
+#include "yoke/comm/sum_of_shares.h"
 #include "yoke/kernels/reduce.h"
 
 namespace yoke::comm {
@@ -97,7 +98,13 @@ class HierarchicalBackend final : public Backend {
 void HierarchicalBackend::run(const Operation& operation, Deadline deadline) {
   ++operations_;
   bool asked_otherwise = operation.algorithm && *operation.algorithm != Algorithm::kHierarchical;
-  by_machines_ = !asked_otherwise && run_by_machines(operation, deadline);
+  // Machines of unequal size have no means of means.
+  bool by_shares = overflows_as_sum(operation) && !layout_.equal() && !asked_otherwise &&
+                   operation.op != Collective::kReduceScatter;
+  if (by_shares)
+    by_machines_ = run_by_machines(sum_of_shares(operation, layout_.size(), column_), deadline);
+  else
+    by_machines_ = !asked_otherwise && run_by_machines(operation, deadline);
   if (!by_machines_) run_flat(operation, deadline);
 }
 
@@ -154,8 +161,8 @@ void HierarchicalBackend::phase_in_place(Backend& backend, Collective op, const 
   phase(backend, whole, {op, data, data, root, reduce}, deadline);
 }
 
-// Sums are divided once at the end. 16-bit sums could overflow before that: means of equally many are taken
-// instead.
+// Sums are divided once at the end. fp16 sums could overflow before that: means of equally many are taken
+// instead, or shares (run()).
 ReduceOp HierarchicalBackend::inner(const Operation& operation) const {
   if (operation.reduce != ReduceOp::kMean) return operation.reduce;
   return is_half(operation.descriptor.type) && layout_.equal() ? ReduceOp::kMean : ReduceOp::kSum;

@@ -213,6 +213,26 @@ TEST(Hierarchical, WhatGainsNothingByItGoesFlat) {
   });
 }
 
+// 60000 + 60000 is no fp16, their mean is.
+TEST(Hierarchical, MeansOfLargeFp16DoNotOverflow) {
+  constexpr uint16_t kLarge = 0x7b53;  // 60000
+  for (const auto& machines : kClusters) {
+    Cluster(machines).run([&](Cluster::Rank& rank) {
+      for (int64_t count : {5, 30'000}) {
+        std::vector<uint16_t> data(static_cast<size_t>(count), kLarge), root = data;
+        rank.run(rank.check.all_reduce(Buffer(data.data(), count, DataType::kFloat16), ReduceOp::kMean));
+        for (uint16_t bits : data) ASSERT_NEAR(bits, kLarge, 3) << machines.size();
+        rank.run(rank.check.reduce(Buffer(root.data(), count, DataType::kFloat16), 1, ReduceOp::kMean));
+        for (uint16_t bits : root) {
+          if (rank.rank == 1) {
+            ASSERT_NEAR(bits, kLarge, 3) << machines.size();
+          }
+        }
+      }
+    });
+  }
+}
+
 TEST(Hierarchical, TransfersGoNearAndFar) {
   Cluster(kClusters[1]).run([&](Cluster::Rank& rank) {
     std::vector<double> out(5000, rank.rank), in(5000, -1);

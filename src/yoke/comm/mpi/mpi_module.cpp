@@ -7,6 +7,7 @@
 #include "yoke/comm/modules/patience.h"
 #include "yoke/comm/modules/traffic.h"
 #include "yoke/comm/mpi/mpi_transfers.h"
+#include "yoke/comm/sum_of_shares.h"
 #include "yoke/kernels/reduce.h"
 
 namespace yoke::comm::mpi {
@@ -62,6 +63,7 @@ class MpiBackend final : public Backend {
   int size_ = 1;
   std::shared_ptr<cluster::Failure> failure_;
   Transfers transfers_;
+  std::vector<std::byte> shares_;
   mutable std::mutex counters_mutex_;
   Counters counters_;
 };
@@ -106,7 +108,10 @@ void MpiBackend::run(const Operation& operation, Deadline deadline) {
                       operation.descriptor.text(), to_string(*operation.algorithm));
   refuse_after_failure(operation);
   agree(operation, deadline);
-  carry_out(operation, deadline);
+  if (overflows_as_sum(operation))
+    carry_out(sum_of_shares(operation, size_, shares_), deadline);
+  else
+    carry_out(operation, deadline);
   std::lock_guard lock(counters_mutex_);
   counters_ += payload_of(operation, rank_, size_);
 }

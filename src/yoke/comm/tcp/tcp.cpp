@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <cstdlib>
 #include <map>
+#include <optional>
 #include <thread>
 #include <tuple>
 
+#include "yoke/comm/sum_of_shares.h"
 #include "yoke/comm/tcp/executor.h"
 #include "yoke/comm/tcp/measure.h"
 #include "yoke/comm/tcp/point_to_point.h"
@@ -31,6 +33,11 @@ bool rounds(const Operation& operation) {
   DataType type = operation.descriptor.type;
   bool half = type == DataType::kFloat16 || type == DataType::kBFloat16;
   return half && operation.reduce != ReduceOp::kMax && operation.reduce != ReduceOp::kMin;
+}
+
+// Whoever combines an element has the contributions of all ranks at once.
+bool all_meet(Algorithm algorithm) {
+  return algorithm == Algorithm::kDirect || algorithm == Algorithm::kExchange;
 }
 
 bool crowded(const TcpSetup& setup) {
@@ -76,7 +83,7 @@ class TcpBackend final : public Backend {
   bool cost_known_;
   using Key = std::tuple<Collective, Algorithm, int, int64_t, size_t, std::vector<int64_t>>;
   std::map<Key, tcp::Program> programs_;
-  std::vector<std::byte> spare_;
+  std::vector<std::byte> spare_, shares_;
   std::string broken_;
 };
 
@@ -94,11 +101,15 @@ void TcpBackend::run(const Operation& operation, Deadline deadline) {
   }
 }
 
-void TcpBackend::carry_out(const Operation& operation, Deadline deadline) {
+void TcpBackend::carry_out(const Operation& asked, Deadline deadline) {
   ++counts_.operations;
-  plan::CollectiveRequest request = tcp::request_of(operation, setup_.rank, setup_.size);
-  request.algorithm = choose(operation, request, deadline);
+  plan::CollectiveRequest request = tcp::request_of(asked, setup_.rank, setup_.size);
+  request.algorithm = choose(asked, request, deadline);
   counts_.algorithm = static_cast<int>(request.algorithm);
+  std::optional<Operation> shares;
+  if (overflows_as_sum(asked) && !all_meet(request.algorithm))
+    shares = sum_of_shares(asked, setup_.size, shares_);
+  const Operation& operation = shares ? *shares : asked;
   const tcp::Program& program = program_for(request, size_of(operation.descriptor.type));
   tcp::Places places(operation, request, program, spare_);
   executor_.run(program, places, operation, request.algorithm, deadline);
@@ -122,7 +133,7 @@ Algorithm TcpBackend::choose(const Operation& operation, const plan::CollectiveR
   }
   int64_t bytes = request.count * static_cast<int64_t>(size_of(operation.descriptor.type));
   Algorithm best = plan::choose_algorithm(request.op, setup_.size, bytes, cost_);
-  return once && best != Algorithm::kExchange ? Algorithm::kDirect : best;
+  return once && !all_meet(best) ? Algorithm::kDirect : best;
 }
 
 const tcp::Program& TcpBackend::program_for(const plan::CollectiveRequest& request, size_t element_bytes) {

@@ -64,7 +64,7 @@ CommitResult OneDevice::commit(const CommitOptions& commit) {
       finite = std::isfinite(*result.grad_norm);
     }
   }
-  if (finite) optimizer_.step(commit.lr, [this] { return evaluate_again(); });
+  if (finite) optimizer_.step(commit.lr, {[this] { return evaluate_again(); }, options_.same_on_replicas});
   scaler_.update();
   result.updated = finite;
   return result;
@@ -78,7 +78,7 @@ torch::Tensor OneDevice::evaluate_again() {
     loss.backward();
     sum = sum.defined() ? sum + loss.detach() : loss.detach();
   }
-  return sum;
+  return options_.mean_over_replicas ? options_.mean_over_replicas(sum) : sum;
 }
 
 std::vector<torch::Tensor> OneDevice::gradients() {

@@ -16,9 +16,11 @@ struct OneDeviceOptions {
   torch::Device device = torch::kCPU;
   Precision precision = Precision::kFp32;    // of autocast; kFp32 where the weights themselves are narrow
   double clip_norm = 0;                      // 0: no clipping
-  std::vector<compute::Segment> segments;    // which blocks are computed again in backward
+  std::vector<compute::Segment> segments;    // which blocks are computed again in backward; empty: none
   std::function<void(size_t)> before_block;  // called with the block's number before it runs forward
   bool keep_batches = false;                 // for optimizers that evaluate the loss again (L-BFGS)
+  // For these, with replicas: the mean of all replicas' losses, and one replica's number for all. Collective.
+  std::function<torch::Tensor(const torch::Tensor&)> mean_over_replicas, same_on_replicas;
   // Brings an input to the device, in the format the model's weights have.
   std::function<torch::Tensor(const torch::Tensor&)> place = [](const torch::Tensor& input) { return input; };
 };

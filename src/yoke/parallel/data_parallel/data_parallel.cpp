@@ -60,6 +60,7 @@ class ReplicasNode : public torch::autograd::Node {
     YOKE_CHECK(!shares_.empty(), "backward a second time through yoke::DataParallel: use retain_graph");
     YOKE_CHECK(!torch::GradMode::is_enabled(), "yoke::DataParallel does not support create_graph");
     bool keep = torch::autograd::get_current_graph_task_keep_graph();
+    forget_failed_backward();
     std::vector<variable_list> roots(shares_.size()), root_gradients(shares_.size());
     for (size_t i = 0; i < gradients.size(); ++i)
       if (gradients[i].defined()) hand_out(i, gradients[i], roots, root_gradients);
@@ -85,6 +86,13 @@ class ReplicasNode : public torch::autograd::Node {
   std::string name() const override { return "YokeDataParallel"; }
 
  private:
+  void forget_failed_backward() {
+    impl_->replicas.drop_gradients();
+    for (const Share& share : shares_)
+      for (const torch::Tensor& leaf : share.input.flatten())
+        if (leaf.grad().defined()) leaf.mutable_grad().reset();
+  }
+
   // Each replica's rows of the gradient of output `index`.
   void hand_out(size_t index, const torch::Tensor& gradient, std::vector<variable_list>& roots,
                 std::vector<variable_list>& root_gradients) {

@@ -146,6 +146,29 @@ TEST(DataParallel, NamesTheReplicaThatFailed) {
   EXPECT_EQ(parallel.forward(x).tensor().size(0), 3);
 }
 
+// What the other replicas had computed when one failed must not come with the next backward().
+TEST(DataParallel, ABackwardThatFailedLeavesNothingBehind) {
+  TwoLayers net, one(std::dynamic_pointer_cast<TwoLayersImpl>(net->clone()));
+  bool fail = true;
+  auto call = [&](TwoLayersImpl& m, const Nested& in) {
+    Tensor hidden = torch::tanh(m.first(in.tensor()));
+    if (fail && in.tensor()[0][0].item<double>() > 5)
+      hidden.register_hook([](const Tensor&) -> Tensor { throw ConfigError("no memory"); });
+    return Nested(m.second(hidden));
+  };
+  DataParallel parallel = data_parallel<TwoLayersImpl>(net.ptr(), cpu_devices(3), call);
+  Tensor x = torch::rand({6, 6}, torch::kFloat64).requires_grad_();
+  Tensor bad = x.detach().clone();
+  bad[2][0] = 10;
+  EXPECT_THROW(parallel.forward(bad).tensor().square().sum().backward(), Error);
+  net->zero_grad();
+  fail = false;
+  parallel.forward(x).tensor().square().sum().backward();
+  one(x.detach()).square().sum().backward();
+  for (size_t p = 0; p < one->parameters().size(); ++p)
+    EXPECT_LT(replica_difference(net->parameters()[p].grad(), one->parameters()[p].grad()), 1e-12);
+}
+
 TEST(DataParallel, FollowsModesFrozenParametersAndGradMode) {
   TwoLayers net;
   std::atomic<int> training = 0;

@@ -68,6 +68,11 @@ void Replicas::follow(Follower& follower) {
       follower.parts[i]->train(first.parts[i]->is_training());
 }
 
+void Replicas::drop_gradients() {
+  for (size_t replica = 1; replica < followers_.size(); ++replica)
+    for (torch::Tensor& parameter : followers_[replica].parameters) parameter.mutable_grad().reset();
+}
+
 void Replicas::collect_gradients(size_t count) {
   torch::NoGradGuard no_grad;
   for (size_t i = 0; i < followers_[0].parameters.size(); ++i) {

@@ -20,6 +20,9 @@ class Replicas {
   // The first `count` get the first one's parameters, buffers, modes and what wants a gradient.
   void refresh(size_t count);
 
+  // The others have none: what a backward() that failed has left would be added to the next one's.
+  void drop_gradients();
+
   // Adds the gradients of the first `count` to those of the first one, in order, and clears them.
   void collect_gradients(size_t count);
 

@@ -7,8 +7,9 @@
 namespace yoke::parallel {
 
 bool AllReduceHook::advance(GradientBucket& bucket, int phase) {
-  bool mean = bucket.divisor == static_cast<double>(bucket.comm->size());
   if (phase == 0) {
+    bool mean = bucket.divisor == static_cast<double>(bucket.comm->size());
+    if (!mean) bucket.flat.div_(bucket.divisor);  // before: sums of fp16 may overflow where means do not
     std::string name = fmt::format("bucket {}", bucket.index);
     bucket.pending = bucket.comm->all_reduce(comm::buffer_of(bucket.flat),
                                              mean ? ReduceOp::kMean : ReduceOp::kSum, {.name = name});
@@ -16,7 +17,6 @@ bool AllReduceHook::advance(GradientBucket& bucket, int phase) {
     return true;
   }
   bucket.pending.wait();
-  if (!mean) bucket.flat.div_(bucket.divisor);
   return false;
 }
 

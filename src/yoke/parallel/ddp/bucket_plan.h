@@ -23,9 +23,11 @@ struct BucketSizes {
 struct BucketLayout {
   std::vector<std::vector<int64_t>> plan;  // parameters of each bucket; none: as they come
   int64_t multiple = 1;  // elements of a bucket are a multiple of it; the last ones are padding
-  // Above 0: so many pieces of memory serve all buckets in turn, gradients are moved there when a bucket is
-  // complete, and parameters keep none.
-  size_t blocks = 0;
+  // Buckets have no memory: the hook takes the gradients as backward() made them, and parameters keep none.
+  bool passing = false;
+  // Most gradients that each parameter gets in one backward(). Empty: the first backward() is watched, with
+  // all its gradients in memory.
+  std::vector<int> uses;
 };
 
 // Cuts `order` (indices into `gradients`, as they become ready) into buckets: one type and device each,

@@ -39,14 +39,18 @@ torch::Tensor tensor_over(comm::Memory memory, int64_t elements, const torch::Te
 // alike.
 torch::Tensor place_in(const torch::Tensor& flat, int64_t offset, const torch::Tensor& parameter);
 
-// Allocates buckets as planned and gives every slot its place. `allocate`: where their memory comes from; the
-// communicator's own otherwise.
+// Allocates buckets as planned and gives every slot its place; neither has one when they are `passing`.
+// `allocate`: where their memory comes from; the communicator's own otherwise.
 std::vector<Bucket> make_buckets(std::vector<Slot>& slots, const BucketLayout& layout,
                                  comm::Communicator& comm,
                                  const std::function<comm::Memory(size_t)>& allocate = {});
 
 // Brings the gradient into its place, and with `as_view` lets the parameter's gradient be that place.
 void move_into_bucket(Slot& slot, bool as_view);
+
+// Takes the gradient away from the parameter: its elements in the order of the parameter's. Undefined where
+// there is none.
+torch::Tensor take_gradient(Slot& slot);
 
 // The place as a tensor of its own, for a parameter's gradient.
 torch::Tensor gradient_in(const Slot& slot);

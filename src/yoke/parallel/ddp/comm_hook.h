@@ -18,13 +18,17 @@
 namespace yoke {
 
 struct GradientBucket {
-  int index = 0;                       // in order of readiness; the same on every rank
-  torch::Tensor flat;                  // all gradients one behind the other, in memory of the communicator
-  std::vector<torch::Tensor> parts;    // the same, each in its parameter's shape
-  std::vector<int64_t> offsets;        // where each part begins in `flat`, in elements
+  int index = 0;                     // in order of readiness; the same on every rank
+  torch::Tensor flat;                // all gradients one behind the other, in memory of the communicator
+  std::vector<torch::Tensor> parts;  // the same, each in its parameter's shape
+  std::vector<int64_t> offsets;      // where each part begins in `flat`, in elements
+  int64_t elements = 0;              // of `flat`, padding included
+  torch::TensorOptions options;      // of `flat`
+  int64_t bytes() const { return elements * static_cast<int64_t>(options.dtype().itemsize()); }
   comm::Communicator* comm = nullptr;  // of the replicas
   double divisor = 1;                  // the sum of all ranks is divided by it
   comm::Pending pending;               // for hooks: what the next phase waits for
+  double seconds = 0;                  // for hooks: operations that have ended took, besides `pending`
 };
 
 class CommHook {
@@ -45,7 +49,7 @@ class CommHook {
 
  protected:
   void count(const GradientBucket& bucket, int64_t compressed) {
-    uncompressed_ += static_cast<int64_t>(bucket.flat.nbytes());
+    uncompressed_ += bucket.bytes();
     compressed_ += compressed;
   }
 

@@ -1,6 +1,7 @@
 #include "yoke/parallel/ddp/ddp_strategy.h"
 
 #include <cmath>
+#include <utility>
 
 #include "yoke/comm/tensors/tensors.h"
 
@@ -10,19 +11,36 @@ namespace {
 // Steps between two looks at the noise, each of which reads all gradients twice more.
 constexpr int64_t kNoiseEvery = 50;
 
+// What an optimizer that evaluates the loss again decides by is the same on all ranks: the mean of their
+// losses, and rank 0's numbers where each has computed its own.
+OneDeviceOptions with_loss_of_all(OneDeviceOptions options, comm::Communicator& comm) {
+  if (comm.size() == 1) return options;
+  options.mean_over_replicas = [&comm](const torch::Tensor& loss) {
+    torch::Tensor mean = loss.detach().to(torch::kFloat64).reshape({1}).clone();
+    comm::all_reduce(comm, mean, ReduceOp::kMean, "loss of a line step");
+    return mean[0];
+  };
+  options.same_on_replicas = [&comm](const torch::Tensor& number) {
+    torch::Tensor same = number.detach().reshape({-1}).clone();
+    comm::broadcast(comm, same, 0, "number of a line step");
+    return same.view(number.sizes());
+  };
+  return options;
+}
+
 }  // namespace
 
 DdpStrategy::DdpStrategy(const models::Model& model, optim::Optimizer& optimizer, optim::GradScaler& scaler,
                          OneDeviceOptions options, comm::Communicator& comm, const DdpOptions& ddp)
     : comm_(comm),
       where_(options.device),
-      device_(model, optimizer, scaler, std::move(options)),
+      device_(model, optimizer, scaler, with_loss_of_all(std::move(options), comm)),
       ddp_(*model.module, comm, ddp) {}
 
 void DdpStrategy::acquire() {
   device_.acquire();
   samples_ = 0;
-  measuring_ = steps_++ % kNoiseEvery == 0;
+  measuring_ = steps_ % kNoiseEvery == 0;
   if (measuring_) ddp_.measure_noise();
 }
 
@@ -30,9 +48,13 @@ ComputeResult DdpStrategy::compute(const std::vector<torch::Tensor>& inputs, con
                                    const MicroBatch& micro) {
   samples_ += static_cast<double>(target.dim() > 0 ? target.size(0) : 1);
   compute::GradientHomes::Use homes(ddp_.gradient_homes());
-  if (micro.last) return device_.compute(inputs, target, micro);
-  auto local = ddp_.no_sync();
-  return device_.compute(inputs, target, micro);
+  if (!micro.last) {
+    auto local = ddp_.no_sync();
+    return device_.compute(inputs, target, micro);
+  }
+  ComputeResult result = device_.compute(inputs, target, micro);
+  ++steps_;
+  return result;
 }
 
 std::optional<Communication> DdpStrategy::communication() const {
@@ -43,7 +65,7 @@ std::optional<Communication> DdpStrategy::communication() const {
 }
 
 StepNews DdpStrategy::agree(const StepNews& here) {
-  if (measuring_) {
+  if (std::exchange(measuring_, false)) {
     const DdpStep& step = ddp_.last_step();
     noise_.add(step.small_norm2, step.big_norm2, samples_, samples_ * comm_.size());
   }

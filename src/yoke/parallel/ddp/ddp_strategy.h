@@ -17,6 +17,7 @@ class DdpStrategy : public Strategy {
   ComputeResult compute(const std::vector<torch::Tensor>& inputs, const torch::Tensor& target,
                         const MicroBatch& micro) override;
   StepNews agree(const StepNews& here) override;
+  void share_buffers() override { ddp_.share_buffers(); }
   std::optional<Communication> communication() const override;
   std::optional<double> noise_scale() const override { return noise_.value(); }
   CommitResult commit(const CommitOptions& options) override { return device_.commit(options); }
@@ -38,7 +39,7 @@ class DdpStrategy : public Strategy {
   OneDevice device_;
   DistributedDataParallel ddp_;
   NoiseScale noise_;
-  int64_t steps_ = 0;
+  int64_t steps_ = 0;  // computed to their end
   bool measuring_ = false;
   double samples_ = 0;  // of this rank, in this step
 };

@@ -24,6 +24,9 @@ DistributedDataParallel::NoSync::~NoSync() {
 void DistributedDataParallel::join(const std::function<void()>& loop) {
   impl_->reducer.join(loop);
 }
+void DistributedDataParallel::share_buffers() {
+  impl_->reducer.share_buffers();
+}
 void DistributedDataParallel::set_hook(std::shared_ptr<CommHook> hook) {
   impl_->reducer.set_hook(std::move(hook));
 }

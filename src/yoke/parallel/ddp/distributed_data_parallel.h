@@ -11,6 +11,11 @@
 //
 // Every rank must run the same backward passes. A parameter that got no gradient is an error that names it,
 // unless the options allow it. One thread. Gradients of sparse embeddings stay sparse.
+//
+// A backward() that throws (out of memory) may be repeated on its rank, with any batch, as long as none of
+// its buckets had been sent: the other ranks wait, and the averages are as if it had not been. That is always
+// so in the first step, with ddp.delay_allreduce, and when forward() threw. Afterwards the next backward() is
+// a CommError, on all ranks. Gradients that a failed backward() left are the caller's: zero_grad().
 #pragma once
 
 #include <torch/nn/module.h>
@@ -74,11 +79,15 @@ class DistributedDataParallel {
   // that gave something. Collective.
   void join(const std::function<void()>& loop);
 
+  // Gives rank 0's buffers (BatchNorm's running statistics, which each rank has of its own batches) to
+  // everybody: before all ranks evaluate what rank 0 saves. Collective.
+  void share_buffers();
+
   // Replaces ddp.hook. Before the first backward().
   void set_hook(std::shared_ptr<CommHook> hook);
   const CommHook* hook() const;  // never null
 
-  // Buckets as they are told to lie. Before the first backward().
+  // Buckets as they are told to lie. Before the first backward(), after set_hook().
   void set_layout(parallel::BucketLayout layout);
 
   // The next backward() that communicates also measures the gradient noise: one more pass over the gradients.

@@ -50,6 +50,13 @@ Reducer::Reducer(torch::nn::Module& module, comm::Communicator& comm, const DdpO
 }
 
 Reducer::~Reducer() {
+  // After a backward() that failed, buckets may still move.
+  for (const Bucket& bucket : buckets_) {
+    try {
+      bucket.data.pending.wait();
+    } catch (const std::exception&) {  // whoever needs them hears of it
+    }
+  }
   for (InstalledHook& one : installed_) one.accumulator->del_post_hook(one.key);
   for (size_t i = 0; i < scaled_.size(); ++i) scaled_[i].remove_hook(scaling_hooks_[i]);
 }
@@ -100,9 +107,31 @@ void Reducer::set_hook(std::shared_ptr<CommHook> hook) {
 
 void Reducer::set_layout(BucketLayout layout) {
   YOKE_CHECK(buckets_.empty(), "set_layout() comes before the first backward()");
-  YOKE_CHECK(!options_.find_unused && !options_.static_graph && sparse_.empty(),
-             "a layout of one's own with parameters that get no gradient, or sparse ones");
+  if (options_.find_unused || options_.static_graph || !sparse_.empty())
+    throw ConfigError(
+        "{}: every parameter must get a dense gradient in every step where buckets lie as they are told to "
+        "(ZeRO).",
+        !sparse_.empty() ? sparse_[0].name + " has sparse gradients" : "ddp.find_unused or ddp.static_graph");
   layout_ = std::move(layout);
+  if (layout_.uses.empty() || slots_.empty()) return;
+  YOKE_CHECK(layout_.uses.size() == slots_.size(), "uses of {} parameters, and there are {}",
+             layout_.uses.size(), slots_.size());
+  for (size_t i = 0; i < slots_.size(); ++i) slots_[i].expected = layout_.uses[i];
+  make_places();
+  end_round();
+}
+
+void Reducer::make_places() {
+  buckets_ = make_buckets(slots_, layout_, comm_);
+  for (Slot& slot : slots_) {
+    if (layout_.passing) continue;
+    move_into_bucket(slot, options_.gradient_as_bucket_view);
+    if (options_.gradient_as_bucket_view && slot.view.is_contiguous()) homes.set(slot.parameter, slot.view);
+  }
+}
+
+void Reducer::share_buffers() {
+  if (comm_.size() > 1) give_values(buffers_, comm_, 0);
 }
 
 torch::Device Reducer::device() const {
@@ -114,38 +143,69 @@ torch::Device Reducer::device() const {
 void Reducer::on_gradient(Slot& slot) {
   bool watching = buckets_.empty();
   homes.arrived(slot.parameter);
-  if (!watching && !passing() && (options_.gradient_as_bucket_view || sync))
+  if (!watching && !layout_.passing && (options_.gradient_as_bucket_view || sync))
     move_into_bucket(slot, options_.gradient_as_bucket_view);
   if (!sync) return;
   begin();
   ++slot.arrivals;
-  if (watching || options_.delay_allreduce) {
-    if (watching) arrived_.push_back(&slot - slots_.data());
-    return;
-  }
+  if (watching) arrived_.push_back(&slot - slots_.data());
+  bool counting = !counts_known_ && layout_.uses.empty();
+  if (counting || options_.delay_allreduce) return;
   if (slot.arrivals > slot.expected)
     throw ConfigError(
         "parameter {}: a gradient came after its bucket had been sent ({} in this backward, {} in the first "
-        "one). Where the graph changes from step to step, set ddp.delay_allreduce; after a backward() that "
-        "failed, make a new DistributedDataParallel.",
+        "one). Where the graph changes from step to step, set ddp.delay_allreduce.",
         slot.name, slot.arrivals, slot.expected);
   if (slot.arrivals < slot.expected) return;
-  if (--buckets_[slot.bucket].waiting == 0) advance_ready();
+  if (--buckets_[slot.bucket].waiting == 0) advance_ready(buckets_.size() - 1);
 }
 
 // The first gradient of a backward() that communicates.
 void Reducer::begin() {
-  if (begun_) return;
+  if (begun_ && !round_.expired()) return;
+  if (begun_) {
+    repeat_round();
+  } else {
+    start_counting();
+    measuring_noise_ = std::exchange(noise_wanted_, false);
+    divisor_ = joining_ ? active_ranks(true) : comm_.size();
+  }
   begun_ = true;
-  start_counting();
-  measuring_noise_ = std::exchange(noise_wanted_, false);
   local_norm2_ = 0;
-  divisor_ = joining_ ? active_ranks(true) : comm_.size();
   // Buckets may be sent before finish() looks at what is missing.
   if (!buckets_.empty())
     for (Slot& slot : slots_)
       if (slot.expected == 0) fill_missing(slot, /*shadow=*/false);
-  at_end_of_backward([this] { finish(/*shadow=*/false); });
+  auto round = std::make_shared<char>();
+  round_ = round;
+  at_end_of_backward([this, round = std::move(round)] { finish(/*shadow=*/false); });
+}
+
+// The backward() before has failed, here at least. While nothing had been sent this one takes its place:
+// other ranks see none of it.
+void Reducer::repeat_round() {
+  if (!sent_) return end_round();
+  // They wait for the rest of what was sent. An operation they do not expect tells everybody at once.
+  torch::Tensor nothing = torch::zeros({1}, torch::kInt32).to(device());
+  comm::all_reduce(comm_, nothing, ReduceOp::kSum, "backward() after one that failed half-way");
+  throw CommError(
+      "backward() on rank {} comes after one that failed when {} of {} buckets of gradients had been sent. "
+      "They cannot be taken back: stop all ranks and resume from the last checkpoint.",
+      comm_.rank(), next_, buckets_.size());
+}
+
+void Reducer::end_round() {
+  for (Slot& slot : slots_) slot.arrivals = 0;
+  for (SparseParameter& one : sparse_) one.arrived = false;
+  for (Bucket& bucket : buckets_) {
+    bucket.waiting = static_cast<size_t>(std::count_if(bucket.slots.begin(), bucket.slots.end(),
+                                                       [&](size_t i) { return slots_[i].expected > 0; }));
+    bucket.phase = 0;
+  }
+  arrived_.clear();
+  next_ = 0;
+  begun_ = false;
+  sent_ = false;
 }
 
 void Reducer::start_counting() {
@@ -154,29 +214,21 @@ void Reducer::start_counting() {
   saved_before_ = hook_->bytes_saved();
 }
 
-void Reducer::advance_ready() {
-  while (next_ < buckets_.size() && buckets_[next_].waiting == 0) launch(buckets_[next_++]);
-}
-
-void Reducer::finish_bucket(Bucket& bucket) {
-  while (!bucket.done) bucket.done = !hook_->advance(bucket.data, bucket.phase++);
-}
-
-void Reducer::move_gradients_to_block(Bucket& bucket) {
-  auto index = static_cast<size_t>(&bucket - buckets_.data());
-  if (index >= layout_.blocks) finish_bucket(buckets_[index - layout_.blocks]);
-  for (size_t slot : bucket.slots) {
-    move_into_bucket(slots_[slot], /*as_view=*/false);
-    slots_[slot].parameter.mutable_grad().reset();
-  }
+void Reducer::advance_ready(size_t end) {
+  while (next_ < end && buckets_[next_].waiting == 0) launch(buckets_[next_++]);
 }
 
 void Reducer::launch(Bucket& bucket) {
-  if (passing()) move_gradients_to_block(bucket);
-  if (measuring_noise_) local_norm2_ += norm2(bucket.data.flat);
+  sent_ = true;
+  for (size_t i = 0; layout_.passing && i < bucket.slots.size(); ++i)
+    bucket.data.parts[i] = take_gradient(slots_[bucket.slots[i]]);
+  if (measuring_noise_ && !layout_.passing) local_norm2_ += norm2(bucket.data.flat);
   bucket.data.divisor = divisor_;
+  bucket.data.seconds = 0;
   bucket.done = !hook_->advance(bucket.data, 0);
   bucket.phase = 1;
+  for (torch::Tensor& part : bucket.data.parts)
+    if (layout_.passing) part.reset();
 }
 
 // ---- its end ----
@@ -184,34 +236,27 @@ void Reducer::launch(Bucket& bucket) {
 void Reducer::finish(bool shadow) {
   double begin = now_seconds();
   if (!shadow) complain_of_missing();
+  sent_ = true;
   bool watched = buckets_.empty();
   if (watched) agree_on_buckets();
   for (Slot& slot : slots_)
-    if (slot.arrivals == 0 && !passing()) fill_missing(slot, shadow);
+    if (slot.arrivals == 0 && slot.bucket >= next_ && !layout_.passing) fill_missing(slot, shadow);
   for (Bucket& bucket : buckets_) bucket.waiting = 0;
-  advance_ready();
+  advance_ready(buckets_.size());
   wait_for_buckets();
-  if (options_.find_unused || (options_.static_graph && watched) || joining_) see_what_is_used();
+  if (options_.find_unused || (options_.static_graph && watched) || joining_) see_what_is_used(shadow);
   reduce_sparse(shadow);
-  if (!shadow && !passing()) hand_out();
+  if (!shadow && !layout_.passing) hand_out();
   if (options_.broadcast_buffers) give_values(buffers_, comm_, 0);
   note_step(now_seconds() - begin);
-  if (options_.static_graph && watched)
-    for (Slot& slot : slots_) slot.expected = slot.arrivals;
-  for (Slot& slot : slots_) slot.arrivals = 0;
-  for (SparseParameter& one : sparse_) one.arrived = false;
-  for (Bucket& bucket : buckets_) {
-    bucket.waiting = static_cast<size_t>(std::count_if(bucket.slots.begin(), bucket.slots.end(),
-                                                       [&](size_t i) { return slots_[i].expected > 0; }));
-    bucket.phase = 0;
-  }
-  next_ = 0;
-  begun_ = false;
+  if (!shadow && !std::exchange(counts_known_, true))
+    for (Slot& slot : slots_) slot.expected = std::max(options_.static_graph ? 0 : 1, slot.arrivals);
+  end_round();
   ++steps_;
 }
 
 void Reducer::complain_of_missing() const {
-  if (options_.find_unused || (options_.static_graph && buckets_.empty())) return;
+  if (options_.find_unused || (options_.static_graph && !counts_known_)) return;
   std::vector<std::string> missing;
   for (const Slot& slot : slots_)
     if (slot.arrivals == 0 && slot.expected > 0) missing.push_back(slot.name);
@@ -237,7 +282,6 @@ void Reducer::agree_on_buckets() {
   for (auto at = arrived_.rbegin(); at != arrived_.rend(); ++at) add(*at);
   std::reverse(order.begin(), order.end());
   for (auto index = static_cast<int64_t>(slots_.size()) - 1; index >= 0; --index) add(index);
-  arrived_.clear();
   if (slots_.empty()) return;
   torch::Tensor agreed = torch::tensor(order, torch::kInt64).to(device());
   comm::broadcast(comm_, agreed, 0, "order of gradients");
@@ -248,13 +292,7 @@ void Reducer::agree_on_buckets() {
     sizes.push_back({slot.parameter.numel(), slot.parameter.scalar_type(), slot.parameter.device()});
   if (layout_.plan.empty())
     layout_.plan = plan_buckets(sizes, order, {options_.first_bucket_bytes, options_.bucket_bytes});
-  buckets_ = make_buckets(slots_, layout_, comm_);
-  for (Slot& slot : slots_) {
-    slot.expected = std::max(1, slot.arrivals);
-    if (passing()) continue;
-    move_into_bucket(slot, options_.gradient_as_bucket_view);
-    if (options_.gradient_as_bucket_view && slot.view.is_contiguous()) homes.set(slot.parameter, slot.view);
-  }
+  make_places();
 }
 
 // What got no gradient here gives nothing to the sum, or what an earlier backward() of this step has left.
@@ -266,10 +304,12 @@ void Reducer::fill_missing(Slot& slot, bool shadow) {
     slot.view.zero_();
 }
 
-void Reducer::see_what_is_used() {
+void Reducer::see_what_is_used(bool shadow) {
   if (slots_.empty()) return;
   std::vector<int32_t> here;
-  for (const Slot& slot : slots_) here.push_back(slot.arrivals > 0 ? 1 : 0);
+  // A gradient may also be of an earlier backward() of this step, under no_sync().
+  for (const Slot& slot : slots_)
+    here.push_back(!shadow && (slot.arrivals > 0 || slot.parameter.grad().defined()) ? 1 : 0);
   torch::Tensor used = torch::tensor(here, torch::kInt32).to(device());
   comm::all_reduce(comm_, used, ReduceOp::kMax, "parameters in use");
   used = used.cpu();
@@ -308,15 +348,16 @@ void Reducer::note_step(double waited) {
   step_.bytes_saved = hook_->bytes_saved() - saved_before_;
   for (Bucket& bucket : buckets_) {
     comm::Pending::Timing times = bucket.data.pending.timing();
-    step_.buckets.push_back({times.started, times.ended, static_cast<int64_t>(bucket.data.flat.nbytes())});
-    step_.comm_seconds += times.ended - times.started;
+    step_.buckets.push_back({times.started, times.ended, bucket.data.bytes()});
+    step_.comm_seconds += bucket.data.seconds + times.ended - times.started;
     bucket.data.pending = {};
   }
   if (!measuring_noise_) return;
   torch::Tensor mean = torch::tensor({local_norm2_}, torch::kFloat64).to(device());
   comm::all_reduce(comm_, mean, ReduceOp::kMean, "gradient noise");
   step_.small_norm2 = mean.item<double>();
-  for (const Bucket& bucket : buckets_) step_.big_norm2 += norm2(bucket.data.flat);
+  for (const Bucket& bucket : buckets_)
+    if (!layout_.passing) step_.big_norm2 += norm2(bucket.data.flat);
 }
 
 }  // namespace yoke::parallel

@@ -3,6 +3,10 @@
 // A hook behind every parameter's gradient says when it is there. The first backward() only watches; after it
 // rank 0's order decides how buckets are cut, and every bucket is reduced when its last gradient has come,
 // in the order of buckets on every rank.
+//
+// The last bucket leaves at the end of backward() at the earliest. So no rank can complete a round that
+// another one has not computed to its end: a backward() that fails leaves the others waiting, and is either
+// repeated here, where nothing was sent yet, or becomes an error of all ranks.
 #pragma once
 
 #include <torch/csrc/autograd/function.h>
@@ -30,6 +34,7 @@ class Reducer {
   void join(const std::function<void()>& loop);
   void set_hook(std::shared_ptr<CommHook> hook);
   void set_layout(BucketLayout layout);
+  void share_buffers();
   void measure_noise() { noise_wanted_ = true; }
 
   const DdpOptions& options() const { return options_; }
@@ -53,24 +58,23 @@ class Reducer {
   void scale_for_sum(const torch::Tensor& parameter);
   void on_gradient(Slot& slot);
   void begin();
+  void repeat_round();
+  void end_round();
   void start_counting();
   int active_ranks(bool this_one);
-  void advance_ready();
+  void advance_ready(size_t end);
   void launch(Bucket& bucket);
-  void finish_bucket(Bucket& bucket);
-  void move_gradients_to_block(Bucket& bucket);
   void finish(bool shadow);
   void complain_of_missing() const;
   void agree_on_buckets();
+  void make_places();
   void fill_missing(Slot& slot, bool shadow);
-  void see_what_is_used();
+  void see_what_is_used(bool shadow);
   void wait_for_buckets();
   void reduce_sparse(bool shadow);
   void hand_out();
   void note_step(double waited);
   torch::Device device() const;
-  // Gradients live in blocks that buckets take in turn, and no longer than that.
-  bool passing() const { return layout_.blocks > 0; }
 
   comm::Communicator& comm_;
   DdpOptions options_;
@@ -85,8 +89,10 @@ class Reducer {
   std::vector<torch::Tensor> scaled_;  // parameters with a hook that multiplies, for sums
   std::vector<unsigned> scaling_hooks_;
 
-  // Of the backward() that is under way.
+  // Of the backward() that is in flight.
   bool begun_ = false;
+  bool sent_ = false;          // something of it
+  std::weak_ptr<void> round_;     // expired with begun_ set: that backward() has failed
   std::vector<int64_t> arrived_;  // order of last arrivals
   size_t next_ = 0;               // bucket to be launched
   double divisor_ = 1;
@@ -95,6 +101,7 @@ class Reducer {
   double local_norm2_ = 0;
 
   bool joining_ = false;
+  bool counts_known_ = false;  // how many gradients each parameter gets, from a backward() that was watched
   int64_t steps_ = 0;
   bool noise_wanted_ = false;
   bool measuring_noise_ = false;

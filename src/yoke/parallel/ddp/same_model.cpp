@@ -92,16 +92,4 @@ void check_same_model(const NamedTensors& parameters, const NamedTensors& buffer
   }
 }
 
-void give_values(const NamedTensors& tensors, comm::Communicator& comm, int root) {
-  torch::NoGradGuard no_grad;
-  for (const auto& [name, tensor] : tensors) {
-    if (tensor.numel() == 0) continue;
-    // As bytes: any type may be broadcast.
-    torch::Tensor flat = tensor.detach().contiguous().reshape({-1});
-    torch::Tensor bytes = flat.view(torch::kUInt8);
-    comm::broadcast(comm, bytes, root, name);
-    if (!flat.is_alias_of(tensor)) tensor.detach().copy_(flat.view(tensor.sizes()));
-  }
-}
-
 }  // namespace yoke::parallel

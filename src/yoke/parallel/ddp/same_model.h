@@ -3,15 +3,10 @@
 
 #include <torch/nn/module.h>
 
-#include <string>
-#include <utility>
-#include <vector>
-
 #include "yoke/comm/communicator.h"
+#include "yoke/parallel/common/give_values.h"
 
 namespace yoke::parallel {
-
-using NamedTensors = std::vector<std::pair<std::string, torch::Tensor>>;
 
 // Each tensor once, under its first name.
 NamedTensors distinct_parameters(const torch::nn::Module& module);
@@ -20,8 +15,5 @@ NamedTensors distinct_buffers(const torch::nn::Module& module);
 // Collective. Throws ConfigError on every rank when two ranks differ in number, names, shapes or types: it
 // names the first difference, with both sides.
 void check_same_model(const NamedTensors& parameters, const NamedTensors& buffers, comm::Communicator& comm);
-
-// The values of rank `root` for everybody. Collective.
-void give_values(const NamedTensors& tensors, comm::Communicator& comm, int root);
 
 }  // namespace yoke::parallel

@@ -87,6 +87,10 @@ double GradientExchange::finish() {
   return watch.seconds();
 }
 
+void GradientExchange::give_to_stage(const NamedTensors& tensors) const {
+  if (groups_[0].comm) give_values(tensors, *groups_[0].comm, 0);
+}
+
 void GradientExchange::clip_each(double max_norm) const {
   for (const Group& group : groups_) {
     std::vector<torch::Tensor> all;

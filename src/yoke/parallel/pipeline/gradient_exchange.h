@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "yoke/comm/communicator.h"
+#include "yoke/parallel/common/give_values.h"
 #include "yoke/parallel/pipeline/ownership.h"
 
 namespace yoke::parallel {
@@ -25,6 +26,9 @@ class GradientExchange {
   // Begins what was not begun and waits: each gradient is the sum of those of all ranks that hold its
   // parameter. Collective among those. Returns the seconds it took.
   double finish();
+
+  // The values of the stage's first rank for all ranks of the stage. Collective among those.
+  void give_to_stage(const NamedTensors& tensors) const;
 
   // Clips what each set of stages holds by its own norm, where that of the whole does not come in time.
   void clip_each(double max_norm) const;

@@ -130,8 +130,16 @@ ComputeResult PipelineStrategy::compute(const std::vector<torch::Tensor>& inputs
   if (!flushes_ && (micro.weight != 1 || !micro.last))
     throw ConfigError("train.accumulate with pipeline.schedule = \"{}\": set pipeline.microbatches instead.",
                       plan::to_string(stage_.layout.request.kind));
+  // Other stages have micro-batches of it, and would take those of a second try for the next ones.
+  if (half_way_)
+    throw CommError(
+        "stage {} (rank {}): a step has failed here half-way, and cannot be repeated. Stop all ranks and "
+        "resume "
+        "from the last checkpoint.",
+        stage_.place.stage, stage_.world.rank());
   lr_ = micro.lr;
   MicroBatches batch = cut(inputs, target, micro.weight);
+  half_way_ = true;
   ComputeResult result;
   last_ = micro.last;
   result.loss = interpreter_.run(stream_.next(), batch, updates());
@@ -146,6 +154,7 @@ ComputeResult PipelineStrategy::compute(const std::vector<torch::Tensor>& inputs
   result.backward_seconds += waited;  // the engine takes the exposed part out again
   events_ = interpreter_.events();
   drained_.clear();
+  half_way_ = false;
   return result;
 }
 
@@ -177,6 +186,14 @@ Interpreter::Updates PipelineStrategy::updates() {
     if (flushes_ && last_) gradients_.begin(chunk);
   };
   return {[this](const auto& action) { update(action); }, need, complete};
+}
+
+// Replicas of a stage have statistics of their own batches; its first rank's are saved.
+void PipelineStrategy::share_buffers() {
+  NamedTensors buffers;
+  for (const OwnedTensor& one : stage_.tensors)
+    if (!one.is_parameter && one.held_by(stage_.place.stage)) buffers.emplace_back(one.name, one.tensor);
+  gradients_.give_to_stage(buffers);
 }
 
 void PipelineStrategy::drain() {

@@ -48,6 +48,7 @@ class PipelineStrategy : public Strategy {
                         const MicroBatch& micro) override;
   StepNews agree(const StepNews& here) override;
   void settle() override;
+  void share_buffers() override;
   void drain() override;
   std::optional<Communication> communication() const override { return communication_; }
   CommitResult commit(const CommitOptions& options) override;
@@ -84,7 +85,8 @@ class PipelineStrategy : public Strategy {
   NewsExchange news_;
   plan::ScheduleStream stream_;
   double lr_ = 0;
-  bool last_ = true;  // micro-batch of the step: gradients are summed behind it
+  bool half_way_ = false;  // in a step, or one has failed
+  bool last_ = true;       // micro-batch of the step: gradients are summed behind it
   std::optional<Communication> communication_;
   std::vector<PipelineEvent> events_, drained_;
 };

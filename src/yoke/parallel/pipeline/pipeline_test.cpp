@@ -388,5 +388,39 @@ TEST(Pipeline, AClippedUpdateWithoutAFlushIsAsLongAsAllowed) {
   }
 }
 
+// The second stage throws; what it got of the first one's micro-batches is lost.
+TEST(Pipeline, AStepThatFailedHalfWayIsNotRepeatedInSilence) {
+  Task task;
+  std::mutex building;
+  TestBatch batch = batches_of(task)[0];
+  std::string message;
+  auto train = [&](comm::Communicator& comm) {
+    at::set_num_threads(1);
+    std::unique_lock lock(building);
+    Model model = make_model(task.model);
+    lock.unlock();
+    PipelineStage stage(model, layout_of(task, model), comm);
+    auto optimizer = optim::make(optimizer_of(task), stage.versions.newest());
+    optim::GradScaler scaler({.enabled = false});
+    if (comm.rank() == 1)
+      model.loss = [](const models::Tensors&, const torch::Tensor&) -> torch::Tensor {
+        throw std::runtime_error("no memory");
+      };
+    PipelineStrategy strategy(model, stage, *optimizer, scaler, {});
+    strategy.acquire();
+    if (comm.rank() == 1) {
+      EXPECT_THROW(strategy.compute(batch.inputs, batch.target, {}), std::runtime_error);
+    }
+    strategy.compute(batch.inputs, batch.target, {});
+    ADD_FAILURE() << "rank " << comm.rank() << " went on";
+  };
+  try {
+    comm::run_ranks(2, train);
+  } catch (const std::exception& error) {
+    message = error.what();
+  }
+  EXPECT_NE(message.find("stage 1 (rank 1): a step has failed here half-way"), std::string::npos) << message;
+}
+
 }  // namespace
 }  // namespace yoke::parallel

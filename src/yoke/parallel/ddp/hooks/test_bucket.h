@@ -27,6 +27,8 @@ inline GradientBucket bucket_of(comm::Communicator& comm, const Shapes& shapes,
     size += c10::multiply_integers(shape);
   }
   bucket.flat = torch::zeros({size}, type);
+  bucket.elements = size;
+  bucket.options = bucket.flat.options();
   for (size_t i = 0; i < shapes.size(); ++i)
     bucket.parts.push_back(
         bucket.flat.narrow(0, bucket.offsets[i], c10::multiply_integers(shapes[i])).view(shapes[i]));

@@ -6,36 +6,21 @@
 
 namespace yoke::parallel {
 
-void ScatterHook::begin_step() {
-  for (Part& part : parts_) part.fresh = true;
-}
-
 bool ScatterHook::advance(GradientBucket& bucket, int phase) {
-  auto index = static_cast<size_t>(bucket.index);
-  int64_t elements = bucket.flat.numel() / bucket.comm->size();
+  torch::NoGradGuard no_grad;
+  int64_t elements = bucket.elements / bucket.comm->size();
   torch::Tensor own = bucket.flat.narrow(0, elements * bucket.comm->rank(), elements);
   if (phase == 0) {
     bool mean = bucket.divisor == static_cast<double>(bucket.comm->size());
+    if (!mean) bucket.flat.div_(bucket.divisor);
     std::string name = fmt::format("bucket {}", bucket.index);
     bucket.pending = bucket.comm->reduce_scatter(comm::buffer_of(bucket.flat), comm::buffer_of(own),
                                                  mean ? ReduceOp::kMean : ReduceOp::kSum, {.name = name});
-    count(bucket, static_cast<int64_t>(bucket.flat.nbytes()));
+    count(bucket, bucket.bytes());
     return true;
   }
-  torch::NoGradGuard no_grad;
   bucket.pending.wait();
-  if (bucket.divisor != static_cast<double>(bucket.comm->size())) own.div_(bucket.divisor);
-  if (parts_.size() <= index) parts_.resize(index + 1);
-  Part& part = parts_[index];
-  if (!keep_)
-    part.values = own;
-  else if (!part.values.defined())
-    part.values = own.clone();
-  else if (part.fresh)
-    part.values.copy_(own);
-  else
-    part.values.add_(own);
-  part.fresh = false;
+  part_of(bucket) = own;
   return false;
 }
 

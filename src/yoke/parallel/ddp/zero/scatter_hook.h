@@ -1,32 +1,14 @@
-// A bucket's way where every rank wants its own part of the average only: one reduce_scatter.
+// A bucket's way where every rank wants its own part of the average only: one reduce_scatter in place.
 #pragma once
 
-#include <vector>
-
-#include "yoke/parallel/ddp/comm_hook.h"
+#include "yoke/parallel/ddp/zero/shard_hook.h"
 
 namespace yoke::parallel {
 
-class ScatterHook : public CommHook {
+class ScatterHook : public ShardHook {
  public:
-  // keep: parts are copied out of the buckets, whose memory goes on to others, and those of several
-  // micro-batches are added.
-  explicit ScatterHook(bool keep) : keep_(keep) {}
-
   bool advance(GradientBucket& bucket, int phase) override;
-
-  // The parts of a step are those that come after this.
-  void begin_step();
-  // This rank's part of the averages of a bucket. Valid until the next step.
-  const torch::Tensor& part(size_t bucket) const { return parts_[bucket].values; }
-
- private:
-  struct Part {
-    torch::Tensor values;
-    bool fresh = true;
-  };
-  bool keep_;
-  std::vector<Part> parts_;
+  void begin_step() override {}  // a bucket is overwritten by the next backward()
 };
 
 }  // namespace yoke::parallel

@@ -80,6 +80,15 @@ Shards::Shards(torch::nn::Module& module, comm::Communicator& comm, const DdpOpt
   gathering_.resize(flats_.size());
 }
 
+Shards::~Shards() {
+  for (const comm::Pending& one : gathering_) {
+    try {
+      one.wait();
+    } catch (const std::exception&) {  // told to whoever waited for it before
+    }
+  }
+}
+
 void Shards::begin_gather() {
   wait_for_all();
   if (in_common_) {

@@ -35,6 +35,9 @@ class Shards {
   // where they can share it. Before an optimizer is made of them; `comm` and the module must outlive this.
   // Collective. Throws ConfigError where models differ, or a parameter cannot be cut (sparse gradients).
   Shards(torch::nn::Module& module, comm::Communicator& comm, const DdpOptions& options);
+  ~Shards();  // waits: memory must stay while data moves
+  Shards(const Shards&) = delete;
+  Shards& operator=(const Shards&) = delete;
 
   // For DistributedDataParallel, whose buckets then lie as the parameters do.
   const BucketLayout& layout() const { return layout_; }

@@ -1,16 +1,52 @@
 #include "yoke/parallel/ddp/zero/zero_strategy.h"
 
+#include <algorithm>
 #include <cmath>
+#include <unordered_map>
+#include <unordered_set>
 
+#include "yoke/base/error.h"
 #include "yoke/comm/tensors/tensors.h"
 #include "yoke/optim/clip.h"
 #include "yoke/optim/finite.h"
+#include "yoke/parallel/ddp/zero/scatter_hook.h"
+#include "yoke/parallel/ddp/zero/window_hook.h"
 
 namespace yoke::parallel {
 namespace {
 
-// Memory for gradients under way: one bucket fills, one travels, one is on its way out.
-constexpr size_t kBlocks = 3;
+// A window of stage 2 is this part of all gradients, at most a bucket.
+constexpr int64_t kWindowShare = 32;
+constexpr int64_t kLeastWindow = 64 << 10;
+
+int64_t window_bytes(const Shards& shards, const DdpOptions& ddp) {
+  int64_t bytes = 0;
+  for (const auto& [name, parameter] : shards.parameters()) bytes += static_cast<int64_t>(parameter.nbytes());
+  return std::max(kLeastWindow, std::min(bytes / kWindowShare, ddp.bucket_bytes));
+}
+
+std::shared_ptr<ShardHook> make_shard_hook(const Shards& shards, const DdpOptions& ddp, int64_t stage) {
+  if (stage == 1) return std::make_shared<ScatterHook>();
+  if (stage == 2) return std::make_shared<WindowHook>(window_bytes(shards, ddp));
+  throw ConfigError("ZeRO stage {}: accepted are 1 (the optimizer's state is sharded) and 2 (gradients too).",
+                    stage);
+}
+
+// A block that is recomputed gives its parameters gradients of its own.
+std::vector<int> uses_of(const Shards& shards, const models::Model& model) {
+  std::unordered_map<const void*, int> blocks;
+  for (const models::Block& block : model.blocks) {
+    std::unordered_set<const void*> here;
+    for (const auto& module : block.modules)
+      for (const torch::Tensor& parameter : module->parameters())
+        here.insert(parameter.unsafeGetTensorImpl());
+    for (const void* parameter : here) ++blocks[parameter];
+  }
+  std::vector<int> uses;
+  for (const auto& [name, parameter] : shards.parameters())
+    uses.push_back(std::max(1, blocks[parameter.unsafeGetTensorImpl()]));
+  return uses;
+}
 
 // Blocks of the model wait for their parameters.
 OneDeviceOptions waiting_for(OneDeviceOptions options, const models::Model& model, Shards& shards) {
@@ -37,14 +73,15 @@ ZeroStrategy::ZeroStrategy(const models::Model& model, optim::Optimizer& optimiz
       optimizer_(optimizer),
       scaler_(scaler),
       shards_(shards),
-      hook_(std::make_shared<ScatterHook>(stage == 2)),
+      hook_(make_shard_hook(shards, ddp, stage)),
       clip_norm_(options.clip_norm),
       keeps_no_gradients_(stage == 2) {
   for (const auto& [name, tensor] : shards.owned()) owned_.push_back(tensor);
-  BucketLayout layout = shards.layout();
-  layout.blocks = keeps_no_gradients_ ? kBlocks : 0;
-  this->ddp().set_layout(std::move(layout));
   this->ddp().set_hook(hook_);
+  BucketLayout layout = shards.layout();
+  layout.passing = keeps_no_gradients_;
+  layout.uses = uses_of(shards, model);
+  this->ddp().set_layout(std::move(layout));
 }
 
 void ZeroStrategy::acquire() {
@@ -58,11 +95,19 @@ ComputeResult ZeroStrategy::compute(const std::vector<torch::Tensor>& inputs, co
   return DdpStrategy::compute(inputs, target, {micro.weight, micro.last || keeps_no_gradients_});
 }
 
+// Alone, backward() leaves gradients where it made them.
+torch::Tensor ZeroStrategy::own_gradient(const Piece& piece) const {
+  int64_t elements = piece.end - piece.begin;
+  if (shards_.comm().size() > 1) return hook_->part(piece.bucket).narrow(0, piece.offset, elements);
+  const torch::Tensor& gradient = shards_.parameters()[piece.parameter].second.grad();
+  if (!gradient.defined()) return gradient;
+  return shards_.run_of(piece.parameter, gradient).narrow(0, piece.begin, elements);
+}
+
 void ZeroStrategy::take_gradients() {
-  for (size_t i = 0; i < shards_.pieces().size(); ++i) {
-    const Piece& piece = shards_.pieces()[i];
-    owned_[i].mutable_grad() = hook_->part(piece.bucket).narrow(0, piece.offset, piece.end - piece.begin);
-  }
+  torch::NoGradGuard no_grad;
+  for (size_t i = 0; i < shards_.pieces().size(); ++i)
+    owned_[i].mutable_grad() = own_gradient(shards_.pieces()[i]);
 }
 
 // Whether everybody's gradients are finite.
@@ -105,6 +150,7 @@ CommitResult ZeroStrategy::commit(const CommitOptions& commit) {
 }
 
 std::vector<torch::Tensor> ZeroStrategy::gradients() {
+  if (comm().size() == 1) return device().gradients();
   take_gradients();
   std::vector<torch::Tensor> parts;
   for (size_t b = 0; b < shards_.layout().plan.size(); ++b) parts.push_back(hook_->part(b));

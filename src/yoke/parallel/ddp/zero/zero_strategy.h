@@ -3,18 +3,20 @@
 // Gradients are reduced so that each rank gets the average of what it owns, it moves that, and the new values
 // go round while the next forward runs: a block waits for its own parameters only. The bytes are those of
 // all_reduce. Stage 2 also lets go of a gradient as soon as its bucket has been reduced, also between
-// micro-batches.
+// micro-batches: of all gradients a rank holds its part, what backward() has made of one bucket, and windows
+// of a tenth of them at most.
 #pragma once
 
 #include "yoke/parallel/ddp/ddp_strategy.h"
-#include "yoke/parallel/ddp/zero/scatter_hook.h"
+#include "yoke/parallel/ddp/zero/shard_hook.h"
 #include "yoke/parallel/ddp/zero/shards.h"
 
 namespace yoke::parallel {
 
 class ZeroStrategy : public DdpStrategy {
  public:
-  // Collective. `optimizer` is of shards.owned(). Throws ConfigError for what cannot be cut.
+  // Collective. `optimizer` is of shards.owned(). `stage`: 1 or 2. Throws ConfigError for what cannot be cut.
+  // A world of one is a world.
   ZeroStrategy(const models::Model& model, optim::Optimizer& optimizer, optim::GradScaler& scaler,
                OneDeviceOptions options, comm::Communicator& comm, const DdpOptions& ddp, Shards& shards,
                int64_t stage);
@@ -28,6 +30,7 @@ class ZeroStrategy : public DdpStrategy {
   std::optional<std::string> first_non_finite_gradient() override;
 
  private:
+  torch::Tensor own_gradient(const Piece& piece) const;
   void take_gradients();
   bool unscale();
   torch::Tensor norm_over_ranks();
@@ -35,7 +38,7 @@ class ZeroStrategy : public DdpStrategy {
   optim::Optimizer& optimizer_;
   optim::GradScaler& scaler_;
   Shards& shards_;
-  std::shared_ptr<ScatterHook> hook_;
+  std::shared_ptr<ShardHook> hook_;
   std::vector<torch::Tensor> owned_;
   double clip_norm_;
   bool keeps_no_gradients_;  // stage 2
