@@ -212,7 +212,7 @@ void Coordinator::Impl::settle(double now, bool at_once) {
 // Whoever is still here learns that the end is in order; their replies are not waited for.
 void Coordinator::Impl::say_goodbye() {
   Deadline deadline = Deadline::after(kGoodbye);
-  auto news = control::encode({{"closing", true}});
+  auto news = control::encode({{"closing", true}, {"departures", departures.to_json()}});
   for (auto& [fd, client] : clients) {
     send(*client, net::FrameType::kReply, 0, news);
     try {
@@ -244,12 +244,19 @@ void Coordinator::left(int rank) {
   std::lock_guard lock(impl_->mutex);
   if (rank < 0 || static_cast<size_t>(rank) >= impl_->ranks.size()) return;
   impl_->ranks[static_cast<size_t>(rank)].left = true;
+  if (!impl_->expendable(static_cast<size_t>(rank))) impl_->departures.left(rank);
   impl_->blame.retract(rank);
 }
 
 std::shared_ptr<const FailureReport> Coordinator::failure() const {
   std::lock_guard lock(impl_->mutex);
   return impl_->failure;
+}
+
+std::string Coordinator::role(int rank) const {
+  std::lock_guard lock(impl_->mutex);
+  const Member* member = impl_->roll.find(rank);
+  return member == nullptr ? "" : member->role;
 }
 
 std::vector<int> Coordinator::missing() const {

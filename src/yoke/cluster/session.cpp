@@ -14,6 +14,7 @@
 
 #include "yoke/base/clock.h"
 #include "yoke/base/error.h"
+#include "yoke/base/fault.h"
 #include "yoke/cluster/session_join.h"
 #include "yoke/cluster/session_wire.h"
 
@@ -22,7 +23,9 @@ namespace {
 
 constexpr double kLookAtFailure = 0.02;  // seconds
 constexpr double kFarewell = 0.3;
-constexpr uint64_t kFirstRequest = 2;  // 1 was the join
+constexpr double kTell = 0.2;
+constexpr uint64_t kUnanswered = 1;  // the join, long ago
+constexpr uint64_t kFirstRequest = 2;
 
 }  // namespace
 
@@ -92,11 +95,21 @@ struct Session::Impl {
     return std::move(*request);
   }
 
+  // What is good to know for others, but no reason to wait long or to fail.
+  void tell(nlohmann::json head) {
+    try {
+      ask(std::move(head), {}, Deadline::after(kTell), /*despite_failure=*/true);
+    } catch (const CommError&) {
+      // Nobody is left to tell, or he is slow: the others see this rank's connections close.
+    }
+  }
+
   // ---- the thread, which alone touches the connection ----
 
   void monitor() {
     try {
-      while (!stop) turn();
+      while (!stop && !closing) turn();
+      while (!stop) turn_alone();
     } catch (const std::exception& error) {
       end(fmt::format("the coordinator (rank 0 or the launcher) at {} is gone: {}", coordinator,
                       error.what()));
@@ -109,7 +122,10 @@ struct Session::Impl {
 
   void turn() {
     double now = now_seconds();
-    if (now >= next_beat) beat(now);
+    if (now >= next_beat) {
+      beat(now);
+      tell_waits();
+    }
     send_outbox();
     connection().flush();
     pollfd waits[] = {{connection().fd(), connection().poll_events(true), 0}, {wake.get(), POLLIN, 0}};
@@ -126,10 +142,45 @@ struct Session::Impl {
     // Time this process was stopped itself is not the coordinator's silence.
     if (next_beat > 0 && now - next_beat > joined.heartbeat) last_heard = now;
     next_beat = now + joined.heartbeat;
+    if (fault::at(fault::Point::kSessionHeartbeat) == fault::Effect::kDrop) return;
     net::FrameHeader header;
     header.type = net::FrameType::kHeartbeat;
     auto bytes = control::encode(control::Progress{operation.load(), step.load()});
     connection().post_copy(header, bytes);
+  }
+
+  std::vector<Wait> long_waits() {
+    std::lock_guard lock(sources_mutex);
+    std::vector<Wait> waits;
+    for (const auto& [key, source] : sources) source(waits);
+    return waits;
+  }
+
+  // The coordinator compares them with who has left, and answers only by an abort.
+  void tell_waits() {
+    std::vector<Wait> waits = long_waits();
+    if (waits.empty()) return;
+    constexpr size_t kTold = 16;
+    if (waits.size() > kTold) waits.resize(kTold);
+    nlohmann::json list = nlohmann::json::array();
+    for (const Wait& wait : waits) list.push_back(to_json(wait));
+    net::FrameHeader header;
+    header.type = net::FrameType::kRequest;
+    header.context = kUnanswered;
+    connection().post_copy(header, control::encode({{"verb", "waiting"}, {"waits", std::move(list)}}));
+  }
+
+  // The coordinator has ended with the rank that hosted it: what it knew last is all there is.
+  void turn_alone() {
+    pollfd poked{wake.get(), POLLIN, 0};
+    ::poll(&poked, 1, static_cast<int>(joined.heartbeat * 1e3));
+    for (const Wait& wait : long_waits()) {
+      std::optional<Departures::Absent> absent = departures.absent(wait);
+      if (!absent) continue;
+      failure->raise(early_end(*absent, control::name_of(joined.members.at(static_cast<size_t>(absent->rank))),
+                               wait, "this rank"));
+      return;
+    }
   }
 
   void send_outbox() {
@@ -167,10 +218,10 @@ struct Session::Impl {
     std::lock_guard lock(mutex);
     if (note.head.contains("closing")) {
       closing = true;
+      if (note.head.contains("departures")) departures = Departures::read(note.head["departures"]);
       ended = fmt::format("the coordinator at {} has ended in good order", coordinator);
       for (auto& [key, request] : waiting) finish(*request, ended);
       answered.notify_all();
-      stop = true;
     }
     auto found = waiting.find(id);
     if (found == waiting.end()) return;
@@ -224,8 +275,13 @@ struct Session::Impl {
   std::map<uint64_t, std::shared_ptr<Request>> waiting;
   uint64_t next_request = kFirstRequest;
   std::string ended;  // why there is no coordinator any more
-  bool closing = false;
+  // Called by the thread under their own mutex.
+  std::mutex sources_mutex;
+  std::map<int64_t, WaitSource> sources;
+  int64_t next_source = 0;
   // Of the thread.
+  bool closing = false;
+  Departures departures;  // once closing
   std::vector<std::byte> payload;
   double next_beat = 0;
   double last_heard = now_seconds();
@@ -260,14 +316,33 @@ void Session::progress(int64_t operation, int64_t step) {
   impl_->step.store(step, std::memory_order_relaxed);
 }
 
-void Session::fail(const FailureReport& report) {
+void Session::take_role(const std::string& role) {
+  std::string text = role.substr(0, control::kMaxRole);
+  impl_->tell({{"verb", "role"}, {"role", text}});
+}
+
+void Session::fail(const FailureReport& report, const Wait* wait) {
   nlohmann::json head = control::to_json(report);
   head["verb"] = "fail";
-  try {
-    impl_->ask(std::move(head), {}, Deadline::after(0.2), /*despite_failure=*/true);
-  } catch (const CommError&) {
-    // Nobody is left to tell, or he is slow: the others see this rank's connections close.
-  }
+  if (wait != nullptr) head["wait"] = to_json(*wait);
+  impl_->tell(std::move(head));
+}
+
+void Session::close_group(uint64_t group, int size, int64_t operations) {
+  impl_->tell({{"verb", "close"},
+               {"group", static_cast<int64_t>(group)},
+               {"size", size},
+               {"operations", operations}});
+}
+
+std::shared_ptr<void> Session::watch(WaitSource source) {
+  std::lock_guard lock(impl_->sources_mutex);
+  int64_t key = impl_->next_source++;
+  impl_->sources[key] = std::move(source);
+  return std::shared_ptr<void>(nullptr, [impl = impl_.get(), key](void*) {
+    std::lock_guard again(impl->sources_mutex);
+    impl->sources.erase(key);
+  });
 }
 
 std::string Session::who_is_behind(int64_t operation, Deadline deadline) {

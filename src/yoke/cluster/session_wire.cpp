@@ -76,7 +76,7 @@ std::string text(const nlohmann::json& head, const char* key, size_t limit) {
 nlohmann::json to_json(const Member& member) {
   return {{"rank", member.rank}, {"host", member.host},       {"machine", member.machine},
           {"pid", member.pid},   {"address", member.address}, {"origin", member.origin},
-          {"life", member.life}};
+          {"life", member.life}, {"role", member.role}};
 }
 
 Member read_member(const nlohmann::json& head) {
@@ -88,13 +88,14 @@ Member read_member(const nlohmann::json& head) {
   member.address = text(head, "address", 512);
   member.origin = text(head, "origin", 1024);
   member.life = static_cast<int>(number(head, "life", 0, kMaxLife));
+  member.role = text(head, "role", kMaxRole);
   return member;
 }
 
 nlohmann::json to_json(const FailureReport& report) {
   return {{"rank", report.rank}, {"host", report.host},          {"pid", report.pid},
           {"step", report.step}, {"kind", report.kind},          {"what", report.what},
-          {"next", report.next}, {"exit_code", report.exit_code}};
+          {"next", report.next}, {"exit_code", report.exit_code}, {"role", report.role}};
 }
 
 FailureReport read_report(const nlohmann::json& head) {
@@ -107,6 +108,7 @@ FailureReport read_report(const nlohmann::json& head) {
   report.what = text(head, "what", kMaxText);
   report.next = text(head, "next", kMaxText);
   report.exit_code = static_cast<int>(number(head, "exit_code", 0, 255));
+  report.role = text(head, "role", kMaxRole);
   return report;
 }
 
@@ -126,7 +128,7 @@ Progress read_progress(net::Bytes bytes) {
 }
 
 std::string name_of(const Member& member) {
-  return fmt::format("rank {} on {} (pid {})", member.rank, member.host, member.pid);
+  return fmt::format("{} on {} (pid {})", rank_name(member.rank, member.role), member.host, member.pid);
 }
 
 std::string list_ranks(const std::vector<int>& ranks) {

@@ -43,6 +43,7 @@ struct Descriptor {
   uint64_t fingerprint() const;
   // all_reduce #17 'bucket 2' sum of fp32 [128, 64]
   std::string text() const;
+  std::string short_text() const;  // "all_reduce 'bucket 0'"
   bool operator==(const Descriptor&) const = default;
 };
 static_assert(sizeof(Descriptor) == 112 && offsetof(Descriptor, name) == 64);

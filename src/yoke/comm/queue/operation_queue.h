@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 #include <thread>
+#include <vector>
 
 #include "yoke/comm/queue/queued_communicator.h"
 
@@ -27,6 +28,7 @@ class OperationQueue {
   void wait(Task& task);
   void run_head(std::unique_lock<std::mutex>& lock);
   void background();
+  void add_long_wait(std::vector<cluster::Wait>& waits);
 
   Backend& backend_;
   const GroupInfo& group_;
@@ -35,6 +37,7 @@ class OperationQueue {
   std::condition_variable work_;
   std::condition_variable ended_;
   std::deque<std::shared_ptr<Task>> tasks_;
+  std::shared_ptr<Task> current_;  // while running_
   std::shared_ptr<Task> spare_;  // saves an allocation for callers who wait at once
   std::exception_ptr broken_;
   std::thread thread_;  // started when first needed
@@ -42,6 +45,7 @@ class OperationQueue {
   bool background_wanted_ = false;
   bool stop_ = false;
   int waiters_ = 0;
+  std::shared_ptr<void> watched_;  // last: ends before what it looks at
 };
 
 }  // namespace yoke::comm

@@ -6,8 +6,9 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
-#include "yoke/cluster/failure.h"
+#include "yoke/cluster/session.h"
 #include "yoke/comm/backend.h"
 #include "yoke/comm/communicator.h"
 #include "yoke/comm/flight_recorder.h"
@@ -20,8 +21,11 @@ struct JobLink {
   std::shared_ptr<FlightRecorder> recorder;   // required
   // This rank now works on operation `number` of the group's ranks.
   std::function<void(int64_t number)> entered;
-  // Tells everybody that this rank cannot go on.
-  std::function<void(const cluster::FailureReport&)> fail;
+  // Tells everybody that this rank cannot go on, and in which operation.
+  std::function<void(const cluster::FailureReport&, const cluster::Wait&)> fail;
+  // As Session::watch and Session::close_group.
+  std::function<std::shared_ptr<void>(cluster::Session::WaitSource)> watch;
+  std::function<void(uint64_t group, int size, int64_t operations)> closed;
   // Who has not entered `number` yet, as a sentence; for the error after a deadline.
   std::function<std::string(int64_t number)> who_is_behind;
   // Where the recorder is written when an operation fails; empty: nowhere.
@@ -34,7 +38,11 @@ struct GroupInfo {
   int size = 1;
   uint64_t id = 1;       // differs between all groups of a job
   double timeout = 300;  // seconds an operation may take
+  std::vector<int> ranks{};  // of the job, by rank of the group; empty: not known
 };
+
+// What a rank in this operation waits for; `peer` of the group: that one only.
+cluster::Wait wait_of(const Descriptor& descriptor, const GroupInfo& group, int peer = -1);
 
 std::unique_ptr<Communicator> make_queued(std::unique_ptr<Backend> backend, GroupInfo group, JobLink job);
 

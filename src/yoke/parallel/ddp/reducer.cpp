@@ -10,6 +10,7 @@
 
 #include "yoke/base/clock.h"
 #include "yoke/base/error.h"
+#include "yoke/base/fault.h"
 #include "yoke/comm/tensors/tensors.h"
 #include "yoke/compute/recompute.h"
 #include "yoke/parallel/ddp/all_reduce_hook.h"
@@ -176,6 +177,7 @@ void Reducer::launch(Bucket& bucket) {
   if (measuring_noise_) local_norm2_ += norm2(bucket.data.flat);
   bucket.data.divisor = divisor_;
   bucket.done = !hook_->advance(bucket.data, 0);
+  fault::at(fault::Point::kDdpBucketSent);
   bucket.phase = 1;
 }
 
