@@ -2,8 +2,8 @@
 // every rank.
 //
 //   rank_program BACKEND STEPS BYTES [FAULT RANK STEP]
-// FAULT: none kill stop exit throw type shape order op skip slow nap, leave (in good order), receive (likewise,
-// while its left neighbour waits to receive from it)
+// FAULT: none kill stop exit throw type shape order op skip slow nap, leave (in good order), receive
+// (likewise, while its left neighbour waits to receive from it)
 #include <fmt/core.h>
 #include <signal.h>
 #include <unistd.h>

@@ -3,6 +3,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <charconv>
 #include <chrono>
 #include <mutex>
@@ -25,8 +26,7 @@ constexpr PointInfo kPoints[] = {
     {Point::kFrameReceive, "frame.receive", "a frame has come from a socket", kCorrupts},
     {Point::kShmWrite, "shm.write", "a message of parameter servers goes through shared memory"},
     {Point::kCoordinatorReply, "coordinator.reply", "the coordinator answers a rank", kDrops | kServes},
-    {Point::kSessionHeartbeat, "session.heartbeat", "a rank tells the coordinator that it lives",
-     kDrops},
+    {Point::kSessionHeartbeat, "session.heartbeat", "a rank tells the coordinator that it lives", kDrops},
     {Point::kCheckpointWrite, "checkpoint.write", "a file of a checkpoint is written", kOwnError},
     {Point::kCheckpointCommit, "checkpoint.commit", "a complete checkpoint is about to get its name",
      kOwnError},
@@ -112,7 +112,8 @@ void read_action(const std::string& rule, const std::string& text, Rule& into) {
   for (const auto& [word, action] : kActions) {
     if (name != word) continue;
     into.action = action;
-    known = (action != Action::kDrop || (point.can & kDrops) != 0) && (action != Action::kCorrupt || (point.can & kCorrupts) != 0);
+    known = (action != Action::kDrop || (point.can & kDrops) != 0) &&
+            (action != Action::kCorrupt || (point.can & kCorrupts) != 0);
   }
   bool has_time = colon != std::string::npos;
   if (!known || has_time != (into.action == Action::kDelay))
@@ -128,8 +129,8 @@ void read_action(const std::string& rule, const std::string& text, Rule& into) {
 Rule read_rule(const std::string& text) {
   size_t colon = text.find(':');
   if (colon == std::string::npos)
-    throw ConfigError("YOKE_FAULT: '{}' has no action. Write CONDITIONS:ACTION, e.g. rank=1,at=frame.send:kill.",
-                      text);
+    throw ConfigError(
+        "YOKE_FAULT: '{}' has no action. Write CONDITIONS:ACTION, e.g. rank=1,at=frame.send:kill.", text);
   Rule rule;
   bool placed = false;
   for (const std::string& word : split(text.substr(0, colon), ',')) {
@@ -168,7 +169,8 @@ class Armed {
       if (rule.attempt >= 0 && rule.attempt != place_.attempt) continue;
       if (rule.step >= 0 && rule.step != step.load(std::memory_order_relaxed)) continue;
       if (rule.chance < 1 && state.random.uniform() >= rule.chance) continue;
-      if (++state.hits == rule.hit || rule.hit == 0) return Match{rule, state.hits <= 1};
+      if (++state.hits == rule.hit || rule.hit == 0)
+        return Match{rule, state.hits == std::max<int64_t>(1, rule.hit)};
     }
     return std::nullopt;
   }

@@ -11,7 +11,8 @@ namespace yoke::cluster {
 namespace {
 
 constexpr size_t kMaxWaits = 64;
-constexpr double kSlow = 20;  // seconds until an operation is mentioned; the next line comes after twice as long
+constexpr double kSlow =
+    20;  // seconds until an operation is mentioned; the next line comes after twice as long
 
 bool is_in(const std::vector<Wait>& waits, const Wait& operation) {
   return std::any_of(waits.begin(), waits.end(), [&](const Wait& one) {
@@ -68,8 +69,8 @@ std::optional<FailureReport> Coordinator::Impl::early_end_of(const Wait& wait, i
 void Coordinator::Impl::mention_slow(const Wait& wait, int waiting, double now) {
   std::vector<std::string> behind;
   for (int rank : wait.ranks) {
-    if (rank == waiting) continue;
     const RankState& state = ranks[static_cast<size_t>(rank)];
+    if (rank == waiting || state.left) continue;  // who has left has done its part, or the wait had failed
     bool said = now - state.waits_at < 3 * options.heartbeat && is_in(state.waits, wait);
     if (said && rank < waiting) return;
     bool through = wait.group == kWorldGroup && state.progress.operation >= wait.number;

@@ -12,10 +12,12 @@ namespace {
 
 constexpr int64_t kMaxRank = 1 << 24;
 constexpr size_t kMaxText = 1024;
+constexpr size_t kMaxGroups = 1 << 16;
 
 std::vector<int64_t> numbers(const nlohmann::json& head, const char* key) {
   auto found = head.find(key);
-  if (found == head.end() || !found->is_array()) throw CommError("a control message without a list '{}'", key);
+  if (found == head.end() || !found->is_array())
+    throw CommError("a control message without a list '{}'", key);
   std::vector<int64_t> list;
   for (const auto& one : *found) {
     if (!one.is_number_integer()) throw CommError("a control message with other than numbers in '{}'", key);
@@ -27,6 +29,8 @@ std::vector<int64_t> numbers(const nlohmann::json& head, const char* key) {
 }  // namespace
 
 void Departures::closed(int rank, uint64_t group, int size, int64_t operations) {
+  if (groups_.size() >= kMaxGroups && !groups_.contains(group))
+    throw CommError("more than {} groups that not all of their ranks have closed", kMaxGroups);
   Group& entry = groups_[group];
   entry.size = size;
   entry.operations[rank] = operations;
@@ -83,10 +87,10 @@ Departures Departures::read(const nlohmann::json& document) {
 
 nlohmann::json to_json(const Wait& wait) {
   return {{"group", static_cast<int64_t>(wait.group)},
-          {"group_name", wait.group_name},
+          {"group_name", wait.group_name.substr(0, kMaxText)},
           {"number", wait.number},
-          {"what", wait.what},
-          {"name", wait.name},
+          {"what", wait.what.substr(0, kMaxText)},
+          {"name", wait.name.substr(0, kMaxText)},
           {"ranks", wait.ranks},
           {"milliseconds", static_cast<int64_t>(wait.seconds * 1e3)}};
 }
@@ -112,7 +116,8 @@ FailureReport early_end(const Departures::Absent& absent, const std::string& abs
   report.rank = absent.rank;
   report.kind = "left";
   std::string end = absent.left ? "has ended in good order" : std::string("has closed its communicator");
-  if (wait.number > 0) end += fmt::format(" after {} operations of group '{}'", absent.operations, wait.group_name);
+  if (wait.number > 0)
+    end += fmt::format(" after {} operations of group '{}'", absent.operations, wait.group_name);
   report.what = fmt::format("{} {}, but {} waits for it in {}", absent_name, end, waiting_name, wait.what);
   report.next =
       "Next: give every rank the same number of steps, or run the loop inside "

@@ -37,7 +37,7 @@ Wait read_wait(const nlohmann::json& head, int world_size);  // throws CommError
 class Departures {
  public:
   // `rank` has entered `operations` operations of a group of `size` ranks and will enter no more. A group
-  // that all have closed is forgotten.
+  // that all have closed is forgotten. Throws CommError for more groups than a job can have.
   void closed(int rank, uint64_t group, int size, int64_t operations);
   void left(int rank);  // in good order; it has closed its groups before
   void came_back(int rank);

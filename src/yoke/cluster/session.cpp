@@ -109,11 +109,12 @@ struct Session::Impl {
   void monitor() {
     try {
       while (!stop && !closing) turn();
-      while (!stop) turn_alone();
     } catch (const std::exception& error) {
-      end(fmt::format("the coordinator (rank 0 or the launcher) at {} is gone: {}", coordinator,
-                      error.what()));
+      if (!closing)
+        end(fmt::format("the coordinator (rank 0 or the launcher) at {} is gone: {}", coordinator,
+                        error.what()));
     }
+    while (!stop && closing) turn_alone();
     std::lock_guard lock(mutex);
     if (ended.empty()) ended = "this rank has left the job";
     for (auto& [id, request] : waiting) finish(*request, ended);
@@ -160,27 +161,49 @@ struct Session::Impl {
   void tell_waits() {
     std::vector<Wait> waits = long_waits();
     if (waits.empty()) return;
-    constexpr size_t kTold = 16;
-    if (waits.size() > kTold) waits.resize(kTold);
-    nlohmann::json list = nlohmann::json::array();
-    for (const Wait& wait : waits) list.push_back(to_json(wait));
+    constexpr size_t kTold = 16, kRanks = 1 << 16;  // a frame holds so much
+    size_t told = 0, ranks = 0;
+    while (told < waits.size() && told < kTold && (ranks += waits[told].ranks.size()) <= kRanks) ++told;
+    waits.resize(told);
     net::FrameHeader header;
     header.type = net::FrameType::kRequest;
     header.context = kUnanswered;
-    connection().post_copy(header, control::encode({{"verb", "waiting"}, {"waits", std::move(list)}}));
+    connection().post_copy(header, note_of(waits));
+  }
+
+  static std::vector<std::byte> note_of(const std::vector<Wait>& waits) {
+    nlohmann::json list = nlohmann::json::array();
+    for (const Wait& wait : waits) list.push_back(to_json(wait));
+    return control::encode({{"verb", "waiting"}, {"waits", std::move(list)}});
+  }
+
+  void look_at(const Wait& wait) {
+    if (closing) return judge_alone(wait);
+    {
+      std::lock_guard lock(mutex);
+      outbox.push_back({kUnanswered, note_of({wait})});
+    }
+    poke();
   }
 
   // The coordinator has ended with the rank that hosted it: what it knew last is all there is.
   void turn_alone() {
     pollfd poked{wake.get(), POLLIN, 0};
     ::poll(&poked, 1, static_cast<int>(joined.heartbeat * 1e3));
-    for (const Wait& wait : long_waits()) {
-      std::optional<Departures::Absent> absent = departures.absent(wait);
-      if (!absent) continue;
-      failure->raise(early_end(*absent, control::name_of(joined.members.at(static_cast<size_t>(absent->rank))),
-                               wait, "this rank"));
-      return;
+    uint64_t ignored;
+    [[maybe_unused]] ssize_t got = ::read(wake.get(), &ignored, sizeof ignored);
+    for (const Wait& wait : long_waits()) judge_alone(wait);
+  }
+
+  void judge_alone(const Wait& wait) {
+    std::optional<Departures::Absent> absent;
+    {
+      std::lock_guard lock(mutex);
+      absent = departures.absent(wait);
     }
+    if (!absent) return;
+    const Member& member = joined.members.at(static_cast<size_t>(absent->rank));
+    failure->raise(early_end(*absent, control::name_of(member), wait, "this rank"));
   }
 
   void send_outbox() {
@@ -217,8 +240,8 @@ struct Session::Impl {
   void hear(uint64_t id, control::Note note) {
     std::lock_guard lock(mutex);
     if (note.head.contains("closing")) {
-      closing = true;
       if (note.head.contains("departures")) departures = Departures::read(note.head["departures"]);
+      closing = true;
       ended = fmt::format("the coordinator at {} has ended in good order", coordinator);
       for (auto& [key, request] : waiting) finish(*request, ended);
       answered.notify_all();
@@ -274,14 +297,14 @@ struct Session::Impl {
   std::vector<std::pair<uint64_t, std::vector<std::byte>>> outbox;
   std::map<uint64_t, std::shared_ptr<Request>> waiting;
   uint64_t next_request = kFirstRequest;
-  std::string ended;  // why there is no coordinator any more
+  std::string ended;      // why there is no coordinator any more
+  Departures departures;  // once closing
+  std::atomic<bool> closing{false};
   // Called by the thread under their own mutex.
   std::mutex sources_mutex;
   std::map<int64_t, WaitSource> sources;
   int64_t next_source = 0;
   // Of the thread.
-  bool closing = false;
-  Departures departures;  // once closing
   std::vector<std::byte> payload;
   double next_beat = 0;
   double last_heard = now_seconds();
@@ -333,6 +356,10 @@ void Session::close_group(uint64_t group, int size, int64_t operations) {
                {"group", static_cast<int64_t>(group)},
                {"size", size},
                {"operations", operations}});
+}
+
+void Session::look_at(const Wait& wait) {
+  impl_->look_at(wait);
 }
 
 std::shared_ptr<void> Session::watch(WaitSource source) {

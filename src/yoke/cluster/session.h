@@ -60,6 +60,8 @@ class Session {
   static constexpr double kLongWait = 1;
   using WaitSource = std::function<void(std::vector<Wait>&)>;
   [[nodiscard]] std::shared_ptr<void> watch(WaitSource source);
+  // Has `wait` looked at now rather than with the next heartbeat: its connection broke.
+  void look_at(const Wait& wait);
   // This rank has entered `operations` operations of `group`, which has `size` ranks, and enters no more.
   void close_group(uint64_t group, int size, int64_t operations);
 

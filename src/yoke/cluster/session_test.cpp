@@ -265,9 +265,13 @@ TEST(Session, AWaitForARankThatHasFinishedFailsTheJobAndNamesBoth) {
   Job job(2);
   auto errors = job.run(first(2), [&](Session& session, int rank, const auto& failure) {
     if (rank == 1) return session.close_group(kWorldGroup, 2, 5);
+    Deadline deadline = Deadline::after(10);
+    while (session.who_is_behind(6, Deadline::after(5)) != "rank 1 left the job" && !deadline.passed())
+      session.progress(6, -1);
     auto watched = session.watch([](std::vector<Wait>& waits) { waits.push_back(wait_in(6)); });
     wait_for(*failure);
-    EXPECT_THAT(failure->report().what, HasSubstr("rank 1 on node1 (pid 1001) has ended in good order after 5"));
+    EXPECT_THAT(failure->report().what,
+                HasSubstr("rank 1 on node1 (pid 1001) has ended in good order after 5"));
     EXPECT_THAT(failure->report().what, HasSubstr("rank 0 waits for it in all_reduce #6 'bucket 0'"));
     EXPECT_EQ(failure->report().kind, "left");
   });
@@ -288,6 +292,28 @@ TEST(Session, ARankThatHasDoneItsPartMayLeaveWhileOthersAreInTheOperation) {
     EXPECT_FALSE(failure->set());
   });
   EXPECT_THAT(errors, Each(""));
+}
+
+TEST(Session, ASlowRankIsMentionedOnceInAWhile) {
+  Job job(3);
+  std::atomic<int> looks{0};
+  testing::internal::CaptureStderr();
+  auto errors = job.run(first(3), [&](Session& session, int rank, const auto& failure) {
+    std::shared_ptr<void> watched;
+    if (rank != 1)
+      watched = session.watch([&](std::vector<Wait>& waits) {
+        waits.push_back(wait_in(6, ++looks > 4 ? 25 : 2));  // both have said by then that they are there
+        waits.back().ranks = {0, 1, 2};
+      });
+    Deadline deadline = Deadline::after(10);
+    while (looks < 12 && !deadline.passed()) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    EXPECT_FALSE(failure->set());
+  });
+  std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_THAT(errors, Each(""));
+  size_t at = said.find("is still waiting for rank 1 in all_reduce 'bucket 0' (25 s)");
+  ASSERT_NE(at, std::string::npos) << said;
+  EXPECT_EQ(said.find("is still waiting", at + 1), std::string::npos) << said;
 }
 
 TEST(Session, WhoHasFinishedIsKnownAlsoWithoutTheCoordinator) {

@@ -93,8 +93,8 @@ Member read_member(const nlohmann::json& head) {
 }
 
 nlohmann::json to_json(const FailureReport& report) {
-  return {{"rank", report.rank}, {"host", report.host},          {"pid", report.pid},
-          {"step", report.step}, {"kind", report.kind},          {"what", report.what},
+  return {{"rank", report.rank}, {"host", report.host},           {"pid", report.pid},
+          {"step", report.step}, {"kind", report.kind},           {"what", report.what},
           {"next", report.next}, {"exit_code", report.exit_code}, {"role", report.role}};
 }
 

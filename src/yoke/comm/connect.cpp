@@ -148,6 +148,7 @@ JobLink link_to(cluster::World& world) {
     session.fail(report, &wait);
   };
   job.watch = [&session](cluster::Session::WaitSource source) { return session.watch(std::move(source)); };
+  job.look_at = [&session](const cluster::Wait& wait) { session.look_at(wait); };
   job.closed = [&session](uint64_t group, int size, int64_t operations) {
     session.close_group(group, size, operations);
   };

@@ -158,8 +158,8 @@ void Attempt::on_signal(int signal) {
   }
 }
 
-// To the ranks it may mean "save and stop" (Slurm's --signal, a limit of processor time) or anything else: how
-// they end tells.
+// To the ranks it may mean "save and stop" (Slurm's --signal, a limit of processor time) or anything else:
+// how they end tells.
 void Attempt::hand_on(int signal) {
   handed_on_.push_back(signal);
   send(signal);
@@ -217,13 +217,11 @@ void Attempt::reap_orphans() {
 }
 
 void Attempt::on_end(Child& child, int wait_status) {
-  if (interrupted_by_ == 0 && !child.asked && stopped_as_asked(wait_status)) {
+  if (stopped_as_asked(wait_status)) child.asked = true;
+  if (phase_ == Phase::kRunning && interrupted_by_ == 0 && stopped_as_asked(wait_status)) {
     interrupted_by_ = exit_code_of(wait_status) - 128;
-    child.asked = true;
     log::info("rank {} ended on {}, as asked", child.rank, signal_name(interrupted_by_));
-    if (phase_ == Phase::kRunning) enter(Phase::kTerminating, Patience::kPreempt);
-  } else if (interrupted_by_ != 0 && stopped_as_asked(wait_status)) {
-    child.asked = true;
+    enter(Phase::kTerminating, Patience::kPreempt);
   }
   ChildEnd end{child.rank, child.pid, wait_status, child.asked};
   if (coordinator_ != nullptr) end.role = coordinator_->role(child.rank);

@@ -103,8 +103,8 @@ class Frame {
 
 std::string where(const FailureReport& failure) {
   if (failure.rank < 0) return failure.host;
-  std::string text =
-      fmt::format("{} on {}", rank_name(failure.rank, failure.role), failure.host.empty() ? "another machine" : failure.host);
+  std::string text = fmt::format("{} on {}", rank_name(failure.rank, failure.role),
+                                 failure.host.empty() ? "another machine" : failure.host);
   return failure.pid > 0 ? text + fmt::format(", pid {}", failure.pid) : text;
 }
 

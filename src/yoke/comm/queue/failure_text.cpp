@@ -73,6 +73,8 @@ std::exception_ptr explain_failure(std::exception_ptr thrown, const Descriptor& 
          own_report(fmt::format("{} on group '{}' was {}", descriptor.text(), group.name, cause), kind, job),
          wait);
   }
+  // A connection that broke may be one that its peer closed when it ended in good order.
+  if (job.look_at && !job.failure->set()) job.look_at(wait);
   wait_for_root_cause(*job.failure);
   if (!job.failure->set()) {
     tell(job, own_report(cause, kind, job), wait);

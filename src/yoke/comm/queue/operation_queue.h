@@ -38,7 +38,7 @@ class OperationQueue {
   std::condition_variable ended_;
   std::deque<std::shared_ptr<Task>> tasks_;
   std::shared_ptr<Task> current_;  // while running_
-  std::shared_ptr<Task> spare_;  // saves an allocation for callers who wait at once
+  std::shared_ptr<Task> spare_;    // saves an allocation for callers who wait at once
   std::exception_ptr broken_;
   std::thread thread_;  // started when first needed
   bool running_ = false;

@@ -23,8 +23,9 @@ struct JobLink {
   std::function<void(int64_t number)> entered;
   // Tells everybody that this rank cannot go on, and in which operation.
   std::function<void(const cluster::FailureReport&, const cluster::Wait&)> fail;
-  // As Session::watch and Session::close_group.
+  // As Session::watch, Session::look_at and Session::close_group.
   std::function<std::shared_ptr<void>(cluster::Session::WaitSource)> watch;
+  std::function<void(const cluster::Wait&)> look_at;
   std::function<void(uint64_t group, int size, int64_t operations)> closed;
   // Who has not entered `number` yet, as a sentence; for the error after a deadline.
   std::function<std::string(int64_t number)> who_is_behind;
@@ -36,8 +37,8 @@ struct GroupInfo {
   std::string name = "world";
   int rank = 0;
   int size = 1;
-  uint64_t id = 1;       // differs between all groups of a job
-  double timeout = 300;  // seconds an operation may take
+  uint64_t id = 1;           // differs between all groups of a job
+  double timeout = 300;      // seconds an operation may take
   std::vector<int> ranks{};  // of the job, by rank of the group; empty: not known
 };
 

@@ -157,9 +157,9 @@ void TransferQueue::background() {
       try {
         backend_.wait_for(waiting, Deadline::after(0.02));
       } catch (...) {
-        end(heads.front(), explain_failure(std::current_exception(), heads.front()->transfer.descriptor,
-                                           group_, backend_.name(), job_, heads.front()->deadline,
-                                           heads.front()->transfer.peer));
+        end(heads.front(),
+            explain_failure(std::current_exception(), heads.front()->transfer.descriptor, group_,
+                            backend_.name(), job_, heads.front()->deadline, heads.front()->transfer.peer));
       }
     }
     lock.lock();
