@@ -7,13 +7,14 @@ BUILD := build-$(PRESET)
 endif
 JOBS ?= $(shell nproc)
 
-.PHONY: help demo test build setup setup-tests check fuzz install clean
+.PHONY: help demo test build setup setup-tests check fuzz reliability install clean
 
 help:
 	@echo "make demo     train LeNet on Fashion-MNIST with two workers and write a report"
 	@echo "make test     build and run every test"
 	@echo "make build    build/yoke            (PRESET=dev|tsan|cuda for the others)"
 	@echo "make fuzz     a short run of every fuzz target"
+	@echo "make reliability  faults in real jobs: what the user sees, how long, what is lost; docs/reliability.md"
 	@echo "make install  cmake --install       (PREFIX=/usr/local)"
 
 setup:
@@ -44,6 +45,10 @@ check:
 
 fuzz: setup-tests
 	@tools/run_fuzzers $(SECONDS)
+
+reliability: build
+	@cmake --build --preset $(PRESET) -j $(JOBS) --target yoke_rank_program
+	@YOKE_BIN=$(CURDIR)/$(BUILD)/yoke tools/reliability --write
 
 install: build
 	@cmake --install $(BUILD) --prefix $(or $(PREFIX),/usr/local)

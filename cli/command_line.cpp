@@ -41,9 +41,10 @@ class Parser {
     add_topo();
     add_profile();
     add_pipeline();
-    common(
-        app_.add_subcommand("doctor", "check this machine: LibTorch, speed, devices, disk, what is missing"),
-        "yoke doctor");
+    Subcommand* doctor =
+        app_.add_subcommand("doctor", "check this machine: LibTorch, speed, devices, disk, what is missing");
+    doctor->add_flag("--faults", out_.list_faults, "list the fault points of YOKE_FAULT instead");
+    common(doctor, "yoke doctor");
   }
 
   void parse(std::vector<std::string> words) {

@@ -74,6 +74,7 @@ struct CommandLine {
   std::vector<std::string> words;           // the same, as it was given, without --nproc N: for the ranks
   std::vector<config::Override> overrides;  // --section.key and --set
   std::string config_file;                  // config show
+  bool list_faults = false;                 // doctor
   TrainArguments train;
   EvalArguments eval;
   ModelArguments model;

@@ -198,8 +198,9 @@ void HostedServer::finish() {
 
 int run_server(const RunConfig& config) {
   // Workers that are told to stop still need their servers, for a last checkpoint; who kills, kills.
-  for (int signal : {SIGINT, SIGTERM, SIGHUP}) std::signal(signal, SIG_IGN);
+  for (int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGXCPU}) std::signal(signal, SIG_IGN);
   cluster::World world = join_with_servers(config);
+  world.take_role(fmt::format("parameter server {}", world.rank() - worker_count(config, world.size())));
   HostedServer(config, world, ps::connect(world, config.parallel.backend)).finish();
   return 0;
 }

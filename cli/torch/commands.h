@@ -18,6 +18,7 @@ int run_checkpoint_verify(const CommandLine& line);
 int run_checkpoint_export(const CommandLine& line);
 int run_checkpoint_import(const CommandLine& line);
 int run_doctor(const CommandLine& line);
+int list_faults(const CommandLine& line);  // of doctor --faults
 
 struct Command {
   const char* name;

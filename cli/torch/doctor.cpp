@@ -92,6 +92,7 @@ Check check_backends() {
 }  // namespace
 
 int run_doctor(const CommandLine& line) {
+  if (line.list_faults) return list_faults(line);
   compute::set_threads(0);
   std::vector<Check> checks = {
       {"yoke", true, kVersion, ""},

@@ -120,7 +120,10 @@ int run_train(const CommandLine& line) {
   data::DataOptions cut = config.data;
   cut.batch_size *= options.threads;
   data::Shard shard{world.rank(), world.size()};
-  if (worker->stage) shard = {worker->stage->place.copy, worker->stage->layout.copies};
+  if (worker->stage) {
+    shard = {worker->stage->place.copy, worker->stage->layout.copies};
+    world.job().take_role(fmt::format("stage {}", worker->stage->place.stage));
+  }
   data::Loader loader(*train_set, cut, seed, shard);
   engine::LoopPlan plan = loop_plan(config, *worker, loader, shard.size * options.threads);
 

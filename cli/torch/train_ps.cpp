@@ -72,6 +72,9 @@ int run_train_with_servers(const CommandLine& line, Configuration& configuration
   if (config.parallel.data > 0 && config.parallel.data != workers)
     throw ConfigError("parallel.data = {} with {} worker{}: start as many, with --nproc {}.",
                       config.parallel.data, workers, workers == 1 ? "" : "s", config.parallel.data);
+  const bool serves = config.ps.place == "colocated" && world.rank() < config.ps.servers;
+  world.take_role(fmt::format("worker {0}{1}", world.rank(),
+                              serves ? fmt::format(" with parameter server {}", world.rank()) : ""));
   ps::Colocated seats;
   if (config.ps.place == "colocated")
     seats = ps::connect_colocated(world, static_cast<int>(config.ps.servers), config.parallel.backend);

@@ -2,7 +2,8 @@
 // every rank.
 //
 //   rank_program BACKEND STEPS BYTES [FAULT RANK STEP]
-// FAULT: none kill stop exit throw type shape order op skip slow
+// FAULT: none kill stop exit throw type shape order op skip slow nap, leave (in good order), receive
+// (likewise, while its left neighbour waits to receive from it)
 #include <fmt/core.h>
 #include <signal.h>
 #include <unistd.h>
@@ -49,6 +50,7 @@ void misbehave(const Script& script, comm::Communicator& comm, std::vector<float
     comm.all_reduce(x, ReduceOp::kSum, {.name = "a"}).wait();
   }
   if (script.fault == "skip") comm.all_reduce(y, ReduceOp::kSum, {.name = "b"}).wait();
+  if (script.fault == "nap") std::this_thread::sleep_for(std::chrono::seconds(3));
   // Alive but never comes: only the deadline helps. Bounded, should everything else fail.
   if (script.fault == "slow") std::this_thread::sleep_for(std::chrono::seconds(60));
 }
@@ -62,6 +64,10 @@ void run(const Script& script) {
   for (int step = 0; step < script.steps; ++step) {
     std::vector<float> x(static_cast<size_t>(script.count), static_cast<float>(comm.rank() + 1));
     std::vector<float> y(static_cast<size_t>(script.count), 1.0f);
+    bool leaves = script.fault == "leave" || script.fault == "receive";
+    if (leaves && comm.rank() == script.rank && step == script.step) return;
+    if (script.fault == "receive" && comm.rank() == script.rank - 1 && step == script.step)
+      comm.receive(x, script.rank, 0, {.name = "a"}).wait();
     if (comm.rank() == script.rank && step == script.step) misbehave(script, comm, x, y);
     comm.all_reduce(x, ReduceOp::kSum, {.name = "a"}).wait();
     comm.all_reduce(y, ReduceOp::kSum, {.name = "b"}).wait();

@@ -130,8 +130,48 @@ def test_a_stopped_rank_is_named_soon(backend):
     for rank in (0, 2):
         error = [line for line in job.stderr.splitlines() if line.startswith(f"[rank {rank}] error:")]
         assert len(error) == 1 and "rank 1" in error[0], job.stderr
-    # Named within 3 s; the launcher's grace for the others and for the stopped one comes on top.
-    assert job.seconds < 25
+    # Named within 3 s, and no grace for a process that cannot act: 5 s for its own end and 5 s after SIGTERM.
+    assert job.seconds < 9
+
+
+def mpirun(*words):
+    if not shutil.which("mpirun.openmpi"):
+        pytest.skip("mpirun.openmpi is not installed")
+    environment = clean_environment(OMPI_MCA_btl="self,vader,tcp", OMPI_MCA_btl_tcp_if_include="lo")
+    return subprocess.run(["mpirun.openmpi", "--oversubscribe", "--allow-run-as-root", "-np", "2", PROGRAM, *map(str, words)],
+                          capture_output=True, text=True, timeout=120, env=environment)
+
+
+def check_early_end(job, operation):
+    assert job.returncode != 0, job.stderr
+    error = [line for line in job.stderr.splitlines() if re.match(r"(\[rank 0\] )?error: ", line)]
+    assert len(error) == 1, job.stderr
+    # Not the deadline of 20 s; both sides, the operation, and what to do.
+    for text in ("rank 1 on", "has ended in good order", "but rank 0 waits for it in", operation, "DistributedDataParallel::join()"):
+        assert text in error[0]
+
+
+@pytest.mark.parametrize("backend", ["shm", "tcp"])
+def test_a_rank_that_finishes_early_is_no_endless_wait(backend):
+    job = run_job("--nproc", 2, PROGRAM, backend, 6, 4000, "leave", 1, 2)
+    check_early_end(job, "all_reduce #5 'a'")
+    assert job.returncode == 3 and "rank 1 on" in job.stderr.split("root cause")[1]
+
+
+@pytest.mark.parametrize("backend", ["shm", "tcp"])
+def test_a_sender_that_has_finished_is_no_endless_wait(backend):
+    check_early_end(run_job("--nproc", 2, PROGRAM, backend, 6, 4000, "receive", 1, 2), "receive #1 'a'")
+
+
+@pytest.mark.parametrize("backend", ["shm", "mpi"])
+def test_a_rank_that_finishes_early_is_no_endless_wait_under_mpirun(backend):
+    check_early_end(mpirun(backend, 6, 4000, "leave", 1, 2), "all_reduce #5 'a'")
+
+
+@pytest.mark.parametrize("backend", ["shm", "tcp"])
+def test_a_slow_rank_and_one_that_ends_later_are_no_failures(backend):
+    job = run_job("--nproc", 3, PROGRAM, backend, 4, 4000, "nap", 1, 2)
+    assert job.returncode == 0, job.stderr
 
 
 def test_a_rank_that_never_comes_is_named_at_the_deadline():

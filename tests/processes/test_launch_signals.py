@@ -82,13 +82,39 @@ def test_an_interrupted_job_says_130(job):
     assert run.wait() == 130 and "the job failed" not in run.err
 
 
-@pytest.mark.parametrize("name", ["TERM", "HUP", "QUIT", "USR1", "USR2"])
+@pytest.mark.parametrize("name", ["TERM", "HUP", "QUIT", "USR1", "USR2", "XCPU"])
 def test_signals_are_passed_on(job, name):
     run = job("--nproc", 2, *sh(f"trap 'echo got {name}; exit 0' {name}; echo ready; while :; do sleep 0.05; done"))
     run.wait_for_lines(2, "ready")
     run.signal(getattr(signal, "SIG" + name))
     assert run.wait() == 0
     assert run.out.count(f"got {name}") == 2
+
+
+@pytest.mark.parametrize("name", ["USR1", "USR2", "XCPU"])
+def test_ranks_that_save_and_stop_on_a_signal_have_not_failed(job, name):
+    number = getattr(signal, "SIG" + name)
+    run = job("--nproc", 2, *sh(f"trap 'echo saved; exit {128 + number}' {name}; echo ready; while :; do sleep 0.05; done"))
+    run.wait_for_lines(2, "ready")
+    run.signal(number)
+    assert run.wait() == 128 + number
+    assert run.out.count("saved") == 2 and "the job failed" not in run.err
+
+
+def test_a_job_goes_on_after_a_signal_that_means_something_else(job):
+    run = job("--nproc", 2, *sh("trap 'n=1' USR1; echo ready; while [ -z $n ]; do sleep 0.05; done; sleep 0.3; echo done"))
+    run.wait_for_lines(2, "ready")
+    run.signal(signal.SIGUSR1)
+    assert run.wait() == 0 and run.out.count("done") == 2
+
+
+def test_a_stopped_rank_hears_that_the_job_is_to_end(job):
+    run = job("--nproc", 2, *sh("trap 'echo saved; exit 143' TERM; echo ready pids $$; [ $YOKE_RANK = 1 ] && kill -STOP $$; while :; do sleep 0.05; done"))
+    run.wait_for_lines(2, "ready")
+    stopped = pids(run)
+    wait_until(lambda: any(open(f"/proc/{pid}/stat").read().rsplit(")", 1)[1].split()[0] == "T" for pid in stopped), 20)
+    run.signal(signal.SIGTERM)
+    assert run.wait(20) == 143 and run.out.count("saved") == 2
 
 
 def test_deaf_ranks_are_killed_after_a_failure(job):

@@ -129,3 +129,14 @@ def test_a_cut_link_ends_the_job_on_both_sides(machines, secret):
         assert node.returncode != 0
         assert re.search(r"error: |failed", err), err
     assert time.monotonic() - begin < 60
+
+
+@pytest.mark.parametrize("victim", [0, 1])
+def test_a_stopped_rank_ends_the_job_on_both_machines(machines, secret, victim):
+    # Its launcher is told by nobody but the coordinator, which is elsewhere for one of the two.
+    begin = time.monotonic()
+    nodes = [start(machines, node, secret, PROGRAM, "tcp", 6, 4000, "stop", victim, 2) for node in range(2)]
+    for node in nodes:
+        out, err = node.communicate(timeout=60)
+        assert node.returncode != 0 and f"rank {victim}" in err, err
+    assert time.monotonic() - begin < 20

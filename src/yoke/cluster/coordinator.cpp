@@ -250,7 +250,7 @@ void Coordinator::Impl::settle(double now, bool at_once) {
 // Whoever is still here learns that the end is in order; their replies are not waited for.
 void Coordinator::Impl::say_goodbye() {
   Deadline deadline = Deadline::after(kGoodbye);
-  auto news = control::encode({{"closing", true}});
+  auto news = control::encode({{"closing", true}, {"departures", departures.to_json()}});
   for (auto& [fd, client] : clients) {
     send(*client, net::FrameType::kReply, 0, news);
     try {
@@ -283,6 +283,7 @@ void Coordinator::left(int rank) {
   if (rank < 0 || static_cast<size_t>(rank) >= impl_->ranks.size()) return;
   impl_->ranks[static_cast<size_t>(rank)].left = true;
   impl_->reads_no_more(rank);
+  if (!impl_->expendable(static_cast<size_t>(rank))) impl_->departures.left(rank);
   impl_->blame.retract(rank);
 }
 
@@ -296,6 +297,12 @@ Coordinator::Holding Coordinator::holding() const {
   Holding now{impl_->values.size(), impl_->stored, 0};
   for (const auto& [key, list] : impl_->waiters) now.waiting += list.size();
   return now;
+}
+
+std::string Coordinator::role(int rank) const {
+  std::lock_guard lock(impl_->mutex);
+  const Member* member = impl_->roll.find(rank);
+  return member == nullptr ? "" : member->role;
 }
 
 std::vector<int> Coordinator::missing() const {

@@ -18,6 +18,8 @@ void Blame::add_report_of_rank(const FailureReport& report, int by, double now) 
     sign = Sign::kMismatch;
   else if (report.kind == "stalled")
     sign = Sign::kStalled;
+  else if (report.kind == "left")
+    sign = Sign::kLeft;
   else if (report.rank == by && report.kind != "lost" && report.kind != "deadline")
     sign = Sign::kConfessed;
   add(sign, report, by, now);

@@ -17,6 +17,7 @@ class Blame {
   // From the weakest sign to the strongest.
   enum class Sign {
     kHearsay,    // a rank says that another is gone, or that it waited too long
+    kLeft,       // a rank waits for one that ended in good order
     kLost,       // the connection to a rank broke without a word
     kStalled,    // no sign of life
     kMismatch,   // ranks disagree

@@ -35,6 +35,8 @@ struct Coordinator::Impl {
   struct RankState {
     double last_seen = 0;
     control::Progress progress;
+    std::vector<Wait> waits;  // what it has been in for long, as it said at `waits_at`
+    double waits_at = 0;
     bool left = false;
     bool lost = false;
   };
@@ -81,6 +83,12 @@ struct Coordinator::Impl {
   void add_report_of_launcher(const FailureReport& report);
   void on_fail(Client& client, uint64_t request, const control::Note& note);
   void on_leave(Client& client, uint64_t request, const control::Note& note);
+  void on_role(Client& client, uint64_t request, const control::Note& note);
+  void on_close(Client& client, uint64_t request, const control::Note& note);
+  void on_waiting(Client& client, const control::Note& note);
+  std::optional<FailureReport> early_end_of(const Wait& wait, int waiting) const;
+  void mention_slow(const Wait& wait, int waiting, double now);
+  std::string name_of(int rank) const;  // with its role, where it has one
   std::string behind(int64_t operation) const;
   void send(Client& client, net::FrameType type, uint64_t request, net::Bytes bytes);
   void reply(Client& client, uint64_t request, const nlohmann::json& head, std::string_view value = {});
@@ -112,6 +120,8 @@ struct Coordinator::Impl {
   std::map<std::string, Value> values;
   size_t stored = 0;  // bytes of keys and values
   std::map<std::string, std::vector<Waiter>> waiters;
+  Departures departures;
+  double next_mention = 0;  // of a slow operation
   Blame blame;
   std::shared_ptr<const FailureReport> failure;
   double started;

@@ -1,6 +1,7 @@
 // What ranks may ask of the coordinator, and what it does with the answers.
 #include "yoke/base/clock.h"
 #include "yoke/base/error.h"
+#include "yoke/base/fault.h"
 #include "yoke/base/log.h"
 #include "yoke/base/text.h"
 #include "yoke/cluster/coordinator_impl.h"
@@ -41,12 +42,17 @@ void Coordinator::Impl::on_request(Client& client, uint64_t request, const contr
   std::string verb = control::text(note.head, "verb", 32);
   if (verb == "join") return on_join(client, request, note);
   if (verb == "ended" && client.rank < 0) return on_ended(client, request, note);
+  if (verb == "cause" && client.rank < 0)
+    return reply(client, request, failure ? control::to_json(*failure) : nlohmann::json::object());
   if (!client.entered) throw CommError("'{}' before join", verb);
   if (verb == "put") return on_put(client, request, note);
   if (verb == "get") return on_get(client, request, note);
   if (verb == "forget") return on_forget(client, note);
   if (verb == "fail") return on_fail(client, request, note);
   if (verb == "leave") return on_leave(client, request, note);
+  if (verb == "role") return on_role(client, request, note);
+  if (verb == "close") return on_close(client, request, note);
+  if (verb == "waiting") return on_waiting(client, note);
   if (verb == "behind") {
     // The asker's own progress comes with the question: its next heartbeat may be a while away.
     ranks[static_cast<size_t>(client.rank)].progress.operation =
@@ -58,6 +64,7 @@ void Coordinator::Impl::on_request(Client& client, uint64_t request, const contr
 
 void Coordinator::Impl::reply(Client& client, uint64_t request, const nlohmann::json& head,
                               std::string_view value) {
+  if (fault::at(fault::Point::kCoordinatorReply, client.rank) == fault::Effect::kDrop) return;
   send(client, net::FrameType::kReply, request, control::encode(head, value));
 }
 
@@ -71,6 +78,7 @@ void Coordinator::Impl::on_join(Client& client, uint64_t request, const control:
   const bool again = why.empty() && may_come_back(member, world_size);
   if (again) {
     roll.enter_again(member);
+    departures.came_back(member.rank);
   } else if (why.empty() && formed && member.rank >= 0 && has_ended(static_cast<size_t>(member.rank))) {
     why = fmt::format("the job that rank {} wants to come back to has ended or is ending", member.rank);
   } else if (why.empty()) {
@@ -197,11 +205,15 @@ void Coordinator::Impl::reads_no_more(int rank) {
 
 void Coordinator::Impl::on_fail(Client& client, uint64_t request, const control::Note& note) {
   FailureReport report = complete(control::read_report(note.head, options.world_size));
-  const bool accused_left = report.rank >= 0 && ranks[static_cast<size_t>(report.rank)].left;
-  if (accused_left) {
-    report.kind = "exited";
-    report.what = fmt::format("rank {} ended (exit in good order) while rank {} waited for it: {}",
-                              report.rank, client.rank, report.what);
+  std::optional<FailureReport> early;
+  if (note.head.contains("wait"))
+    early = early_end_of(read_wait(note.head["wait"], options.world_size), client.rank);
+  if (early && report.kind != "mismatch") {
+    report = *early;
+  } else if (report.rank >= 0 && ranks[static_cast<size_t>(report.rank)].left) {
+    report.kind = "left";
+    report.what = fmt::format("{} ended (exit in good order) while {} waited for it: {}",
+                              name_of(report.rank), name_of(client.rank), report.what);
     report.next =
         "Next: every rank must take part in every operation; look for a rank with fewer steps or batches";
   } else if (report.rank < 0 && !left_ranks().empty()) {
@@ -218,8 +230,13 @@ void Coordinator::Impl::on_ended(Client& client, uint64_t request, const control
   reply(client, request, nlohmann::json::object());
 }
 
-void Coordinator::Impl::add_report_of_launcher(const FailureReport& report) {
-  blame.add_report_of_launcher(complete(report), now_seconds());
+void Coordinator::Impl::add_report_of_launcher(const FailureReport& told) {
+  FailureReport report = complete(told);
+  // A launcher on another machine does not know the roles of its ranks.
+  std::string plain = rank_name(report.rank, "");
+  if (!report.role.empty() && report.what.starts_with(plain + " on "))
+    report.what.replace(0, plain.size(), rank_name(report.rank, report.role));
+  blame.add_report_of_launcher(report, now_seconds());
   if (report.rank >= 0 && static_cast<size_t>(report.rank) < ranks.size())
     ranks[static_cast<size_t>(report.rank)].lost = true;
 }
@@ -228,9 +245,10 @@ void Coordinator::Impl::on_leave(Client& client, uint64_t request, const control
   bool good = control::flag(note.head, "good");
   client.entered = false;
   reply(client, request, nlohmann::json::object());
-  if (!good) return rank_lost(client.rank, "ended by an exception of its own");
+  if (!good) return rank_lost(client.rank, "it ended by an exception of its own");
   ranks[static_cast<size_t>(client.rank)].left = true;
   reads_no_more(client.rank);
+  departures.left(client.rank);
 }
 
 std::string Coordinator::Impl::behind(int64_t operation) const {
@@ -238,12 +256,13 @@ std::string Coordinator::Impl::behind(int64_t operation) const {
   for (size_t i = 0; i < ranks.size(); ++i) {
     const RankState& rank = ranks[i];
     if (rank.left)
-      parts.push_back(fmt::format("rank {} left the job", i));
+      parts.push_back(fmt::format("{} left the job", name_of(static_cast<int>(i))));
     else if (rank.progress.operation < operation)
       parts.push_back(
           rank.progress.operation < 0
-              ? fmt::format("rank {} has not entered it (nor any before)", i)
-              : fmt::format("rank {} has not entered it (last was number {})", i, rank.progress.operation));
+              ? fmt::format("{} has not entered it (nor any before)", name_of(static_cast<int>(i)))
+              : fmt::format("{} has not entered it (last was number {})", name_of(static_cast<int>(i)),
+                            rank.progress.operation));
   }
   constexpr size_t kShown = 8;
   if (size_t more = parts.size(); more > kShown) {
@@ -286,6 +305,7 @@ FailureReport Coordinator::Impl::complete(FailureReport report) const {
   if (member == nullptr) return report;
   if (report.host.empty()) report.host = member->host;
   if (report.pid == 0) report.pid = member->pid;
+  if (report.role.empty()) report.role = member->role;
   if (report.step < 0) report.step = ranks[static_cast<size_t>(report.rank)].progress.step;
   return report;
 }

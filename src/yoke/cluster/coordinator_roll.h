@@ -17,6 +17,7 @@ class Roll {
   std::string enter(const Member& member, int world_size);
   // In the place of one that has ended, in its next life.
   void enter_again(Member member);
+  void set_role(int rank, const std::string& role) { members_.at(static_cast<size_t>(rank))->role = role; }
   void remove(int rank);
   bool complete() const { return present_ == members_.size(); }
   std::vector<int> missing() const;

@@ -1,5 +1,6 @@
 #include "yoke/cluster/failure.h"
 
+#include <fmt/core.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -9,6 +10,10 @@
 #include "yoke/base/error.h"
 
 namespace yoke::cluster {
+
+std::string rank_name(int rank, const std::string& role) {
+  return role.empty() ? fmt::format("rank {}", rank) : fmt::format("{} (rank {})", role, rank);
+}
 
 Failure::Failure() : event_fd_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   YOKE_CHECK(event_fd_ >= 0, "eventfd: {}", describe_errno(errno));

@@ -14,11 +14,16 @@ struct FailureReport {
   std::string host;
   int64_t pid = 0;
   int64_t step = -1;  // of training, where known
-  std::string kind;   // "killed", "exited", "stalled", "mismatch", "deadline", "exception", "lost", "stopped"
+  // "killed", "exited", "stalled", "mismatch", "deadline", "exception", "lost", "left", "stopped"
+  std::string kind;
   std::string what;   // one line: "rank 2 on node1 (pid 4711) was killed by signal 9"
   std::string next;   // one line: what to do
   int exit_code = 0;  // of the culprit, 128 + n for signals; 0: not known
+  std::string role;   // of the culprit, where it has one: "parameter server 1", "stage 2"
 };
+
+// How messages name a rank: "rank 4", or "parameter server 1 (rank 4)" where it has a role.
+std::string rank_name(int rank, const std::string& role);
 
 // Thread-safe. Waits in backends look at it a few times a second at least, or poll event_fd().
 class Failure {

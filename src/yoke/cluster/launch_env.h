@@ -37,4 +37,8 @@ std::optional<net::Secret> inherited_secret();
 std::optional<net::Protection> inherited_protection();
 std::optional<double> inherited_join_timeout();
 
+// Arms what YOKE_FAULT asks for (base/fault.h) in this process; rank -1: a launcher. Warns, so that nobody is
+// surprised. Throws ConfigError for rules that it cannot read.
+void arm_faults(int rank, int attempt);
+
 }  // namespace yoke::cluster

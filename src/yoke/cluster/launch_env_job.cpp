@@ -4,6 +4,8 @@
 #include <mutex>
 
 #include "yoke/base/error.h"
+#include "yoke/base/fault.h"
+#include "yoke/base/log.h"
 #include "yoke/cluster/launch_env.h"
 
 namespace yoke::cluster {
@@ -38,6 +40,13 @@ std::optional<double> inherited_join_timeout() {
   if (error != std::errc() || stop != end || !(seconds > 0 && seconds < 1e7))
     throw ConfigError("YOKE_JOIN_TIMEOUT={}: accepted is a number of seconds above 0.", *text);
   return seconds;
+}
+
+void arm_faults(int rank, int attempt) {
+  std::optional<std::string> text = environment_variable("YOKE_FAULT");
+  if (!text) return;
+  fault::arm(fault::parse(*text), {rank, attempt});
+  if (rank <= 0) log::warn("YOKE_FAULT={}: faults are injected into this job", *text);
 }
 
 }  // namespace yoke::cluster

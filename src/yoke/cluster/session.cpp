@@ -14,6 +14,7 @@
 
 #include "yoke/base/clock.h"
 #include "yoke/base/error.h"
+#include "yoke/base/fault.h"
 #include "yoke/cluster/session_join.h"
 #include "yoke/cluster/session_wire.h"
 
@@ -22,7 +23,9 @@ namespace {
 
 constexpr double kLookAtFailure = 0.02;  // seconds
 constexpr double kFarewell = 0.3;
-constexpr uint64_t kFirstRequest = 2;  // 1 was the join
+constexpr double kTell = 0.2;
+constexpr uint64_t kUnanswered = 1;  // the join, long ago
+constexpr uint64_t kFirstRequest = 2;
 
 }  // namespace
 
@@ -101,15 +104,26 @@ struct Session::Impl {
     poke();
   }
 
+  // What is good to know for others, but no reason to wait long or to fail.
+  void tell(nlohmann::json head) {
+    try {
+      ask(std::move(head), {}, Deadline::after(kTell), /*despite_failure=*/true);
+    } catch (const CommError&) {
+      // Nobody is left to tell, or he is slow: the others see this rank's connections close.
+    }
+  }
+
   // ---- the thread, which alone touches the connection ----
 
   void monitor() {
     try {
-      while (!stop) turn();
+      while (!stop && !closing) turn();
     } catch (const std::exception& error) {
-      end(fmt::format("the coordinator (rank 0 or the launcher) at {} is gone: {}", coordinator,
-                      error.what()));
+      if (!closing)
+        end(fmt::format("the coordinator (rank 0 or the launcher) at {} is gone: {}", coordinator,
+                        error.what()));
     }
+    while (!stop && closing) turn_alone();
     std::lock_guard lock(mutex);
     if (ended.empty()) ended = "this rank has left the job";
     for (auto& [id, request] : waiting) finish(*request, ended);
@@ -118,7 +132,10 @@ struct Session::Impl {
 
   void turn() {
     double now = now_seconds();
-    if (now >= next_beat) beat(now);
+    if (now >= next_beat) {
+      beat(now);
+      tell_waits();
+    }
     send_outbox();
     connection().flush();
     pollfd waits[] = {{connection().fd(), connection().poll_events(true), 0}, {wake.get(), POLLIN, 0}};
@@ -135,10 +152,67 @@ struct Session::Impl {
     // Time this process was stopped itself is not the coordinator's silence.
     if (next_beat > 0 && now - next_beat > joined.heartbeat) last_heard = now;
     next_beat = now + joined.heartbeat;
+    if (fault::at(fault::Point::kSessionHeartbeat) == fault::Effect::kDrop) return;
     net::FrameHeader header;
     header.type = net::FrameType::kHeartbeat;
     auto bytes = control::encode(control::Progress{operation.load(), step.load()});
     connection().post_copy(header, bytes);
+  }
+
+  std::vector<Wait> long_waits() {
+    std::lock_guard lock(sources_mutex);
+    std::vector<Wait> waits;
+    for (const auto& [key, source] : sources) source(waits);
+    return waits;
+  }
+
+  // The coordinator compares them with who has left, and answers only by an abort.
+  void tell_waits() {
+    std::vector<Wait> waits = long_waits();
+    if (waits.empty()) return;
+    constexpr size_t kTold = 16, kRanks = 1 << 16;  // a frame holds so much
+    size_t told = 0, ranks = 0;
+    while (told < waits.size() && told < kTold && (ranks += waits[told].ranks.size()) <= kRanks) ++told;
+    waits.resize(told);
+    net::FrameHeader header;
+    header.type = net::FrameType::kRequest;
+    header.context = kUnanswered;
+    connection().post_copy(header, note_of(waits));
+  }
+
+  static std::vector<std::byte> note_of(const std::vector<Wait>& waits) {
+    nlohmann::json list = nlohmann::json::array();
+    for (const Wait& wait : waits) list.push_back(to_json(wait));
+    return control::encode({{"verb", "waiting"}, {"waits", std::move(list)}});
+  }
+
+  void look_at(const Wait& wait) {
+    if (closing) return judge_alone(wait);
+    {
+      std::lock_guard lock(mutex);
+      outbox.push_back({kUnanswered, note_of({wait})});
+    }
+    poke();
+  }
+
+  // The coordinator has ended with the rank that hosted it: what it knew last is all there is.
+  void turn_alone() {
+    pollfd poked{wake.get(), POLLIN, 0};
+    ::poll(&poked, 1, static_cast<int>(joined.heartbeat * 1e3));
+    uint64_t ignored;
+    [[maybe_unused]] ssize_t got = ::read(wake.get(), &ignored, sizeof ignored);
+    for (const Wait& wait : long_waits()) judge_alone(wait);
+  }
+
+  void judge_alone(const Wait& wait) {
+    std::optional<Departures::Absent> absent;
+    {
+      std::lock_guard lock(mutex);
+      absent = departures.absent(wait);
+    }
+    if (!absent) return;
+    const Member& member = joined.members.at(static_cast<size_t>(absent->rank));
+    failure->raise(early_end(*absent, control::name_of(member), wait, "this rank"));
   }
 
   void send_outbox() {
@@ -175,11 +249,11 @@ struct Session::Impl {
   void hear(uint64_t id, control::Note note) {
     std::lock_guard lock(mutex);
     if (note.head.contains("closing")) {
+      if (note.head.contains("departures")) departures = Departures::read(note.head["departures"]);
       closing = true;
       ended = fmt::format("the coordinator at {} has ended in good order", coordinator);
       for (auto& [key, request] : waiting) finish(*request, ended);
       answered.notify_all();
-      stop = true;
     }
     auto found = waiting.find(id);
     if (found == waiting.end()) return;
@@ -234,8 +308,13 @@ struct Session::Impl {
   std::vector<std::pair<uint64_t, std::vector<std::byte>>> outbox;
   std::map<uint64_t, std::shared_ptr<Request>> waiting;
   uint64_t next_request = kFirstRequest;
-  std::string ended;  // why there is no coordinator any more
-  bool closing = false;
+  std::string ended;      // why there is no coordinator any more
+  Departures departures;  // once closing
+  std::atomic<bool> closing{false};
+  // Called by the thread under their own mutex.
+  std::mutex sources_mutex;
+  std::map<int64_t, WaitSource> sources;
+  int64_t next_source = 0;
   // Of the thread.
   std::vector<std::byte> payload;
   double next_beat = 0;
@@ -282,14 +361,37 @@ void Session::progress(int64_t operation, int64_t step) {
   impl_->step.store(step, std::memory_order_relaxed);
 }
 
-void Session::fail(const FailureReport& report) {
+void Session::take_role(const std::string& role) {
+  std::string text = role.substr(0, control::kMaxRole);
+  impl_->tell({{"verb", "role"}, {"role", text}});
+}
+
+void Session::fail(const FailureReport& report, const Wait* wait) {
   nlohmann::json head = control::to_json(report);
   head["verb"] = "fail";
-  try {
-    impl_->ask(std::move(head), {}, Deadline::after(0.2), /*despite_failure=*/true);
-  } catch (const CommError&) {
-    // Nobody is left to tell, or he is slow: the others see this rank's connections close.
-  }
+  if (wait != nullptr) head["wait"] = to_json(*wait);
+  impl_->tell(std::move(head));
+}
+
+void Session::close_group(uint64_t group, int size, int64_t operations) {
+  impl_->tell({{"verb", "close"},
+               {"group", static_cast<int64_t>(group)},
+               {"size", size},
+               {"operations", operations}});
+}
+
+void Session::look_at(const Wait& wait) {
+  impl_->look_at(wait);
+}
+
+std::shared_ptr<void> Session::watch(WaitSource source) {
+  std::lock_guard lock(impl_->sources_mutex);
+  int64_t key = impl_->next_source++;
+  impl_->sources[key] = std::move(source);
+  return std::shared_ptr<void>(nullptr, [impl = impl_.get(), key](void*) {
+    std::lock_guard again(impl->sources_mutex);
+    impl->sources.erase(key);
+  });
 }
 
 std::string Session::who_is_behind(int64_t operation, Deadline deadline) {

@@ -1,12 +1,14 @@
 // A rank's connection to the coordinator: key-value store, heartbeat, and the news of failures.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "yoke/base/deadline.h"
+#include "yoke/cluster/departures.h"
 #include "yoke/cluster/failure.h"
 #include "yoke/net/connection.h"
 
@@ -20,6 +22,7 @@ struct Member {
   std::string address;  // where this rank accepts data connections
   std::string origin;   // where rank and world size come from, for errors: "RANK=2, WORLD_SIZE=4 (torchrun)"
   int life = 0;         // how often it was started again into the running job
+  std::string role{};   // what it is in this job, for messages: "parameter server 1"; empty: nothing special
 };
 
 class Session {
@@ -44,11 +47,26 @@ class Session {
 
   // What this rank is doing, carried by heartbeats: lets others name who has not arrived. Cheap; any thread.
   void progress(int64_t operation, int64_t step);
-  // Tells everybody why this rank fails; returns when it is on its way (at most 0.2 s).
-  void fail(const FailureReport& report);
+  // What this rank is called in messages from here on, beside its number: "parameter server 1", "stage 2".
+  void take_role(const std::string& role);
+  // Tells everybody why this rank fails; returns when it is on its way (at most 0.2 s). `wait`: the operation
+  // that failed, where it was one.
+  void fail(const FailureReport& report, const Wait* wait = nullptr);
   // Asks who is behind `operation`, for an error after a deadline: "rank 3 has not entered it (last was
   // number 16)".
   std::string who_is_behind(int64_t operation, Deadline deadline);
+
+  // Waits are looked at with every heartbeat, on the session's thread: `source` appends the operations this
+  // rank has been in for at least kLongWait seconds, and must not block. One that needs a rank that has ended
+  // or closed its group fails the job within two heartbeats; one that is merely slow is mentioned in the log
+  // now and then. Until the result is destroyed, which must be before the session is.
+  static constexpr double kLongWait = 1;
+  using WaitSource = std::function<void(std::vector<Wait>&)>;
+  [[nodiscard]] std::shared_ptr<void> watch(WaitSource source);
+  // Has `wait` looked at now rather than with the next heartbeat: its connection broke.
+  void look_at(const Wait& wait);
+  // This rank has entered `operations` operations of `group`, which has `size` ranks, and enters no more.
+  void close_group(uint64_t group, int size, int64_t operations);
 
   struct Impl;
 

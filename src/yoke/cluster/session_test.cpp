@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <functional>
 #include <mutex>
 #include <thread>
@@ -293,6 +294,101 @@ TEST(Session, ARankThatLeavesIsNoFailureUntilSomebodyWaitsForIt) {
     session.fail(report);
     wait_for(*failure);
     EXPECT_THAT(failure->report().what, HasSubstr("rank 1 ended (exit in good order) while rank 0 waited"));
+  });
+  EXPECT_THAT(errors, Each(""));
+}
+
+Wait wait_in(int64_t number, double seconds = 2) {
+  return {kWorldGroup, "world", number, "all_reduce #6 'bucket 0'", "all_reduce 'bucket 0'", {0, 1}, seconds};
+}
+
+TEST(Session, AWaitForARankThatHasFinishedFailsTheJobAndNamesBoth) {
+  Job job(2);
+  auto errors = job.run(first(2), [&](Session& session, int rank, const auto& failure) {
+    if (rank == 1) return session.close_group(kWorldGroup, 2, 5);
+    Deadline deadline = Deadline::after(10);
+    while (session.who_is_behind(6, Deadline::after(5)) != "rank 1 left the job" && !deadline.passed())
+      session.progress(6, -1);
+    auto watched = session.watch([](std::vector<Wait>& waits) { waits.push_back(wait_in(6)); });
+    wait_for(*failure);
+    EXPECT_THAT(failure->report().what,
+                HasSubstr("rank 1 on node1 (pid 1001) has ended in good order after 5"));
+    EXPECT_THAT(failure->report().what, HasSubstr("rank 0 waits for it in all_reduce #6 'bucket 0'"));
+    EXPECT_EQ(failure->report().kind, "left");
+  });
+  EXPECT_THAT(errors, Each(""));
+}
+
+TEST(Session, ARankThatHasDoneItsPartMayLeaveWhileOthersAreInTheOperation) {
+  Job job(2);
+  auto errors = job.run(first(2), [&](Session& session, int rank, const auto& failure) {
+    if (rank == 1) return session.close_group(kWorldGroup, 2, 6);
+    std::atomic<int> looks{0};
+    auto watched = session.watch([&](std::vector<Wait>& waits) {
+      waits.push_back(wait_in(6, 100));
+      ++looks;
+    });
+    Deadline deadline = Deadline::after(10);
+    while (looks < 4 && !deadline.passed()) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    EXPECT_FALSE(failure->set());
+  });
+  EXPECT_THAT(errors, Each(""));
+}
+
+TEST(Session, ASlowRankIsMentionedOnceInAWhile) {
+  Job job(3);
+  std::atomic<int> looks{0};
+  testing::internal::CaptureStderr();
+  auto errors = job.run(first(3), [&](Session& session, int rank, const auto& failure) {
+    std::shared_ptr<void> watched;
+    if (rank != 1)
+      watched = session.watch([&](std::vector<Wait>& waits) {
+        waits.push_back(wait_in(6, ++looks > 4 ? 25 : 2));  // both have said by then that they are there
+        waits.back().ranks = {0, 1, 2};
+      });
+    Deadline deadline = Deadline::after(10);
+    while (looks < 12 && !deadline.passed()) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    EXPECT_FALSE(failure->set());
+  });
+  std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_THAT(errors, Each(""));
+  size_t at = said.find("is still waiting for rank 1 in all_reduce 'bucket 0' (25 s)");
+  ASSERT_NE(at, std::string::npos) << said;
+  EXPECT_EQ(said.find("is still waiting", at + 1), std::string::npos) << said;
+}
+
+TEST(Session, WhoHasFinishedIsKnownAlsoWithoutTheCoordinator) {
+  auto job = std::make_unique<Job>(2);
+  std::shared_ptr<Failure> failure = std::make_shared<Failure>();
+  std::unique_ptr<Session> first_rank, second_rank;
+  std::thread joins([&] { second_rank = job->join(1, std::make_shared<Failure>()); });
+  first_rank = job->join(0, failure);
+  joins.join();
+  second_rank->close_group(kWorldGroup, 2, 5);
+  second_rank.reset();
+  job.reset();
+  auto watched = first_rank->watch([](std::vector<Wait>& waits) { waits.push_back(wait_in(6)); });
+  wait_for(*failure);
+  EXPECT_THAT(failure->report().what, HasSubstr("rank 1 on node1 (pid 1001) has ended in good order"));
+  watched.reset();
+}
+
+TEST(Session, ARankIsNamedWithItsRole) {
+  Job job(2);
+  auto errors = job.run(first(2), [&](Session& session, int rank, const auto& failure) {
+    if (rank == 1) {
+      session.take_role("parameter server 0");
+      FailureReport report;
+      report.rank = 1;
+      report.kind = "killed";
+      report.what = "rank 1 on node1 (pid 1001) was killed by signal 9 (SIGKILL)";
+      EXPECT_EQ(job.coordinator.role(1), "parameter server 0");
+      job.coordinator.report(report);
+    }
+    wait_for(*failure);
+    EXPECT_EQ(failure->report().role, "parameter server 0");
+    EXPECT_EQ(failure->report().what,
+              "parameter server 0 (rank 1) on node1 (pid 1001) was killed by signal 9 (SIGKILL)");
   });
   EXPECT_THAT(errors, Each(""));
 }

@@ -139,7 +139,7 @@ std::vector<int> ranks(const nlohmann::json& head, const char* key, int world_si
 nlohmann::json to_json(const Member& member) {
   return {{"rank", member.rank}, {"host", member.host},       {"machine", member.machine},
           {"pid", member.pid},   {"address", member.address}, {"origin", member.origin},
-          {"life", member.life}};
+          {"life", member.life}, {"role", member.role}};
 }
 
 Member read_member(const nlohmann::json& head) {
@@ -151,6 +151,7 @@ Member read_member(const nlohmann::json& head) {
   member.address = address(head, "address");
   member.origin = text(head, "origin", 1024);
   member.life = static_cast<int>(number(head, "life", 0, kMaxLife));
+  member.role = text(head, "role", kMaxRole);
   return member;
 }
 
@@ -176,7 +177,8 @@ nlohmann::json to_json(const FailureReport& report) {
           {"kind", cut(report.kind, kMaxKind)},
           {"what", cut(report.what, kMaxText)},
           {"next", cut(report.next, kMaxText)},
-          {"exit_code", report.exit_code}};
+          {"exit_code", report.exit_code},
+          {"role", cut(report.role, kMaxRole)}};
 }
 
 FailureReport read_report(const nlohmann::json& head, int world_size) {
@@ -189,6 +191,7 @@ FailureReport read_report(const nlohmann::json& head, int world_size) {
   report.what = text(head, "what", kMaxText);
   report.next = text(head, "next", kMaxText);
   report.exit_code = static_cast<int>(number(head, "exit_code", 0, 255));
+  report.role = text(head, "role", kMaxRole);
   return report;
 }
 
@@ -210,7 +213,7 @@ Progress read_progress(net::Bytes bytes) {
 }
 
 std::string name_of(const Member& member) {
-  return fmt::format("rank {} on {} (pid {})", member.rank, member.host, member.pid);
+  return fmt::format("{} on {} (pid {})", rank_name(member.rank, member.role), member.host, member.pid);
 }
 
 std::string list_ranks(const std::vector<int>& ranks) {

@@ -15,6 +15,8 @@
 
 namespace yoke::cluster::control {
 
+constexpr size_t kMaxRole = 128;
+
 struct Note {
   nlohmann::json head;  // an object
   std::string value;
@@ -50,7 +52,7 @@ struct Progress {
 std::array<std::byte, 16> encode(const Progress& progress);
 Progress read_progress(net::Bytes bytes);  // throws CommError
 
-// "rank 2 on node1 (pid 4711)".
+// "rank 2 on node1 (pid 4711)", "stage 1 (rank 2) on node1 (pid 4711)".
 std::string name_of(const Member& member);
 // "3, 7" or "0-5, 9".
 std::string list_ranks(const std::vector<int>& ranks);

@@ -78,6 +78,7 @@ World::World(const Identity& identity, const JoinOptions& options)
       options_(options),
       failure_(std::make_shared<Failure>()),
       parts_(std::make_unique<Parts>()) {
+  arm_faults(identity.rank, identity.generation);
   // The launcher's word counts where it gave one: its coordinator waits as long.
   options_.join_timeout = inherited_join_timeout().value_or(options.join_timeout);
   Deadline deadline = Deadline::after(options_.join_timeout);
@@ -122,6 +123,10 @@ const std::vector<Member>& World::members() const {
 Session& World::session() {
   YOKE_CHECK(parts_->session != nullptr, "a world of one has no session");
   return *parts_->session;
+}
+
+void World::take_role(const std::string& role) {
+  if (parts_->session) parts_->session->take_role(role);
 }
 
 net::Acceptor& World::acceptor() {

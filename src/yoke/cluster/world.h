@@ -40,6 +40,9 @@ class World {
   net::Acceptor& acceptor();  // where peers of other machines (or tcp on this one) call
   const net::JobTicket& ticket() const;
   const std::shared_ptr<Failure>& failure() const { return failure_; }
+  // What this rank is called in messages, beside its number: "parameter server 1", "stage 2".
+  void take_role(const std::string& role);
+  int next_communicator() { return communicators_++; }  // the same on all ranks, who make them in one order
 
  private:
   struct Parts;
@@ -47,6 +50,7 @@ class World {
   JoinOptions options_;
   std::shared_ptr<Failure> failure_;
   std::unique_ptr<Parts> parts_;
+  int communicators_ = 0;
 };
 
 }  // namespace yoke::cluster

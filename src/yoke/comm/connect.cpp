@@ -7,6 +7,7 @@
 #include <set>
 
 #include "yoke/base/error.h"
+#include "yoke/base/random.h"
 #include "yoke/base/text.h"
 #include "yoke/cluster/launch_env.h"
 #include "yoke/comm/hierarchical/hierarchical.h"
@@ -20,7 +21,7 @@
 namespace yoke::comm {
 namespace {
 
-constexpr uint64_t kWorldGroup = 1;
+using cluster::kWorldGroup;
 
 std::vector<std::string> machines_of(const cluster::World& world) {
   std::vector<std::string> machines;
@@ -143,7 +144,14 @@ JobLink link_to(cluster::World& world) {
   if (world.alone()) return job;
   cluster::Session& session = world.session();
   job.entered = [&session](int64_t number) { session.progress(number, -1); };
-  job.fail = [&session](const cluster::FailureReport& report) { session.fail(report); };
+  job.fail = [&session](const cluster::FailureReport& report, const cluster::Wait& wait) {
+    session.fail(report, &wait);
+  };
+  job.watch = [&session](cluster::Session::WaitSource source) { return session.watch(std::move(source)); };
+  job.look_at = [&session](const cluster::Wait& wait) { session.look_at(wait); };
+  job.closed = [&session](uint64_t group, int size, int64_t operations) {
+    session.close_group(group, size, operations);
+  };
   job.who_is_behind = [&session](int64_t number) {
     return session.who_is_behind(number, Deadline::after(2));
   };
@@ -161,12 +169,21 @@ const std::vector<std::string>& backend_names() {
   return names;
 }
 
+namespace {
+
+uint64_t mark_of(int communicator) {
+  return communicator == 0 ? kWorldGroup : derive_seed(kWorldGroup, static_cast<uint64_t>(communicator));
+}
+
+}  // namespace
+
 std::unique_ptr<Communicator> connect(cluster::World& world, const ConnectOptions& options) {
   GroupInfo group;
   group.name = options.name;
   group.rank = world.rank();
   group.size = world.size();
-  group.id = kWorldGroup;
+  group.id = mark_of(world.next_communicator());
+  for (int rank = 0; rank < world.size(); ++rank) group.ranks.push_back(rank);
   group.timeout = world.options().timeout;
   return make_queued(make_backend(world, options), std::move(group), link_to(world));
 }

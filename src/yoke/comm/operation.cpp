@@ -142,6 +142,10 @@ std::string Descriptor::text() const {
   return out;
 }
 
+std::string Descriptor::short_text() const {
+  return name[0] == '\0' ? op_text(op) : fmt::format("{} '{}'", op_text(op), name);
+}
+
 std::string describe_mismatch(int rank_a, const Descriptor& a, int rank_b, const Descriptor& b) {
   if (rank_a > rank_b) return describe_mismatch(rank_b, b, rank_a, a);
   return fmt::format("the ranks ask for different things: rank {} called {}, rank {} called {}", rank_a,

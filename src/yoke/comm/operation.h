@@ -44,6 +44,7 @@ struct Descriptor {
   // all_reduce #17 'bucket 2' sum of fp32 [128, 64]. Of any bytes: what is no operation, type or reduction is
   // shown as its number.
   std::string text() const;
+  std::string short_text() const;  // "all_reduce 'bucket 0'"
   bool operator==(const Descriptor&) const = default;
 };
 static_assert(sizeof(Descriptor) == 112 && offsetof(Descriptor, name) == 64);

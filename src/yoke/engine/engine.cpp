@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "yoke/base/error.h"
+#include "yoke/base/fault.h"
 #include "yoke/base/log.h"
 #include "yoke/engine/stop_signal.h"
 
@@ -77,6 +78,7 @@ Outcome Engine::run(const metrics::RunInfo& info) {
 }
 
 void Engine::train_step() {
+  fault::set_step(step_ + 1);
   Stopwatch watch;
   metrics::TimeSplit split;
   double begin = now_seconds();

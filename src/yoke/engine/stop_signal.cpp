@@ -6,7 +6,7 @@ namespace yoke::engine {
 namespace {
 
 volatile std::sig_atomic_t requested = 0;
-constexpr int kSignals[] = {SIGINT, SIGTERM, SIGHUP};
+constexpr int kSignals[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGXCPU};
 
 void on_signal(int signal) {
   if (requested != 0) {

@@ -1,9 +1,10 @@
-// Ctrl-C and SIGTERM ask a run to stop after the current step; a second one ends it at once.
+// Ctrl-C, SIGTERM and the signals of batch systems (SIGUSR1, SIGUSR2, SIGXCPU) ask a run to stop after the
+// current step; a second one ends it at once.
 #pragma once
 
 namespace yoke::engine {
 
-// Installs the handlers for SIGINT, SIGTERM and SIGHUP until destroyed.
+// Installs the handlers for SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2 and SIGXCPU until destroyed.
 class StopSignals {
  public:
   StopSignals();

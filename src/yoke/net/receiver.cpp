@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "yoke/base/error.h"
+#include "yoke/base/fault.h"
 #include "yoke/kernels/crc32c.h"
 #include "yoke/net/connection_impl.h"
 
@@ -65,6 +66,7 @@ const FrameHeader* Receiver::next_header() {
 void Receiver::accept_header() {
   std::memcpy(head_.data(), ahead_.data() + begin_, kFrameHeaderBytes);
   begin_ += kFrameHeaderBytes;
+  if (fault::at(fault::Point::kFrameReceive) == fault::Effect::kCorrupt) head_.back() ^= std::byte{1};
   std::string why;
   std::optional<DecodedHeader> decoded = decode(head_, why);
   if (!decoded) link_.fail("rejected " + why);

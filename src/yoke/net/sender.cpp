@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "yoke/base/error.h"
+#include "yoke/base/fault.h"
 #include "yoke/kernels/crc32c.h"
 #include "yoke/net/connection_impl.h"
 
@@ -51,6 +52,8 @@ void Sender::post(const FrameHeader& header, Bytes payload, bool copy) {
 }
 
 void Sender::seal(Outgoing& frame) {
+  const fault::Effect fault = fault::at(fault::Point::kFrameSend);
+  if (fault == fault::Effect::kDrop) ++sequence_;  // to the peer one before it is lost
   frame.header.sequence = sequence_++;
   // The tags of an encrypted payload say more than a checksum.
   uint32_t crc = link_.protection == Protection::kIntegrity
@@ -58,6 +61,7 @@ void Sender::seal(Outgoing& frame) {
                      : 0;
   frame.head = encode(frame.header, link_.job, crc, 0);
   set_mac(frame.head, header_seal_.over(frame.head));
+  if (fault == fault::Effect::kCorrupt) frame.head.back() ^= std::byte{1};
   frame.sealed = true;
 }
 

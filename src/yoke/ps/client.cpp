@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "yoke/base/error.h"
+#include "yoke/base/fault.h"
 #include "yoke/ps/flight.h"
 
 namespace yoke::ps {
@@ -114,6 +115,7 @@ Client::Timestamp Client::move(uint16_t kind, int64_t begin, std::span<const std
   std::vector<Part> parts = parts_of(begin, kind == kPull ? into.size() : values.size());
   if (kind == kPushPull && into.size() != values.size())
     throw ConfigError("push_pull of {} bytes into {}: both must be as long.", values.size(), into.size());
+  fault::at(kind == kPull ? fault::Point::kPsPull : fault::Point::kPsPush);
   auto operation = begin_operation(parts.size(), std::move(done));
   for (const Part& part : parts) {
     size_t offset = static_cast<size_t>(part.begin - begin) * element_;

@@ -7,6 +7,7 @@
 
 #include "yoke/base/clock.h"
 #include "yoke/base/error.h"
+#include "yoke/base/fault.h"
 #include "yoke/kernels/optimizer_steps.h"
 #include "yoke/plan/policies/policy.h"
 #include "yoke/ps/flight.h"
@@ -181,6 +182,7 @@ void Learner::pull_at(int64_t version, void* parameters) {
 
 // Whether all ranges came with this very version.
 bool Learner::fetch(int64_t version, void* parameters) {
+  fault::at(fault::Point::kPsPull);
   const std::vector<Range>& ranges = sharding_.ranges();
   std::vector<PullReply> replies(ranges.size());
   FlightPlan plan;
@@ -227,6 +229,7 @@ double Learner::distance_to_newest() {
 }
 
 bool Learner::push(const Gradient& gradient) {
+  fault::at(fault::Point::kPsPush);
   if (!gradient.known_finite && !is_finite(gradient.data))
     throw ConfigError("worker {}: its gradient is not finite; nothing was pushed. Lower train.lr.",
                       messenger_.rank());

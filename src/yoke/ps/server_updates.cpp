@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "yoke/base/error.h"
+#include "yoke/base/fault.h"
 #include "yoke/ps/server.h"
 
 namespace yoke::ps {
@@ -168,6 +169,7 @@ bool Server::apply(Slot& slot, Decided& update) {
   std::optional<double> square = std::exchange(slot.summed, std::nullopt);
   if (std::exchange(slot.measure, false) && !square) square = store.square(weight);
   double factor = clips ? *update.factor : square && !std::isfinite(*square) ? 0 : 1;
+  fault::at(fault::Point::kPsServerUpdate);
   if (factor > 0)
     store.update(update.head.lr, weight * factor, update.head.version);
   else

@@ -1,6 +1,7 @@
 #include "yoke/checkpoint/format/commit.h"
 
 #include "yoke/base/error.h"
+#include "yoke/base/fault.h"
 #include "yoke/checkpoint/format/digest.h"
 #include "yoke/checkpoint/format/folder.h"
 
@@ -93,6 +94,8 @@ fs::path Commit::commit(nlohmann::json state) {
   // The names of the files must be on disk before the mark that says they are.
   sync_directory(temporary_);
   point("folder: files synced");
+  if (fault::at(fault::Point::kCheckpointCommit) == fault::Effect::kError)
+    fail_on_disk("cannot commit (YOKE_FAULT)", temporary_, EIO);
   write_text(kCommittedName, digest_of(text) + "\n");
   sync_directory(temporary_);
   point("folder: mark synced");

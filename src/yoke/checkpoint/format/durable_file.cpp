@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "yoke/base/error.h"
+#include "yoke/base/fault.h"
 #include "yoke/base/units.h"
 
 namespace yoke::checkpoint::format {
@@ -60,6 +61,8 @@ void DurableFile::open(uint64_t expected_bytes) {
 }
 
 void DurableFile::write(const void* data, uint64_t bytes) {
+  if (fault::at(fault::Point::kCheckpointWrite) == fault::Effect::kError)
+    fail_on_disk("cannot write (YOKE_FAULT)", path_, ENOSPC);
   const auto* next = static_cast<const std::byte*>(data);
   bool aligned = gathered_ % kBlock == 0 && reinterpret_cast<uintptr_t>(next) % kBlock == 0;
   uint64_t in_place = aligned && bytes >= kChunk ? bytes / kBlock * kBlock : 0;

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "yoke/base/error.h"
+#include "yoke/base/fault.h"
 #include "yoke/base/log.h"
 #include "yoke/base/terminal.h"
 #include "yoke/cluster/launch_env.h"
@@ -63,6 +64,8 @@ void Attempt::start(int local_rank, int life) {
   spec.stdout_fd = child.output->stdout_for_child();
   spec.stderr_fd = child.output->err.child_end();
   spec.mask = work_.signals.previous_mask();
+  if (fault::at(fault::Point::kLauncherSpawn, child.rank) == fault::Effect::kError)
+    throw Error(ExitCode::kInternal, fmt::format("launcher: cannot start rank {} (YOKE_FAULT)", child.rank));
   child.pid = start_child(spec, work_.guardian);
   child.running = true;
   if (child.output->out) child.output->out->close_child_end();
@@ -76,6 +79,7 @@ Verdict Attempt::run() {
     for (int signal : work_.signals.read()) on_signal(signal);
     reap();
     look_at_coordinator();
+    if (coordinator_ == nullptr) ask_about_stopped();
     check_time();
     if (work_.console.stdout_closed() && interrupted_by_ == 0) forward(SIGPIPE, Patience::kInterrupt);
   }
@@ -145,12 +149,25 @@ void Attempt::on_signal(int signal) {
       return;
     case SIGUSR1:
     case SIGUSR2:
-      return send(signal);
+    case SIGXCPU:
+      return hand_on(signal);
     case SIGTERM:
       return forward(signal, Patience::kPreempt);
     default:
       return forward(signal, Patience::kInterrupt);
   }
+}
+
+// To the ranks it may mean "save and stop" (Slurm's --signal, a limit of processor time) or anything else:
+// how they end tells.
+void Attempt::hand_on(int signal) {
+  handed_on_.push_back(signal);
+  send(signal);
+}
+
+bool Attempt::stopped_as_asked(int wait_status) const {
+  return std::any_of(handed_on_.begin(), handed_on_.end(),
+                     [&](int signal) { return exit_code_of(wait_status) == 128 + signal; });
 }
 
 void Attempt::forward(int signal, double patience) {
@@ -162,6 +179,7 @@ void Attempt::forward(int signal, double patience) {
     return enter(Phase::kKilling, Patience::kTerminate);
   }
   send(signal == SIGPIPE ? SIGTERM : signal);
+  send(SIGCONT);  // one that is stopped hears it, too
   if (!again && phase_ != Phase::kKilling) enter(Phase::kTerminating, patience);
   if (!again && signal == SIGINT)
     log::info("interrupted: ranks have {} s to end; press Ctrl-C again to kill them", Patience::kInterrupt);
@@ -199,7 +217,14 @@ void Attempt::reap_orphans() {
 }
 
 void Attempt::on_end(Child& child, int wait_status) {
+  if (stopped_as_asked(wait_status)) child.asked = true;
+  if (phase_ == Phase::kRunning && interrupted_by_ == 0 && stopped_as_asked(wait_status)) {
+    interrupted_by_ = exit_code_of(wait_status) - 128;
+    log::info("rank {} ended on {}, as asked", child.rank, signal_name(interrupted_by_));
+    enter(Phase::kTerminating, Patience::kPreempt);
+  }
   ChildEnd end{child.rank, child.pid, wait_status, child.asked};
+  if (coordinator_ != nullptr) end.role = coordinator_->role(child.rank);
   end.forgiven = forgiven(child, wait_status);
   bool again = starts_again(child, wait_status);
   if (again) to_revive_.emplace_back(child.rank - first_rank(work_.options), child.life + 1);
@@ -262,7 +287,30 @@ void Attempt::wind_down() {
   deaf_end_ = Deadline::after(Patience::kDeaf);
 }
 
+// A process that is stopped (SIGSTOP) neither hears of the failure nor of a signal: it gets no grace.
+void Attempt::kill_stopped() {
+  for (Child& child : children_) {
+    if (!child.running || !is_stopped(child.pid)) continue;
+    child.asked = true;
+    ::kill(-child.pid, SIGKILL);
+  }
+}
+
+// Ranks tell the launcher of another machine that the job is over by ending. One that is stopped cannot.
+void Attempt::ask_about_stopped() {
+  if (phase_ != Phase::kRunning || (next_question_ && !next_question_->passed())) return;
+  next_question_ = Deadline::after(Patience::kAsk);
+  bool stopped = std::any_of(children_.begin(), children_.end(),
+                             [](const Child& child) { return child.running && is_stopped(child.pid); });
+  if (!stopped) return;
+  std::optional<FailureReport> failure = ask_coordinator(place_);
+  if (!failure) return;
+  known_ = std::make_shared<FailureReport>(*failure);
+  wind_down();
+}
+
 void Attempt::check_time() {
+  if (phase_ != Phase::kRunning && interrupted_by_ == 0) kill_stopped();
   if (deaf_end_ && deaf_end_->passed()) {
     deaf_end_.reset();
     send(SIGTERM, /*only_missing=*/true);
@@ -302,7 +350,7 @@ void Attempt::send(int signal, bool only_missing) {
   for (Child& child : children_) {
     if (!child.running) continue;
     if (only_missing && std::find(missing.begin(), missing.end(), child.rank) == missing.end()) continue;
-    if (signal != SIGUSR1 && signal != SIGUSR2) child.asked = true;
+    if (signal != SIGUSR1 && signal != SIGUSR2 && signal != SIGXCPU) child.asked = true;
     ::kill(-child.pid, signal);
   }
 }

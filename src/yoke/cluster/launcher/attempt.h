@@ -25,6 +25,7 @@ struct Patience {
   static constexpr double kPreempt = 25;    // after SIGTERM of the user: Kubernetes kills after 30
   static constexpr double kDrain = 1;       // for output that others than the rank hold open and do not use
   static constexpr double kLongDrain = 30;  // likewise, when they do
+  static constexpr double kAsk = 0.2;       // between questions whether a job with a stopped rank is over
   static constexpr int kKills = 4;          // SIGKILLs before a process counts as stuck in the kernel
 };
 
@@ -72,6 +73,8 @@ class Attempt {
   int tick_ms() const;
   void on_signal(int signal);
   void forward(int signal, double patience);
+  void hand_on(int signal);
+  bool stopped_as_asked(int wait_status) const;
   void reap();
   void reap_orphans();
   void on_end(Child& child, int wait_status);
@@ -82,6 +85,8 @@ class Attempt {
   void look_at_coordinator();
   void wind_down();
   void check_time();
+  void kill_stopped();
+  void ask_about_stopped();
   void send(int signal, bool only_missing = false);
   void enter(Phase phase, double seconds);
   void kill_and_reap();
@@ -102,6 +107,8 @@ class Attempt {
   std::optional<Deadline> deaf_end_;
   int kills_ = 0;
   int interrupted_by_ = 0;
+  std::vector<int> handed_on_;  // signals that may mean "save and stop", or anything else
+  std::optional<Deadline> next_question_;
 };
 
 }  // namespace yoke::cluster

@@ -103,14 +103,15 @@ class Frame {
 
 std::string where(const FailureReport& failure) {
   if (failure.rank < 0) return failure.host;
-  std::string text =
-      fmt::format("rank {} on {}", failure.rank, failure.host.empty() ? "another machine" : failure.host);
+  std::string text = fmt::format("{} on {}", rank_name(failure.rank, failure.role),
+                                 failure.host.empty() ? "another machine" : failure.host);
   return failure.pid > 0 ? text + fmt::format(", pid {}", failure.pid) : text;
 }
 
 // What happened, without who it was: the line above says that.
 std::string happened(const FailureReport& failure) {
-  std::string who = fmt::format("rank {} on {} (pid {}) ", failure.rank, failure.host, failure.pid);
+  std::string who =
+      fmt::format("{} on {} (pid {}) ", rank_name(failure.rank, failure.role), failure.host, failure.pid);
   return failure.what.rfind(who, 0) == 0 ? failure.what.substr(who.size()) : failure.what;
 }
 

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <fstream>
 
 #include "yoke/base/error.h"
 #include "yoke/base/text.h"
@@ -102,6 +103,14 @@ pid_t start_child(const ChildSpec& spec, const Guardian& guardian) {
   guardian.remove(pid);
   ::waitpid(pid, nullptr, 0);
   refused(spec, error);
+}
+
+bool is_stopped(pid_t pid) {
+  std::ifstream file(fmt::format("/proc/{}/stat", pid));
+  std::string line;
+  std::getline(file, line);
+  size_t end = line.rfind(')');  // the name, in parentheses, may hold anything; after it comes the state
+  return end != std::string::npos && end + 2 < line.size() && line[end + 2] == 'T';
 }
 
 }  // namespace yoke::cluster

@@ -29,4 +29,7 @@ struct ChildSpec {
 // running. Throws ConfigError when the system refuses to execute it.
 pid_t start_child(const ChildSpec& spec, const Guardian& guardian);
 
+// Whether it is stopped (SIGSTOP and its like) and cannot act. Not: in a debugger's hands.
+bool is_stopped(pid_t pid);
+
 }  // namespace yoke::cluster

@@ -5,23 +5,40 @@
 #include "yoke/cluster/session_wire.h"
 
 namespace yoke::cluster {
+namespace {
 
-void tell_coordinator(const JobPlace& place, const FailureReport& report) try {
+// One question and its answer.
+control::Note ask(const JobPlace& place, const nlohmann::json& head) {
   Deadline deadline = Deadline::after(1);
   net::Introduction self;
   self.purpose = "control";
   auto connection = net::introduce(net::connect_to(net::parse_address(place.endpoint), deadline),
                                    place.ticket, self, deadline);
-  nlohmann::json head = control::to_json(report);
-  head["verb"] = "ended";
   net::FrameHeader header;
   header.type = net::FrameType::kRequest;
   header.context = 1;
   connection->post_copy(header, control::encode(head));
   connection->flush_all(deadline);
-  connection->receive_frame(header, deadline);  // it has been heard
+  return control::decode(connection->receive_frame(header, deadline));
+}
+
+}  // namespace
+
+void tell_coordinator(const JobPlace& place, const FailureReport& report) try {
+  nlohmann::json head = control::to_json(report);
+  head["verb"] = "ended";
+  ask(place, head);
 } catch (const Error& error) {
   log::debug("the coordinator was not told that {}: {}", report.what, error.what());
+}
+
+std::optional<FailureReport> ask_coordinator(const JobPlace& place) try {
+  control::Note note = ask(place, {{"verb", "cause"}});
+  if (!note.head.contains("kind")) return std::nullopt;
+  return control::read_report(note.head);
+} catch (const Error& error) {
+  log::debug("the coordinator was not asked why the job ends: {}", error.what());
+  return std::nullopt;
 }
 
 }  // namespace yoke::cluster

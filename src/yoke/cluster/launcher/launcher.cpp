@@ -99,6 +99,7 @@ class Job {
     LaunchResult result;
     for (;; ++result.restarts) {
       place_.ticket.generation = static_cast<uint32_t>(result.restarts);
+      arm_faults(/*rank=*/-1, result.restarts);
       bool interrupted = attempt(result);
       result.seconds = watch.seconds();
       if (result.exit_code == 0 || interrupted || result.restarts == options_.max_restarts) break;

@@ -59,7 +59,8 @@ struct LaunchResult {
 // Runs the job to its end. Throws ConfigError before anything is started when it cannot be (program not found
 // or not executable, impossible options), and Error with kRendezvous when the endpoint cannot be opened. A
 // failed job ends with one box on stderr. Must be called from the main thread, once at a time; signals that
-// arrive meanwhile (INT, TERM, HUP, QUIT, USR1, USR2) go to the ranks.
+// arrive meanwhile (INT, TERM, HUP, QUIT, USR1, USR2, XCPU) go to the ranks. After USR1, USR2 and XCPU the
+// job goes on, unless its ranks end by them: with 128 + n, or killed.
 LaunchResult launch(const LaunchOptions& options);
 
 // launch(), for commands: the exit code.

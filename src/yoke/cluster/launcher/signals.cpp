@@ -29,7 +29,7 @@ void set_handler(int signal, void (*handler)(int), struct sigaction& previous) {
 SignalReader::SignalReader() {
   sigset_t wanted;
   ::sigemptyset(&wanted);
-  for (int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2}) {
+  for (int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGXCPU}) {
     if (!ignored(signal)) ::sigaddset(&wanted, signal);
   }
   ::sigaddset(&wanted, SIGCHLD);

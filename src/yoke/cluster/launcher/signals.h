@@ -11,7 +11,7 @@ namespace yoke::cluster {
 
 class SignalReader {
  public:
-  // CHLD, INT, TERM, HUP, QUIT, USR1, USR2; but not those that our parent had us ignore (nohup).
+  // CHLD, INT, TERM, HUP, QUIT, USR1, USR2, XCPU; but not those that our parent had us ignore (nohup).
   SignalReader();
   ~SignalReader();
   SignalReader(const SignalReader&) = delete;

@@ -76,8 +76,9 @@ FailureReport report_of(const ChildEnd& end, const std::string& host) {
   report.host = host;
   report.pid = end.pid;
   report.kind = WIFSIGNALED(end.wait_status) ? "killed" : "exited";
-  report.what =
-      fmt::format("rank {} on {} (pid {}) {}", end.rank, host, end.pid, describe_status(end.wait_status));
+  report.role = end.role;
+  report.what = fmt::format("{} on {} (pid {}) {}", rank_name(end.rank, end.role), host, end.pid,
+                            describe_status(end.wait_status));
   report.next = next_step(end.wait_status);
   report.exit_code = exit_code_of(end.wait_status);
   return report;

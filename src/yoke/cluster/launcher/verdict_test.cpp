@@ -34,6 +34,22 @@ TEST(Verdict, AllWellIsNoFailure) {
   EXPECT_FALSE(verdict.failure);
 }
 
+TEST(Verdict, ARankIsNamedWithItsRole) {
+  ChildEnd server = end(4, killed(9));
+  server.role = "parameter server 1";
+  Verdict verdict = judge({end(0, exited(3)), server}, nullptr, "here");
+  EXPECT_EQ(verdict.failure->what,
+            "parameter server 1 (rank 4) on here (pid 104) was killed by signal 9 (SIGKILL)");
+  EXPECT_EQ(verdict.failure->role, "parameter server 1");
+}
+
+TEST(Verdict, ARankThatLeftEarlyIsTheCauseThoughItEndedWell) {
+  FailureReport left = report(0, "left");
+  Verdict verdict = judge({end(0, 0), end(1, exited(3))}, &left, "here");
+  EXPECT_EQ(verdict.exit_code, 3);
+  EXPECT_EQ(verdict.failure->rank, 0);
+}
+
 TEST(Verdict, WhoWasKilledComesBeforeVictimsSeenEarlier) {
   Verdict verdict = judge({end(0, exited(3)), end(1, exited(3)), end(2, killed(9))}, nullptr, "here");
   EXPECT_EQ(verdict.exit_code, 137);

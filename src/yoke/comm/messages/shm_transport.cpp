@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "yoke/base/error.h"
+#include "yoke/base/fault.h"
 #include "yoke/comm/messages/core.h"
 #include "yoke/comm/messages/shm_rings.h"
 #include "yoke/comm/shared/hand_out.h"
@@ -276,6 +277,7 @@ bool ShmTransport::write(int peer, Outgoing& message) {
   if (!connected(peer)) return false;
   Ring& out = ring(rank_, peer);
   if (!message.started()) {
+    fault::at(fault::Point::kShmWrite);
     uint64_t used = out.written.load(std::memory_order_relaxed) - out.read.load(std::memory_order_acquire);
     if (kRingBytes - used < kHeadRoom) return false;
     // In one piece: who dies here leaves a whole head or none.

@@ -26,9 +26,9 @@ cluster::FailureReport own_report(const std::string& what, const char* kind, con
   return report;
 }
 
-void tell(const JobLink& job, const cluster::FailureReport& report) {
+void tell(const JobLink& job, const cluster::FailureReport& report, const cluster::Wait& wait) {
   if (job.fail)
-    job.fail(report);
+    job.fail(report, wait);
   else
     job.failure->raise(report);
 }
@@ -57,23 +57,27 @@ bool is_mismatch(const std::exception_ptr& thrown) {
 
 std::exception_ptr explain_failure(std::exception_ptr thrown, const Descriptor& descriptor,
                                    const GroupInfo& group, const std::string& backend, const JobLink& job,
-                                   const Deadline& deadline) {
+                                   const Deadline& deadline, int peer) {
+  cluster::Wait wait = wait_of(descriptor, group, peer);
   std::string cause = message_of(thrown);
   const char* kind = "lost";
   if (is_mismatch(thrown)) {
     kind = "mismatch";
-    tell(job, own_report(cause, kind, job));
+    tell(job, own_report(cause, kind, job), wait);
   } else if (deadline.passed() && !job.failure->set()) {
     kind = "deadline";
     std::string behind = job.who_is_behind ? job.who_is_behind(static_cast<int64_t>(descriptor.number)) : "";
     cause =
         fmt::format("not complete after {:.3g} s{}{}", deadline.limit(), behind.empty() ? "" : ": ", behind);
     tell(job,
-         own_report(fmt::format("{} on group '{}' was {}", descriptor.text(), group.name, cause), kind, job));
+         own_report(fmt::format("{} on group '{}' was {}", descriptor.text(), group.name, cause), kind, job),
+         wait);
   }
+  // A connection that broke may be one that its peer closed when it ended in good order.
+  if (job.look_at && !job.failure->set()) job.look_at(wait);
   wait_for_root_cause(*job.failure);
   if (!job.failure->set()) {
-    tell(job, own_report(cause, kind, job));
+    tell(job, own_report(cause, kind, job), wait);
     job.failure->raise(own_report(cause, kind, job));  // nobody else has a better word
   }
   cluster::FailureReport report = job.failure->report();

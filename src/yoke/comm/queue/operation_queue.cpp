@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "yoke/base/clock.h"
+#include "yoke/base/fault.h"
 #include "yoke/comm/queue/failure_text.h"
 
 namespace yoke::comm {
@@ -40,7 +41,10 @@ struct OperationQueue::Task : Pending::State {
 };
 
 OperationQueue::OperationQueue(Backend& backend, const GroupInfo& group, const JobLink& job)
-    : backend_(backend), group_(group), job_(job) {}
+    : backend_(backend), group_(group), job_(job) {
+  if (job_.watch && group_.size > 1)
+    watched_ = job_.watch([this](std::vector<cluster::Wait>& waits) { add_long_wait(waits); });
+}
 
 OperationQueue::~OperationQueue() {
   std::unique_lock lock(mutex_);
@@ -102,6 +106,7 @@ void OperationQueue::run_head(std::unique_lock<std::mutex>& lock) {
   tasks_.pop_front();
   if (tasks_.empty()) background_wanted_ = false;
   running_ = true;
+  current_ = task;
   std::exception_ptr error = broken_;
   task->times.started = now_seconds();
   lock.unlock();
@@ -110,6 +115,7 @@ void OperationQueue::run_head(std::unique_lock<std::mutex>& lock) {
     try {
       if (job_.entered) job_.entered(static_cast<int64_t>(task->operation.descriptor.number));
       job_.recorder->started(task->ticket);
+      fault::at(fault::Point::kCollectiveBegin);
       backend_.run(task->operation, deadline);
       job_.recorder->finished(task->ticket);
     } catch (...) {
@@ -122,6 +128,7 @@ void OperationQueue::run_head(std::unique_lock<std::mutex>& lock) {
   }
   lock.lock();
   running_ = false;
+  current_.reset();
   if (error && !broken_) broken_ = error;
   task->error = error;
   task->times.ended = now_seconds();
@@ -160,6 +167,15 @@ uint64_t OperationQueue::sleep(std::unique_lock<std::mutex>& lock) {
   while (idle_ && tasks_.empty() && !stop_) work_.wait_for(lock, std::chrono::seconds(1));
   idle_ = false;
   return kNone;
+}
+
+void OperationQueue::add_long_wait(std::vector<cluster::Wait>& waits) {
+  std::lock_guard lock(mutex_);
+  if (!current_) return;
+  double seconds = now_seconds() - current_->times.started;
+  if (seconds < cluster::Session::kLongWait) return;
+  waits.push_back(wait_of(current_->operation.descriptor, group_));
+  waits.back().seconds = seconds;
 }
 
 void OperationQueue::break_with(std::exception_ptr error) {

@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 #include <thread>
+#include <vector>
 
 #include "yoke/comm/queue/queued_communicator.h"
 
@@ -30,6 +31,7 @@ class OperationQueue {
   void background();
   void begin_in_background();
   uint64_t sleep(std::unique_lock<std::mutex>& lock);
+  void add_long_wait(std::vector<cluster::Wait>& waits);
 
   Backend& backend_;
   const GroupInfo& group_;
@@ -38,7 +40,8 @@ class OperationQueue {
   std::condition_variable work_;
   std::condition_variable ended_;
   std::deque<std::shared_ptr<Task>> tasks_;
-  std::shared_ptr<Task> spare_;  // saves an allocation for callers who wait at once
+  std::shared_ptr<Task> current_;  // while running_
+  std::shared_ptr<Task> spare_;    // saves an allocation for callers who wait at once
   std::exception_ptr broken_;
   std::thread thread_;  // started when first needed
   uint64_t issued_ = 0;
@@ -47,6 +50,7 @@ class OperationQueue {
   bool idle_ = false;               // the thread sleeps until it is woken
   bool stop_ = false;
   int waiters_ = 0;
+  std::shared_ptr<void> watched_;  // last: ends before what it looks at
 };
 
 }  // namespace yoke::comm

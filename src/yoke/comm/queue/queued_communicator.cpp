@@ -4,6 +4,7 @@
 #include <xxhash.h>
 
 #include <algorithm>
+#include <exception>
 #include <vector>
 
 #include "yoke/base/error.h"
@@ -22,7 +23,15 @@ class QueuedCommunicator final : public Communicator {
         job_(std::move(job)),
         check_{group_.rank, group_.size},
         operations_(*backend_, group_, job_),
-        transfers_(*backend_, group_, job_) {}
+        transfers_(*backend_, group_, job_),
+        exceptions_(std::uncaught_exceptions()) {}
+
+  // Others learn what this rank has taken part in before its connections close: to them it is no failure. One
+  // that ends by an exception is, and says so elsewhere.
+  ~QueuedCommunicator() override {
+    if (job_.closed && !job_.failure->set() && std::uncaught_exceptions() <= exceptions_)
+      job_.closed(group_.id, group_.size, static_cast<int64_t>(number_));
+  }
 
   int rank() const override { return group_.rank; }
   int size() const override { return group_.size; }
@@ -103,6 +112,7 @@ class QueuedCommunicator final : public Communicator {
   uint64_t splits_ = 0;
   OperationQueue operations_;
   TransferQueue transfers_;
+  int exceptions_;
 };
 
 std::unique_ptr<Communicator> QueuedCommunicator::split(int color, int key, const std::string& group_name) {
@@ -123,6 +133,9 @@ std::unique_ptr<Communicator> QueuedCommunicator::split(int color, int key, cons
   group.size = static_cast<int>(members.size());
   group.rank = static_cast<int>(std::find(members.begin(), members.end(), rank()) - members.begin());
   group.id = XXH3_64bits(parts, sizeof(parts));
+  if (!group_.ranks.empty()) {
+    for (int& member : group.ranks = members) member = group_.ranks[static_cast<size_t>(member)];
+  }
   JobLink job = job_;
   // Heartbeats speak of the world's operations; a sub-group's numbers would be taken for those.
   job.entered = nullptr;
@@ -145,6 +158,20 @@ Memory QueuedCommunicator::allocate_common(size_t bytes) {
 }
 
 }  // namespace
+
+cluster::Wait wait_of(const Descriptor& descriptor, const GroupInfo& group, int peer) {
+  cluster::Wait wait;
+  wait.group = group.id;
+  wait.group_name = group.name;
+  wait.number = peer < 0 ? static_cast<int64_t>(descriptor.number) : 0;
+  wait.what = descriptor.text();
+  wait.name = descriptor.short_text();
+  if (peer < 0)
+    wait.ranks = group.ranks;
+  else if (static_cast<size_t>(peer) < group.ranks.size())
+    wait.ranks = {group.ranks[static_cast<size_t>(peer)]};
+  return wait;
+}
 
 std::unique_ptr<Communicator> make_queued(std::unique_ptr<Backend> backend, GroupInfo group, JobLink job) {
   YOKE_CHECK(job.failure && job.recorder, "a communicator needs a failure and a recorder");

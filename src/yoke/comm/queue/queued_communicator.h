@@ -6,8 +6,9 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
-#include "yoke/cluster/failure.h"
+#include "yoke/cluster/session.h"
 #include "yoke/comm/backend.h"
 #include "yoke/comm/communicator.h"
 #include "yoke/comm/flight_recorder.h"
@@ -20,8 +21,12 @@ struct JobLink {
   std::shared_ptr<FlightRecorder> recorder;   // required
   // This rank now works on operation `number` of the group's ranks.
   std::function<void(int64_t number)> entered;
-  // Tells everybody that this rank cannot go on.
-  std::function<void(const cluster::FailureReport&)> fail;
+  // Tells everybody that this rank cannot go on, and in which operation.
+  std::function<void(const cluster::FailureReport&, const cluster::Wait&)> fail;
+  // As Session::watch, Session::look_at and Session::close_group.
+  std::function<std::shared_ptr<void>(cluster::Session::WaitSource)> watch;
+  std::function<void(const cluster::Wait&)> look_at;
+  std::function<void(uint64_t group, int size, int64_t operations)> closed;
   // Who has not entered `number` yet, as a sentence; for the error after a deadline.
   std::function<std::string(int64_t number)> who_is_behind;
   // Where the recorder is written when an operation fails; empty: nowhere.
@@ -32,9 +37,13 @@ struct GroupInfo {
   std::string name = "world";
   int rank = 0;
   int size = 1;
-  uint64_t id = 1;       // differs between all groups of a job
-  double timeout = 300;  // seconds an operation may take
+  uint64_t id = 1;           // differs between all groups of a job
+  double timeout = 300;      // seconds an operation may take
+  std::vector<int> ranks{};  // of the job, by rank of the group; empty: not known
 };
+
+// What a rank in this operation waits for; `peer` of the group: that one only.
+cluster::Wait wait_of(const Descriptor& descriptor, const GroupInfo& group, int peer = -1);
 
 std::unique_ptr<Communicator> make_queued(std::unique_ptr<Backend> backend, GroupInfo group, JobLink job);
 

@@ -1,5 +1,8 @@
 #include "yoke/comm/queue/transfer_queue.h"
 
+#include <atomic>
+
+#include "yoke/base/clock.h"
 #include "yoke/comm/queue/failure_text.h"
 
 namespace yoke::comm {
@@ -19,10 +22,15 @@ struct TransferQueue::Task : Pending::State {
   uint64_t ticket = 0;
   bool ended = false;
   std::exception_ptr error;
+  double idle_since = 0;            // first look without progress; of the thread
+  std::atomic<double> idle_for{0};  // seconds, as of the last look
 };
 
 TransferQueue::TransferQueue(Backend& backend, const GroupInfo& group, const JobLink& job)
-    : backend_(backend), group_(group), job_(job) {}
+    : backend_(backend), group_(group), job_(job) {
+  if (job_.watch && group_.size > 1)
+    watched_ = job_.watch([this](std::vector<cluster::Wait>& waits) { add_long_waits(waits); });
+}
 
 TransferQueue::~TransferQueue() {
   std::unique_lock lock(mutex_);
@@ -93,6 +101,7 @@ bool TransferQueue::advance_all(const std::vector<std::shared_ptr<Task>>& heads)
     try {
       job_.failure->check("point to point");
       bool complete = backend_.advance(transfer);
+      note_idle(*task, complete || transfer.offset != before);
       moved = moved || complete || transfer.offset != before;
       if (complete) {
         job_.recorder->finished(task->ticket);
@@ -103,11 +112,29 @@ bool TransferQueue::advance_all(const std::vector<std::shared_ptr<Task>>& heads)
     } catch (...) {
       job_.recorder->failed(task->ticket);
       end(task, explain_failure(std::current_exception(), transfer.descriptor, group_, backend_.name(), job_,
-                                task->deadline));
+                                task->deadline, transfer.peer));
       return true;
     }
   }
   return moved;
+}
+
+// Measured where the thread looks: what arrived while it did not run is no idleness of the peer.
+void TransferQueue::note_idle(Task& task, bool moved) {
+  double now = now_seconds();
+  if (moved || task.idle_since == 0) task.idle_since = now;
+  task.idle_for.store(now - task.idle_since, std::memory_order_relaxed);
+}
+
+void TransferQueue::add_long_waits(std::vector<cluster::Wait>& waits) {
+  std::lock_guard lock(mutex_);
+  for (const auto& [key, line] : lines_) {
+    const Task& head = *line.front();
+    double seconds = head.idle_for.load(std::memory_order_relaxed);
+    if (seconds < cluster::Session::kLongWait) continue;
+    waits.push_back(wait_of(head.transfer.descriptor, group_, head.transfer.peer));
+    waits.back().seconds = seconds;
+  }
 }
 
 void TransferQueue::background() {
@@ -130,8 +157,9 @@ void TransferQueue::background() {
       try {
         backend_.wait_for(waiting, Deadline::after(0.02));
       } catch (...) {
-        end(heads.front(), explain_failure(std::current_exception(), heads.front()->transfer.descriptor,
-                                           group_, backend_.name(), job_, heads.front()->deadline));
+        end(heads.front(),
+            explain_failure(std::current_exception(), heads.front()->transfer.descriptor, group_,
+                            backend_.name(), job_, heads.front()->deadline, heads.front()->transfer.peer));
       }
     }
     lock.lock();

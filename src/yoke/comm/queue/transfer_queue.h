@@ -29,6 +29,8 @@ class TransferQueue {
   bool advance_all(const std::vector<std::shared_ptr<Task>>& heads);
   void end(const std::shared_ptr<Task>& task, std::exception_ptr error);
   void wait(Task& task);
+  void note_idle(Task& task, bool moved);
+  void add_long_waits(std::vector<cluster::Wait>& waits);
 
   Backend& backend_;
   const GroupInfo& group_;
@@ -41,7 +43,8 @@ class TransferQueue {
   std::exception_ptr broken_;
   std::thread thread_;
   bool stop_ = false;
-  bool blocked_ = false;  // the thread is inside wait_for()
+  bool blocked_ = false;           // the thread is inside wait_for()
+  std::shared_ptr<void> watched_;  // last: ends before what it looks at
 };
 
 }  // namespace yoke::comm

@@ -10,6 +10,7 @@
 
 #include "yoke/base/clock.h"
 #include "yoke/base/error.h"
+#include "yoke/base/fault.h"
 #include "yoke/comm/tensors/tensors.h"
 #include "yoke/compute/recompute.h"
 #include "yoke/parallel/ddp/all_reduce_hook.h"
@@ -226,6 +227,7 @@ void Reducer::launch(Bucket& bucket) {
   bucket.data.divisor = divisor_;
   bucket.data.seconds = 0;
   bucket.done = !hook_->advance(bucket.data, 0);
+  fault::at(fault::Point::kDdpBucketSent);
   bucket.phase = 1;
   for (torch::Tensor& part : bucket.data.parts)
     if (layout_.passing) part.reset();

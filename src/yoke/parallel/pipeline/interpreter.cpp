@@ -4,6 +4,7 @@
 
 #include "yoke/base/clock.h"
 #include "yoke/base/error.h"
+#include "yoke/base/fault.h"
 
 namespace yoke::parallel {
 namespace {
@@ -81,6 +82,8 @@ torch::Tensor Interpreter::run(const std::vector<StreamAction>& actions, const M
 
 void Interpreter::carry_out(const ScheduleAction& action, const MicroBatches& batch, torch::Tensor& loss) {
   std::pair<int, int> pass{action.chunk, action.microbatch};
+  if (action.op == ScheduleOp::kSendActivation || action.op == ScheduleOp::kSendGradient)
+    fault::at(fault::Point::kPipelineSend);
   switch (action.op) {
     case ScheduleOp::kReceiveActivation:
     case ScheduleOp::kReceiveGradient:

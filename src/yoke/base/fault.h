@@ -1,0 +1,102 @@
+// Fault points: named places where a test or a rehearsal lets something go wrong, in the program as it is
+// shipped. One relaxed load each while nothing is armed.
+//
+//   YOKE_FAULT="rank=2,step=7,at=ddp.bucket.sent:kill; at=frame.send,p=0.01:drop"
+//
+// A rule is `CONDITION,CONDITION,…:ACTION`. Conditions: at=POINT (needed), rank=N or *, step=N (of training),
+// attempt=N (restarts of the job so far), hit=N (the Nth time all others hold, from 1), p=CHANCE and seed=N
+// (for its draws). Actions: kill, stop (SIGKILL and SIGSTOP to itself), delay:TIME, error, and where the
+// point can: drop (leaves it out) and corrupt (changes a bit).
+//
+// Rules speak of ranks. The launcher has none: of its points (launcher.*, coordinator.*) `rank` is the one
+// that is served.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace yoke::fault {
+
+enum class Point : uint8_t {
+  kDdpBucketSent,
+  kCollectiveBegin,
+  kFrameSend,
+  kFrameReceive,
+  kShmWrite,
+  kCoordinatorReply,
+  kSessionHeartbeat,
+  kCheckpointWrite,
+  kCheckpointCommit,
+  kPsPush,
+  kPsPull,
+  kPsServerUpdate,
+  kLauncherSpawn,
+  kPipelineSend,
+};
+
+// What the caller has to do; kill, stop, delay and most errors are done when at() returns.
+enum class Effect : uint8_t { kNone, kDrop, kCorrupt, kError };
+
+// What a point can besides kill, stop, delay and error.
+enum Can : unsigned {
+  kDrops = 1,
+  kCorrupts = 2,
+  kOwnError = 4,  // `error` is the caller's own (a full disk); otherwise at() throws CommError
+  kServes = 8,    // `rank` is the one that the launcher or coordinator serves
+};
+
+struct PointInfo {
+  Point point;
+  const char* name;  // "ddp.bucket.sent"
+  const char* when;  // "a bucket of gradients was handed to the communicator"
+  unsigned can = 0;
+};
+std::span<const PointInfo> points();
+// All of them with what they accept, a line each, for `yoke doctor --faults`.
+std::string list_points();
+
+enum class Action : uint8_t { kKill, kStop, kDelay, kError, kDrop, kCorrupt };
+
+struct Rule {
+  Point at = Point::kFrameSend;
+  int rank = -1;      // -1: any
+  int attempt = -1;   // -1: any
+  int64_t step = -1;  // -1: any
+  int64_t hit = 0;    // 0: every
+  double chance = 1;
+  uint64_t seed = 0;
+  Action action = Action::kError;
+  double delay = 0;  // seconds
+};
+
+// Throws ConfigError that names the word it does not know, and lists what is accepted.
+std::vector<Rule> parse(const std::string& text);
+
+// Where this process stands; rank -1: a launcher.
+struct Place {
+  int rank = 0;
+  int attempt = 0;
+};
+// For the whole process; replaces what was armed before. Draws depend on seed, rank and rule only.
+void arm(std::vector<Rule> rules, Place place);
+void disarm();
+// The step of training that begins; any thread.
+void set_step(int64_t step);
+
+namespace detail {
+extern std::atomic<bool> armed;
+Effect hit(Point point, int served);
+}  // namespace detail
+
+// `served`: the rank the launcher or coordinator serves at this point. Throws CommError for `error`, unless
+// it is the caller's own.
+inline Effect at(Point point, int served = -1) {
+  if (!detail::armed.load(std::memory_order_relaxed)) [[likely]]
+    return Effect::kNone;
+  return detail::hit(point, served);
+}
+
+}  // namespace yoke::fault

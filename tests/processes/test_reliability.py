@@ -1,0 +1,27 @@
+"""Rows of the reliability scorecard that rest on fault points alone; `make reliability` walks all of them."""
+import json
+import subprocess
+
+import pytest
+from conftest import ROOT, YOKE
+from launching import clean_environment
+
+
+# Killed in all-reduce and resumed; a parameter server, a stalled worker, changed frames, SIGTERM and SIGUSR1, a pipeline stage.
+@pytest.mark.parametrize("row", [1, 4, 5, 18, 21, 25])
+def test_the_row_holds(row):
+    words = ["python3", str(ROOT / "tools/reliability"), "--rows", str(row), "--json"]
+    run = subprocess.run(words, capture_output=True, text=True, timeout=300, env=clean_environment() | {"YOKE_BIN": str(YOKE)}, cwd=ROOT)
+    result = json.loads(run.stdout)
+    assert result["row"] == row and result["ok"] is True, run.stdout + run.stderr
+
+
+def test_a_bad_rule_is_told_before_anything_starts():
+    run = subprocess.run([str(YOKE), "run", "--nproc", "2", "true"], capture_output=True, text=True, env=clean_environment(YOKE_FAULT="at=frame.sent:kill"), timeout=60)
+    assert run.returncode == 2 and "'frame.sent'" in run.stderr and "frame.send" in run.stderr
+
+
+def test_the_launcher_tells_that_a_rank_could_not_be_started():
+    run = subprocess.run([str(YOKE), "run", "--nproc", "2", "sleep", "600"], capture_output=True, text=True, timeout=60,
+                         env=clean_environment(YOKE_FAULT="rank=1,at=launcher.spawn:error"))
+    assert run.returncode == 1 and "cannot start rank 1" in run.stderr
