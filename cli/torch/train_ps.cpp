@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/ps_server.h"
+#include "cli/run_checks.h"
 #include "cli/torch/train_output.h"
 #include "cli/torch/train_parts.h"
 #include "cli/torch/worker_options.h"
@@ -69,9 +70,7 @@ int run_train_with_servers(const CommandLine& line, Configuration& configuration
   cluster::World world = join_with_servers(config);
   const int workers = worker_count(config, world.size());
   const bool first = world.rank() == 0;
-  if (config.parallel.data > 0 && config.parallel.data != workers)
-    throw ConfigError("parallel.data = {} with {} worker{}: start as many, with --nproc {}.",
-                      config.parallel.data, workers, workers == 1 ? "" : "s", config.parallel.data);
+  check_workers(config, workers);
   ps::Colocated seats;
   if (config.ps.place == "colocated")
     seats = ps::connect_colocated(world, static_cast<int>(config.ps.servers), config.parallel.backend);

@@ -1,6 +1,7 @@
 #include "yoke/comm/flight_analysis.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <set>
 
@@ -8,30 +9,54 @@
 
 #include "yoke/base/error.h"
 #include "yoke/base/file.h"
+#include "yoke/base/json_text.h"
 
 namespace yoke::comm {
 namespace {
 
 constexpr int64_t kMaxRecordBytes = 16 << 20;
+constexpr int64_t kMostRanks = 1 << 20;
+constexpr int64_t kMostCount = int64_t{1} << 53;  // what a double holds exactly
+
+// A whole number of `json` from `least` to `most`.
+int64_t whole(const nlohmann::json& json, const char* key, int64_t least, int64_t most) {
+  const nlohmann::json& value = json.at(key);
+  double rounded = value.is_number_integer() ? value.get<double>() : std::nan("");
+  if (rounded >= static_cast<double>(least) && rounded <= static_cast<double>(most))
+    return value.get<int64_t>();
+  throw ConfigError("\"{}\" is {}, not a whole number from {} to {}.", key, value.dump().substr(0, 40), least,
+                    most);
+}
+
+cluster::FailureReport parse_failure(const nlohmann::json& json) {
+  return {static_cast<int>(whole(json, "rank", -1, kMostRanks)),
+          json.at("host"),
+          whole(json, "pid", -1, kMostCount),
+          whole(json, "step", -1, kMostCount),
+          json.at("kind"),
+          json.at("what"),
+          json.at("next")};
+}
 
 RankRecord parse_record(const std::filesystem::path& path) {
+  std::string text = read_file(path, kMaxRecordBytes);
   try {
-    nlohmann::json json = nlohmann::json::parse(read_file(path, kMaxRecordBytes));
+    nlohmann::json json = parse_json(text, path.filename().string());
     RankRecord record;
-    record.rank = json.at("rank");
-    record.world_size = json.at("world_size");
+    record.world_size = static_cast<int>(whole(json, "world_size", 1, kMostRanks));
+    record.rank = static_cast<int>(whole(json, "rank", 0, record.world_size - 1));
     record.host = json.at("host");
-    record.pid = json.at("pid");
+    record.pid = whole(json, "pid", 0, kMostCount);
     for (const nlohmann::json& one : json.at("operations"))
-      record.operations.push_back({one.at("group"), one.at("number"), one.at("call"), one.at("state")});
-    if (auto failure = json.find("failure"); failure != json.end()) {
-      record.failure = cluster::FailureReport{failure->at("rank"), failure->at("host"), failure->at("pid"),
-                                              failure->at("step"), failure->at("kind"), failure->at("what"),
-                                              failure->at("next")};
-    }
+      record.operations.push_back({one.at("group"),
+                                   static_cast<uint64_t>(whole(one, "number", 0, kMostCount)), one.at("call"),
+                                   one.at("state")});
+    if (auto failure = json.find("failure"); failure != json.end()) record.failure = parse_failure(*failure);
     return record;
-  } catch (const nlohmann::json::exception& error) {
+  } catch (const ConfigError& error) {
     throw ConfigError("{} is not a flight record: {}", path.string(), error.what());
+  } catch (const nlohmann::json::exception& error) {
+    throw ConfigError("{} is not a flight record: {}.", path.string(), json_problem(error));
   }
 }
 

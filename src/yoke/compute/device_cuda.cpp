@@ -40,6 +40,13 @@ std::string device_name(int index) {
   return at::cuda::getDeviceProperties(ready(index))->name;
 }
 
+DeviceMemory device_memory(int index) {
+  c10::cuda::CUDAGuard guard(ready(index));
+  size_t free = 0, total = 0;
+  C10_CUDA_CHECK(cudaMemGetInfo(&free, &total));
+  return {static_cast<int64_t>(free), static_cast<int64_t>(total)};
+}
+
 int64_t peak_memory_bytes(int index) {
   auto stats = c10::cuda::CUDACachingAllocator::getDeviceStats(ready(index));
   auto all = static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE);
