@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "cli/command_hints.h"
 #include "cli/positive.h"
 #include "cli/run_config.h"
 #include "cli/version.h"
@@ -18,18 +19,6 @@ namespace yoke::cli {
 namespace {
 
 using Subcommand = CLI::App;
-
-// What users of other programs type.
-constexpr std::pair<const char*, const char*> kHabits[] = {
-    {"--nproc-per-node", "--nproc"}, {"--np", "--nproc"},     {"--num-processes", "--nproc"},
-    {"--max-steps", "--steps"},      {"--weights", "--init"}, {"--out", "--output"},
-};
-
-bool reads_configuration(const std::string& command) {
-  return command == "train" || command == "eval" || command.rfind("model ", 0) == 0 ||
-         command == "lab stragglers" || command == "bench step" || command == "bench scaling" ||
-         command == "verify" || command == "profile" || command == "config show";
-}
 
 // The list of commands, in the order of --help.
 class Parser {
@@ -59,7 +48,7 @@ class Parser {
   }
 
   void parse(std::vector<std::string> words) {
-    check_commands(words);
+    check_commands(app_, words);
     std::reverse(words.begin(), words.end());  // CLI11 takes them from the back
     app_.parse(std::move(words));
     for (const Subcommand* command = &app_; !command->get_subcommands().empty();) {
@@ -70,65 +59,9 @@ class Parser {
 
   int exit(const CLI::ParseError& error) const { return app_.exit(error); }
 
-  // The words that nobody took, told with what was probably meant.
-  [[noreturn]] void refuse_extras(const config::Schema& schema) const {
-    const Subcommand* command = &app_;
-    std::string path = "yoke";
-    while (!command->get_subcommands().empty()) {
-      command = command->get_subcommands().front();
-      path += " " + command->get_name();
-    }
-    std::vector<std::string> extras = app_.remaining(/*recurse=*/true);
-    auto option = std::find_if(extras.begin(), extras.end(),
-                               [](const std::string& word) { return word.size() > 1 && word[0] == '-'; });
-    if (option == extras.end())
-      throw ConfigError("{}: `{}` takes no such word. `{} --help` shows what it takes.", extras.front(), path,
-                        path);
-    std::string name = option->substr(0, option->find('='));
-    std::string near = nearest_option(*command, name, schema, reads_configuration(path.substr(5)));
-    throw ConfigError("{}: `{}` has no such option. {}`{} --help` lists its options{}.", name, path,
-                      near.empty() ? "" : fmt::format("Did you mean {}? ", near), path,
-                      reads_configuration(path.substr(5)) ? ", `yoke config keys` the configuration's" : "");
-  }
+  [[noreturn]] void refuse_extras(const config::Schema& schema) const { cli::refuse_extras(app_, schema); }
 
  private:
-  // The first word that stands where a command is wanted and is none.
-  void check_commands(const std::vector<std::string>& words) const {
-    const Subcommand* at = &app_;
-    std::string path = "yoke";
-    for (const std::string& word : words) {
-      std::vector<std::string> names;
-      const Subcommand* next = nullptr;
-      for (const Subcommand* one : at->get_subcommands([](const Subcommand*) { return true; })) {
-        names.push_back(one->get_name());
-        if (one->get_name() == word) next = one;
-      }
-      if (names.empty() || word.rfind('-', 0) == 0) return;
-      std::string near = nearest_name(word, names);
-      if (next == nullptr)
-        throw ConfigError("`{} {}`: there is no such command. {}`{} --help` lists them.", path, word,
-                          near.empty() ? "" : fmt::format("Did you mean `{} {}`? ", path, near), path);
-      at = next;
-      path += " " + word;
-    }
-  }
-
-  static std::string nearest_option(const Subcommand& command, const std::string& typed,
-                                    const config::Schema& schema, bool with_keys) {
-    std::vector<std::string> own;
-    for (const CLI::Option* option : command.get_options())
-      for (const std::string& name : option->get_lnames()) own.push_back("--" + name);
-    std::string name = typed;
-    std::replace(name.begin() + 2, name.end(), '_', '-');
-    for (auto& [habit, meant] : kHabits) {
-      bool there = std::find(own.begin(), own.end(), meant) != own.end();
-      if (name == habit && there) return meant;
-    }
-    std::string key = with_keys ? schema.nearest_key(typed.substr(2)) : "";
-    if (!key.empty()) return "--" + key;
-    return nearest_name(name, own);
-  }
-
   Subcommand* common(Subcommand* command, const std::string& example) {
     command->add_flag("--json", out_.json, "print one JSON document on stdout");
     command->add_flag("-q,--quiet", out_.quiet, "no progress, only warnings and results");

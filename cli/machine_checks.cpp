@@ -26,8 +26,8 @@ namespace fs = std::filesystem;
 constexpr double kLittleDiskBytes = 2e9;
 constexpr double kLittleSharedMemoryBytes = 64e6;
 constexpr size_t kProbeBytes = 32 << 20;
-constexpr double kSlowDisk = 20e6;        // bytes a second: a checkpoint of 124M parameters takes a minute
-constexpr rlim_t kFewFiles = 1024;        // a rank holds a few descriptors for each peer
+constexpr double kSlowDisk = 20e6;          // bytes a second: a checkpoint of 124M parameters takes a minute
+constexpr rlim_t kFewFiles = 1024;          // a rank holds a few descriptors for each peer
 constexpr double kSlowClockSeconds = 1e-6;  // for one look
 
 std::string line_of(const fs::path& path) {
@@ -64,7 +64,8 @@ Check check_memory_of_machine() {
 // The chosen word of "always [madvise] never".
 std::string chosen(const std::string& line) {
   size_t begin = line.find('['), end = line.find(']');
-  return begin == std::string::npos || end == std::string::npos ? "" : line.substr(begin + 1, end - begin - 1);
+  return begin == std::string::npos || end == std::string::npos ? ""
+                                                                : line.substr(begin + 1, end - begin - 1);
 }
 
 Check check_huge_pages() {
@@ -76,7 +77,8 @@ Check check_huge_pages() {
   bool shared_off = shared == "never" || shared == "deny";
   std::string hint;
   if (off)
-    hint = fmt::format("large copies are faster with them: echo madvise > {}/enabled (as root)", folder.string());
+    hint = fmt::format("large copies are faster with them: echo madvise > {}/enabled (as root)",
+                       folder.string());
   else if (shared_off)
     hint = fmt::format("shm is faster with them: echo advise > {}/shmem_enabled (as root)", folder.string());
   return {"huge pages", true, fmt::format("{}, shared memory {}", pages, shared), hint, off};
@@ -102,7 +104,8 @@ Check check_open_files() {
   rlimit limit{};
   ::getrlimit(RLIMIT_NOFILE, &limit);
   bool few = limit.rlim_cur < kFewFiles;
-  return {"open files", !few, fmt::format("{} (at most {})", limit_text(limit.rlim_cur), limit_text(limit.rlim_max)),
+  return {"open files", !few,
+          fmt::format("{} (at most {})", limit_text(limit.rlim_cur), limit_text(limit.rlim_max)),
           few ? "too few for many ranks: ulimit -n 65536" : ""};
 }
 
@@ -110,8 +113,7 @@ Check check_locked_memory() {
   rlimit limit{};
   ::getrlimit(RLIMIT_MEMLOCK, &limit);
   bool unlimited = limit.rlim_cur == RLIM_INFINITY;
-  return {"locked memory", true,
-          unlimited ? "unlimited" : format_bytes(static_cast<double>(limit.rlim_cur)),
+  return {"locked memory", true, unlimited ? "unlimited" : format_bytes(static_cast<double>(limit.rlim_cur)),
           unlimited || limit.rlim_cur >= (rlim_t{1} << 30)
               ? ""
               : "InfiniBand under MPI or NCCL wants more: ulimit -l unlimited"};
@@ -125,7 +127,8 @@ Check check_clock() {
   double each = watch.seconds() / kLooks;
   std::string source = line_of("/sys/devices/system/clocksource/clocksource0/current_clocksource");
   bool slow = each > kSlowClockSeconds || sum < 0;
-  return {"clock", !slow, fmt::format("{}, {:.0f} ns a look", source.empty() ? "unknown source" : source, 1e9 * each),
+  return {"clock", !slow,
+          fmt::format("{}, {:.0f} ns a look", source.empty() ? "unknown source" : source, 1e9 * each),
           slow ? "timings cost more than they measure: boot with clocksource=tsc" : ""};
 }
 
@@ -166,14 +169,10 @@ Check check_disk_speed() {
 }  // namespace
 
 std::vector<Check> machine_checks() {
-  return {check_cpu(),
-          check_memory_of_machine(),
-          check_huge_pages(),
-          check_space("shared memory", "/dev/shm", kLittleSharedMemoryBytes),
-          check_open_files(),
-          check_locked_memory(),
-          check_clock(),
-          check_space("disk", ".", kLittleDiskBytes),
+  return {check_cpu(),        check_memory_of_machine(),
+          check_huge_pages(), check_space("shared memory", "/dev/shm", kLittleSharedMemoryBytes),
+          check_open_files(), check_locked_memory(),
+          check_clock(),      check_space("disk", ".", kLittleDiskBytes),
           check_disk_speed()};
 }
 

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <stdexcept>
 #include <vector>
 
 #include "yoke/base/error.h"
@@ -52,6 +53,8 @@ int run_program(int argc, char** argv, const std::function<int(const CommandLine
   } catch (const Error& error) {
     return fail(json, error.code(), error.what());
   } catch (const std::bad_alloc&) {
+    return fail(json, ExitCode::kUsage, out_of_memory(""));
+  } catch (const std::length_error&) {  // a container larger than any memory
     return fail(json, ExitCode::kUsage, out_of_memory(""));
   } catch (const nlohmann::json::exception& error) {
     return fail(json, ExitCode::kInternal, "unexpected JSON: " + json_problem(error));

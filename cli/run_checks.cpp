@@ -13,6 +13,8 @@
 namespace yoke::cli {
 namespace {
 
+constexpr double kIndexBytes = 8;  // a sample's place in the order of an epoch
+
 const char* plural(int64_t count) {
   return count == 1 ? "" : "s";
 }
@@ -55,6 +57,10 @@ void check_memory(const RunConfig& config) {
   auto memory = static_cast<double>(usable_memory_bytes());
   bool planned = !config.parallel.plan.empty();  // into stages that are not known here
   if (!planned) models::check_size(config.model, memory, "this machine has", config.parallel.pipeline);
+  if (config.data.name == "synthetic" && static_cast<double>(config.data.samples) * kIndexBytes > memory)
+    throw ConfigError(
+        "data.samples = {}: their order alone takes {}; this machine has {}.", config.data.samples,
+        format_bytes(static_cast<double>(config.data.samples) * kIndexBytes), format_bytes(memory));
   double batch = models::outline_of(config.model).sample_bytes * static_cast<double>(config.data.batch_size);
   if (batch > memory)
     throw ConfigError("data.batch_size = {}: the inputs of one batch take {}; this machine has {}.",

@@ -1,7 +1,6 @@
 #include "yoke/comm/flight_analysis.h"
 
 #include <algorithm>
-#include <cmath>
 #include <map>
 #include <set>
 
@@ -9,55 +8,71 @@
 
 #include "yoke/base/error.h"
 #include "yoke/base/file.h"
-#include "yoke/base/json_text.h"
 
 namespace yoke::comm {
 namespace {
 
 constexpr int64_t kMaxRecordBytes = 16 << 20;
-constexpr int64_t kMostRanks = 1 << 20;
-constexpr int64_t kMostCount = int64_t{1} << 53;  // what a double holds exactly
 
-// A whole number of `json` from `least` to `most`.
-int64_t whole(const nlohmann::json& json, const char* key, int64_t least, int64_t most) {
-  const nlohmann::json& value = json.at(key);
-  double rounded = value.is_number_integer() ? value.get<double>() : std::nan("");
-  if (rounded >= static_cast<double>(least) && rounded <= static_cast<double>(most))
-    return value.get<int64_t>();
-  throw ConfigError("\"{}\" is {}, not a whole number from {} to {}.", key, value.dump().substr(0, 40), least,
-                    most);
-}
+constexpr int64_t kMaxRanks = 1 << 24;
+constexpr size_t kMaxDepth = 8;
 
-cluster::FailureReport parse_failure(const nlohmann::json& json) {
-  return {static_cast<int>(whole(json, "rank", -1, kMostRanks)),
-          json.at("host"),
-          whole(json, "pid", -1, kMostCount),
-          whole(json, "step", -1, kMostCount),
-          json.at("kind"),
-          json.at("what"),
-          json.at("next")};
-}
-
-RankRecord parse_record(const std::filesystem::path& path) {
-  std::string text = read_file(path, kMaxRecordBytes);
-  try {
-    nlohmann::json json = parse_json(text, path.filename().string());
-    RankRecord record;
-    record.world_size = static_cast<int>(whole(json, "world_size", 1, kMostRanks));
-    record.rank = static_cast<int>(whole(json, "rank", 0, record.world_size - 1));
-    record.host = json.at("host");
-    record.pid = whole(json, "pid", 0, kMostCount);
-    for (const nlohmann::json& one : json.at("operations"))
-      record.operations.push_back({one.at("group"),
-                                   static_cast<uint64_t>(whole(one, "number", 0, kMostCount)), one.at("call"),
-                                   one.at("state")});
-    if (auto failure = json.find("failure"); failure != json.end()) record.failure = parse_failure(*failure);
-    return record;
-  } catch (const ConfigError& error) {
-    throw ConfigError("{} is not a flight record: {}", path.string(), error.what());
-  } catch (const nlohmann::json::exception& error) {
-    throw ConfigError("{} is not a flight record: {}.", path.string(), json_problem(error));
+// Fields of one file; what is missing or of another kind is an error that names file and field.
+class Fields {
+ public:
+  Fields(const nlohmann::json& object, const std::string& file) : object_(object), file_(file) {
+    if (!object.is_object()) fail("an object is missing");
   }
+
+  int64_t number(const char* key, int64_t low, int64_t high) const {
+    const nlohmann::json& value = field(key);
+    bool small = value.is_number_integer() &&
+                 !(value.is_number_unsigned() && value.get<uint64_t>() > static_cast<uint64_t>(INT64_MAX));
+    if (!small || value.get<int64_t>() < low || value.get<int64_t>() > high)
+      fail(fmt::format("'{}' is not a whole number from {} to {}", key, low, high));
+    return value.get<int64_t>();
+  }
+  std::string text(const char* key) const {
+    const nlohmann::json& value = field(key);
+    if (!value.is_string()) fail(fmt::format("'{}' is not a text", key));
+    return value.get<std::string>();
+  }
+  const nlohmann::json& field(const char* key) const {
+    auto found = object_.find(key);
+    if (found == object_.end()) fail(fmt::format("'{}' is missing", key));
+    return *found;
+  }
+  [[noreturn]] void fail(const std::string& what) const {
+    throw ConfigError("{} is not a flight record: {}. Remove it to see what the other ranks recorded.", file_,
+                      what);
+  }
+
+ private:
+  const nlohmann::json& object_;
+  const std::string& file_;
+};
+
+nlohmann::json parse_json(const std::string& text) {
+  bool deep = false;
+  auto shallow = [&](int depth, nlohmann::json::parse_event_t, nlohmann::json&) {
+    deep |= depth > static_cast<int>(kMaxDepth);
+    return !deep;
+  };
+  nlohmann::json parsed = nlohmann::json::parse(text, shallow, /*allow_exceptions=*/false);
+  return deep ? nlohmann::json() : parsed;
+}
+
+cluster::FailureReport failure_of(const nlohmann::json& json, const std::string& name) {
+  Fields fields(json, name);
+  cluster::FailureReport report;
+  report.rank = static_cast<int>(fields.number("rank", -1, kMaxRanks));
+  report.host = fields.text("host");
+  report.pid = fields.number("pid", 0, INT64_MAX);
+  report.step = fields.number("step", -1, INT64_MAX);
+  report.kind = fields.text("kind");
+  report.what = fields.text("what");
+  report.next = fields.text("next");
+  return report;
 }
 
 using Place = std::pair<std::string, uint64_t>;  // group, number
@@ -119,6 +134,25 @@ std::optional<Divergence> divergence_at(const Place& place, const std::map<int, 
 
 }  // namespace
 
+RankRecord parse_flight_record(const std::string& text, const std::string& name) {
+  nlohmann::json json = parse_json(text);
+  Fields fields(json, name);
+  RankRecord record;
+  record.world_size = static_cast<int>(fields.number("world_size", 1, kMaxRanks));
+  record.rank = static_cast<int>(fields.number("rank", 0, record.world_size - 1));
+  record.host = fields.text("host");
+  record.pid = fields.number("pid", 0, INT64_MAX);
+  if (!fields.field("operations").is_array()) fields.fail("'operations' is not a list");
+  for (const nlohmann::json& one : fields.field("operations")) {
+    Fields operation(one, name);
+    record.operations.push_back({operation.text("group"),
+                                 static_cast<uint64_t>(operation.number("number", 0, INT64_MAX)),
+                                 operation.text("call"), operation.text("state")});
+  }
+  if (json.contains("failure")) record.failure = failure_of(json["failure"], name);
+  return record;
+}
+
 std::vector<RankRecord> read_flight_records(const std::filesystem::path& folder) {
   if (!std::filesystem::is_directory(folder))
     throw ConfigError("{} is not a folder. Give the folder with the rank-N.json files of a failed job.",
@@ -127,7 +161,7 @@ std::vector<RankRecord> read_flight_records(const std::filesystem::path& folder)
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     std::string name = entry.path().filename().string();
     if (name.rfind("rank-", 0) == 0 && entry.path().extension() == ".json")
-      records.push_back(parse_record(entry));
+      records.push_back(parse_flight_record(read_file(entry.path(), kMaxRecordBytes), entry.path().string()));
   }
   if (records.empty())
     throw ConfigError("{} holds no flight records (rank-N.json). They are written when an operation fails.",

@@ -46,6 +46,9 @@ struct FlightAnalysis {
 // wrong).
 std::vector<RankRecord> read_flight_records(const std::filesystem::path& folder);
 
+// One of them. `name`: of the file, for errors.
+RankRecord parse_flight_record(const std::string& text, const std::string& name);
+
 FlightAnalysis analyse_flight(std::vector<RankRecord> records);
 
 }  // namespace yoke::comm

@@ -22,8 +22,7 @@ std::vector<ModelOptions> variants() {
   all.push_back({.name = "mlp", .sizes = {5, 4, 3, 2}});
   all.push_back({.name = "gpt2", .size = "355m"});
   all.push_back({.name = "gpt2", .layers = 3, .heads = 2, .width = 6, .vocabulary = 11, .positions = 9});
-  all.push_back(
-      {.name = "s2vt", .width = 8, .vocabulary = 13, .frames = 3, .features = 5, .words = 4});
+  all.push_back({.name = "s2vt", .width = 8, .vocabulary = 13, .frames = 3, .features = 5, .words = 4});
   all.push_back({.name = "sparse_lr", .features = 17});
   return all;
 }

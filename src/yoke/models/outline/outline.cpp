@@ -76,7 +76,8 @@ Outline gpt2(const ModelOptions& options) {
   constexpr struct {
     const char* name;
     int64_t layers, width;
-  } kPublished[] = {{"", 12, 768}, {"124m", 12, 768}, {"355m", 24, 1024}, {"774m", 36, 1280}, {"1558m", 48, 1600}};
+  } kPublished[] = {
+      {"", 12, 768}, {"124m", 12, 768}, {"355m", 24, 1024}, {"774m", 36, 1280}, {"1558m", 48, 1600}};
   for (const auto& own : kPublished) {
     if (options.size != own.name) continue;
     double layers = size_or(options.layers, own.layers), width = size_or(options.width, own.width);
@@ -101,9 +102,16 @@ Outline sparse_lr(const ModelOptions& options) {
 }
 
 constexpr std::pair<const char*, Outline (*)(const ModelOptions&)> kModels[] = {
-    {"lenet", lenet},       {"mlp", mlp},           {"vgg_small", vgg_small},       {"alexnet", alexnet},
-    {"vgg16", vgg16},       {"resnet50", resnet50}, {"inception_v3", inception_v3}, {"gpt2", gpt2},
-    {"s2vt", s2vt},         {"sparse_lr", sparse_lr},
+    {"lenet", lenet},
+    {"mlp", mlp},
+    {"vgg_small", vgg_small},
+    {"alexnet", alexnet},
+    {"vgg16", vgg16},
+    {"resnet50", resnet50},
+    {"inception_v3", inception_v3},
+    {"gpt2", gpt2},
+    {"s2vt", s2vt},
+    {"sparse_lr", sparse_lr},
 };
 
 // "model.features = 4611686018427387904": what a user would have to make smaller.
@@ -138,11 +146,10 @@ void check_size(const ModelOptions& options, double most_bytes, const std::strin
   Outline outline = outline_of(options);
   double bytes = outline.parameters * kFloat / static_cast<double>(std::max<int64_t>(1, stages));
   if (bytes > most_bytes)
-    throw ConfigError("{}: {} would have {:.3g} parameters, {} in fp32{}; {} {}. Use smaller sizes.",
-                      largest_key(options), options.name, outline.parameters,
-                      format_bytes(outline.parameters * kFloat),
-                      stages > 1 ? fmt::format(" over {} stages", stages) : "", whose,
-                      format_bytes(most_bytes));
+    throw ConfigError(
+        "{}: {} would have {:.3g} parameters, {} in fp32{}; {} {}. Use smaller sizes.", largest_key(options),
+        options.name, outline.parameters, format_bytes(outline.parameters * kFloat),
+        stages > 1 ? fmt::format(" over {} stages", stages) : "", whose, format_bytes(most_bytes));
   if (outline.sample_bytes > most_bytes)
     throw ConfigError("{}: one sample of {} would take {}; {} {}. Use smaller sizes.", largest_key(options),
                       options.name, format_bytes(outline.sample_bytes), whose, format_bytes(most_bytes));
