@@ -75,8 +75,9 @@ void refuse_extras(const CLI::App& app, const config::Schema& schema) {
                       extras.front(), name, name);
   std::string typed = option->substr(0, option->find('='));
   bool keys = reads_configuration(name);
-  std::string near =
-      typed.size() > 3 && typed.rfind("--", 0) == 0 ? nearest_option(*command, typed, keys ? &schema : nullptr) : "";
+  std::string near = typed.size() > 3 && typed.rfind("--", 0) == 0
+                         ? nearest_option(*command, typed, keys ? &schema : nullptr)
+                         : "";
   throw ConfigError("{}: `yoke {}` has no such option. {}`yoke {} --help` lists its options{}.", typed, name,
                     near.empty() ? "" : fmt::format("Did you mean {}? ", near), name,
                     keys ? ", `yoke config keys` the configuration's" : "");
