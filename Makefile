@@ -7,12 +7,13 @@ BUILD := build-$(PRESET)
 endif
 JOBS ?= $(shell nproc)
 
-.PHONY: help demo test build setup setup-tests check fuzz reliability install clean
+.PHONY: help demo test build examples setup setup-tests check fuzz reliability install clean
 
 help:
 	@echo "make demo     train LeNet on Fashion-MNIST with two workers and write a report"
 	@echo "make test     build and run every test"
 	@echo "make build    build/yoke            (PRESET=dev|tsan|cuda for the others)"
+	@echo "make examples build/example_*       the programs of examples/"
 	@echo "make fuzz     a short run of every fuzz target"
 	@echo "make reliability  faults in real jobs: what the user sees, how long, what is lost; docs/reliability.md"
 	@echo "make install  cmake --install       (PREFIX=/usr/local)"
@@ -27,6 +28,9 @@ build: setup
 	@cmake --preset $(PRESET) $(CMAKE_FLAGS) > $(BUILD).configure.log 2>&1 || { cat $(BUILD).configure.log; exit 1; }
 	@grep -h -E '^-- (LibTorch|CUDA parts)' $(BUILD).configure.log | sed 's/^-- //' || true
 	@cmake --build --preset $(PRESET) -j $(JOBS) --target yoke yoke-torch
+
+examples: build
+	@cmake --build --preset $(PRESET) -j $(JOBS) --target yoke_examples
 
 # Two workers, then one for comparison, with a thread each: what the second worker brings.
 demo: build

@@ -10,6 +10,7 @@
 #include "cli/output.h"
 #include "yoke/base/error.h"
 #include "yoke/base/log.h"
+#include "yoke/base/memory.h"
 #include "yoke/base/terminal.h"
 #include "yoke/base/text.h"
 #include "yoke/base/units.h"
@@ -35,6 +36,35 @@ std::string algorithm_name(const comm::CollectiveResult& result) {
   return result.algorithm ? plan::to_string(*result.algorithm) : "library";
 }
 
+// What can be asked for by name on one machine.
+std::vector<plan::Algorithm> algorithms_of(const std::string& backend, plan::Collective op) {
+  if (backend == "mpi" || backend == "nccl") return {};  // their library chooses
+  if (backend != "tcp" && backend != "hierarchical") return {plan::Algorithm::kDirect};
+  return plan::algorithms_for(op);
+}
+
+void check(const BenchCollectivesArguments& arguments, const comm::CollectiveBench& bench) {
+  // Under a launcher only the ranks know which backend `auto` is.
+  bool known = arguments.nproc > 0 || arguments.backend != "auto";
+  if (bench.algorithm && known) {
+    std::vector<std::string> names;
+    for (plan::Algorithm one : algorithms_of(arguments.backend, bench.op))
+      names.push_back(plan::to_string(one));
+    std::string name = plan::to_string(*bench.algorithm);
+    if (std::find(names.begin(), names.end(), name) == names.end())
+      throw ConfigError("--algorithm {}: backend {} {} for {}. Leave it out, or use --backend tcp.", name,
+                        arguments.backend == "auto" ? "shm" : arguments.backend,
+                        names.empty() ? "leaves the choice to its library" : "has " + join(names, " "),
+                        plan::to_string(bench.op));
+  }
+  double needed = static_cast<double>(bench.bytes) * std::max(1, arguments.nproc);
+  auto memory = static_cast<double>(usable_memory_bytes());
+  if (needed > memory)
+    throw ConfigError("--bytes {}: {} rank{} need {} at least; this machine has {}.", bench.bytes,
+                      std::max(1, arguments.nproc), arguments.nproc > 1 ? "s" : "", format_bytes(needed),
+                      format_bytes(memory));
+}
+
 // Everything that was asked for, checked before any rank starts.
 std::vector<comm::CollectiveBench> sweep(const BenchCollectivesArguments& arguments) {
   std::vector<comm::CollectiveBench> all;
@@ -52,6 +82,7 @@ std::vector<comm::CollectiveBench> sweep(const BenchCollectivesArguments& argume
         bench.iterations = arguments.iterations;
         bench.check = arguments.check;
         bench.private_memory = arguments.memory == "private";
+        check(arguments, bench);
         all.push_back(bench);
       }
     }
@@ -150,10 +181,14 @@ int run_as_rank(const CommandLine& line, const std::vector<comm::CollectiveBench
 
 int bench_collectives(const CommandLine& line) {
   const BenchCollectivesArguments& arguments = line.bench_collectives;
-  std::vector<comm::CollectiveBench> all = sweep(arguments);
+  const std::vector<std::string>& known = comm::backend_names();
+  bool local = arguments.backend == "local";
+  if (!local && std::find(known.begin(), known.end(), arguments.backend) == known.end())
+    throw ConfigError("--backend {}: not known. Accepted: local {}.", arguments.backend, join(known, " "));
   if (arguments.memory != "shared" && arguments.memory != "private")
     throw ConfigError("--memory {}: not known. Accepted: shared private.", arguments.memory);
-  if (arguments.backend == "local") {
+  std::vector<comm::CollectiveBench> all = sweep(arguments);
+  if (local) {
     std::vector<Row> rows;
     comm::run_ranks(std::max(1, arguments.nproc), [&](comm::Communicator& comm) {
       std::vector<Row> mine = run_here(comm, all);
@@ -161,9 +196,6 @@ int bench_collectives(const CommandLine& line) {
     });
     return show(line, rows);
   }
-  const std::vector<std::string>& known = comm::backend_names();
-  if (std::find(known.begin(), known.end(), arguments.backend) == known.end())
-    throw ConfigError("--backend {}: not known. Accepted: local {}.", arguments.backend, join(known, " "));
   if (arguments.nproc > 0 && arguments.backend == "mpi") become_mpirun(line);
   if (arguments.nproc > 0) return cluster::run_job(cluster::own_job(arguments.nproc, line.words));
   return run_as_rank(line, all);

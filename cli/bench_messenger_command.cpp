@@ -5,6 +5,7 @@
 
 #include "cli/output.h"
 #include "yoke/base/error.h"
+#include "yoke/base/memory.h"
 #include "yoke/base/terminal.h"
 #include "yoke/base/units.h"
 #include "yoke/comm/messages/bench_messages.h"
@@ -21,6 +22,9 @@ std::vector<comm::MessengerBench> sweep(const BenchMessengerArguments& arguments
     for (const std::string& size : arguments.bytes) {
       auto bytes = parse_bytes(size);
       if (!bytes) throw ConfigError("--bytes {}: not a size. Accepted: 0, 1K, 64K, 1MB, …", size);
+      if (2 * static_cast<double>(*bytes) > static_cast<double>(usable_memory_bytes()))
+        throw ConfigError("--bytes {}: two processes hold it, and this machine has {}.", size,
+                          format_bytes(static_cast<double>(usable_memory_bytes())));
       all.push_back({backend, static_cast<size_t>(*bytes), arguments.seconds});
     }
   }

@@ -7,9 +7,11 @@
 #include <filesystem>
 
 #include "cli/output.h"
+#include "cli/run_checks.h"
 #include "cli/run_config.h"
 #include "yoke/base/error.h"
 #include "yoke/base/file.h"
+#include "yoke/base/json_text.h"
 #include "yoke/base/log.h"
 #include "yoke/base/terminal.h"
 #include "yoke/base/units.h"
@@ -46,6 +48,16 @@ struct Cell {
   std::string bucket;
 };
 
+std::vector<Cell> cells_of(const BenchScalingArguments& arguments) {
+  std::vector<Cell> cells;
+  for (const std::string& model : arguments.models)
+    for (int64_t batch : arguments.batches)
+      for (const std::string& precision : arguments.precisions)
+        for (const std::string& bucket : arguments.buckets)
+          cells.push_back({model, batch, precision, bucket});
+  return cells;
+}
+
 // What the ranks are told: the same keys as a configuration, so that the same checks apply.
 std::vector<std::string> words_for(const CommandLine& line, const Cell& cell, const fs::path& result) {
   const BenchScalingArguments& arguments = line.bench_scaling;
@@ -66,6 +78,15 @@ std::vector<std::string> words_for(const CommandLine& line, const Cell& cell, co
   return words;
 }
 
+// What the ranks would refuse, before any is started.
+void check(const CommandLine& line, const Cell& cell, int nproc) {
+  CommandLine own = parse_command_line(words_for(line, cell, "-"));
+  Configuration configuration;
+  configuration.load("", own.overrides);
+  check_memory(configuration.values);
+  check_workers(configuration.values, nproc);
+}
+
 nlohmann::json measure(const CommandLine& line, const Cell& cell, int nproc, const Desk& desk) {
   fs::path result = desk.path / "result.json";
   fs::remove(result);
@@ -73,7 +94,7 @@ nlohmann::json measure(const CommandLine& line, const Cell& cell, int nproc, con
             nproc == 1 ? "" : "s");
   int code = cluster::run_job(cluster::own_job(nproc, words_for(line, cell, result)));
   if (code != 0) throw Error(static_cast<ExitCode>(code), "the ranks failed; see above");
-  nlohmann::json row = nlohmann::json::parse(read_file(result));
+  nlohmann::json row = parse_json(read_file(result), result.string());
   double median = row["step_seconds"]["median"];
   row["model"] = cell.model;
   row["batch"] = cell.batch;
@@ -109,25 +130,24 @@ void print_table(const nlohmann::json& rows) {
 }  // namespace
 
 int bench_scaling(const CommandLine& line) {
-  const BenchScalingArguments& arguments = line.bench_scaling;
-  std::vector<int> sizes = arguments.nproc;
+  std::vector<int> sizes = line.bench_scaling.nproc;
   if (std::find(sizes.begin(), sizes.end(), 1) == sizes.end()) sizes.insert(sizes.begin(), 1);
+  std::vector<Cell> cells = cells_of(line.bench_scaling);
+  for (const Cell& cell : cells)
+    for (int nproc : sizes) check(line, cell, nproc);
   Desk desk;
   nlohmann::json rows = nlohmann::json::array();
-  for (const std::string& model : arguments.models)
-    for (int64_t batch : arguments.batches)
-      for (const std::string& precision : arguments.precisions)
-        for (const std::string& bucket : arguments.buckets) {
-          double one = 0;
-          for (int nproc : sizes) {
-            nlohmann::json row = measure(line, {model, batch, precision, bucket}, nproc, desk);
-            double median = row["step_seconds"]["median"];
-            if (nproc == 1) one = median;
-            row["scaling_efficiency"] = one / median;
-            row["ideal_samples_per_s"] = static_cast<double>(batch * nproc) / one;
-            rows.push_back(std::move(row));
-          }
-        }
+  for (const Cell& cell : cells) {
+    double one = 0;
+    for (int nproc : sizes) {
+      nlohmann::json row = measure(line, cell, nproc, desk);
+      double median = row["step_seconds"]["median"];
+      if (nproc == 1) one = median;
+      row["scaling_efficiency"] = one / median;
+      row["ideal_samples_per_s"] = static_cast<double>(cell.batch * nproc) / one;
+      rows.push_back(std::move(row));
+    }
+  }
   if (line.json)
     print_json({{"results", rows}});
   else

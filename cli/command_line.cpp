@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "cli/command_hints.h"
 #include "cli/positive.h"
 #include "cli/run_config.h"
 #include "cli/version.h"
@@ -48,6 +49,7 @@ class Parser {
   }
 
   void parse(std::vector<std::string> words) {
+    check_commands(app_, words);
     std::reverse(words.begin(), words.end());  // CLI11 takes them from the back
     app_.parse(std::move(words));
     for (const Subcommand* command = &app_; !command->get_subcommands().empty();) {
@@ -57,6 +59,8 @@ class Parser {
   }
 
   int exit(const CLI::ParseError& error) const { return app_.exit(error); }
+
+  [[noreturn]] void refuse_extras(const config::Schema& schema) const { cli::refuse_extras(app_, schema); }
 
  private:
   Subcommand* common(Subcommand* command, const std::string& example) {
@@ -298,12 +302,6 @@ class Parser {
   CLI::App app_{"Yoke trains neural networks on many devices.", "yoke"};
 };
 
-bool reads_configuration(const std::string& command) {
-  return command == "train" || command == "eval" || command.rfind("model ", 0) == 0 ||
-         command == "lab stragglers" || command == "bench step" || command == "bench scaling" ||
-         command == "verify" || command == "profile" || command == "config show";
-}
-
 std::string first_line(const std::string& text) {
   return text.substr(0, text.find('\n'));
 }
@@ -340,6 +338,8 @@ CommandLine parse_command_line(std::vector<std::string> words) {
     std::exit(parser.exit(asked));
   } catch (const CLI::CallForVersion& asked) {
     std::exit(parser.exit(asked));
+  } catch (const CLI::ExtrasError&) {
+    parser.refuse_extras(configuration.schema);
   } catch (const CLI::ParseError& error) {
     throw ConfigError("{}. `yoke --help` and `yoke COMMAND --help` show what is accepted.",
                       first_line(error.what()));

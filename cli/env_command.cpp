@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "cli/output.h"
+#include "yoke/base/text.h"
 #include "yoke/cluster/identity.h"
 
 namespace yoke::cli {
@@ -14,20 +15,6 @@ constexpr size_t kWidth = 80;
 
 std::string cut(const std::string& text, size_t length) {
   return text.size() <= length ? text : text.substr(0, length - 3) + "...";
-}
-
-// The text in lines of `width` letters, broken at blanks.
-std::vector<std::string> wrap(const std::string& text, size_t width) {
-  std::vector<std::string> lines = {""};
-  size_t begin = 0;
-  while (begin < text.size()) {
-    size_t end = std::min(text.find(' ', begin), text.size());
-    std::string word = text.substr(begin, end - begin);
-    if (!lines.back().empty() && lines.back().size() + 1 + word.size() > width) lines.emplace_back();
-    lines.back() += (lines.back().empty() ? "" : " ") + word;
-    begin = end + 1;
-  }
-  return lines;
 }
 
 void print_variables(const std::vector<cluster::SeenVariable>& variables) {

@@ -9,8 +9,10 @@
 
 #include "cli/output.h"
 #include "cli/ps_server.h"
+#include "cli/run_checks.h"
 #include "yoke/base/error.h"
 #include "yoke/base/file.h"
+#include "yoke/base/json_text.h"
 #include "yoke/base/log.h"
 #include "yoke/base/terminal.h"
 #include "yoke/base/text.h"
@@ -59,7 +61,9 @@ struct Lab {
     return (minibatches + k - 1) / k;
   }
 
-  report::ComparedRun train(const std::string& rule, const std::string& law, const fs::path& folder) const {
+  // Throws ConfigError where the ranks would refuse it.
+  cluster::LaunchOptions job_of(const std::string& rule, const std::string& law,
+                                const fs::path& folder) const {
     std::vector<std::string> words = {
         "train", arguments.file, "--resume", "never", "-q", "--nproc", fmt::format("{}", arguments.workers)};
     auto set = [&](const std::string& key, const std::string& value) {
@@ -80,14 +84,21 @@ struct Lab {
       set("train.steps", fmt::format("{}", updates_of(rule)));
       set("out.log_every", fmt::format("{}", std::max<int64_t>(1, updates_of(rule) / kRecords)));
     }
-    fs::remove(folder / "metrics.jsonl");
-    fs::remove(folder / "ps.json");
     CommandLine own = parse_command_line(words);
     Configuration configuration;
     configuration.load(own.train.file, own.overrides);
+    check_memory(configuration.values);
+    check_workers(configuration.values, own.train.nproc);
     cluster::LaunchOptions job = server_job(own, configuration.values);
     job.stdout_is_taken = true;
     job.rank0_speaks = false;
+    return job;
+  }
+
+  report::ComparedRun train(const std::string& rule, const std::string& law, const fs::path& folder) const {
+    cluster::LaunchOptions job = job_of(rule, law, folder);
+    fs::remove(folder / "metrics.jsonl");
+    fs::remove(folder / "ps.json");
     if (int code = cluster::run_job(job); code != 0)
       throw Error(static_cast<ExitCode>(code), rule + " failed; see above");
     return read(rule, folder);
@@ -97,7 +108,7 @@ struct Lab {
     report::ComparedRun run;
     run.name = rule;
     run.records = metrics::read_records(folder / "metrics.jsonl").records;
-    nlohmann::json counts = nlohmann::json::parse(read_file(folder / "ps.json"));
+    nlohmann::json counts = parse_json(read_file(folder / "ps.json"), (folder / "ps.json").string());
     run.k = counts.at("k");
     run.staleness = counts.at("staleness").at("histogram").get<std::vector<int64_t>>();
     run.staleness_mean = counts.at("staleness").at("mean");
@@ -137,6 +148,7 @@ int run_lab_stragglers(const CommandLine& line) {
   RunConfig& config = configuration.values;
   Lab lab{line, arguments, config,
           arguments.output.empty() ? fs::path("runs/lab_stragglers") : fs::path(arguments.output)};
+  for (const std::string& rule : lab.rules()) lab.job_of(rule, arguments.delay, lab.out / rule);
   std::vector<report::ComparedRun> runs;
   for (const std::string& rule : lab.rules()) {
     log::info("lab stragglers: {} with {} workers, {}", rule, arguments.workers, arguments.delay);

@@ -16,6 +16,7 @@
 #include "cli/plan_command.h"
 #include "cli/ps_server.h"
 #include "cli/report_command.h"
+#include "cli/run_checks.h"
 #include "cli/run_command.h"
 #include "cli/run_config.h"
 #include "cli/simulate_command.h"
@@ -29,9 +30,15 @@ namespace {
 
 // Mistakes in a configuration are reported before LibTorch is loaded, which takes half a second.
 void check_configuration(const CommandLine& line) {
-  if (line.command == "verify") Configuration().load(line.verify.file, line.overrides);
-  if (line.command == "profile") Configuration().load(line.profile.file, line.overrides);
-  if (line.command == "eval") Configuration().load(line.eval.file, line.overrides);
+  Configuration configuration;
+  auto check = [&](const char* command, const std::string& file) {
+    if (line.command != command) return;
+    configuration.load(file, line.overrides);
+    check_memory(configuration.values);
+  };
+  check("verify", line.verify.file);
+  check("profile", line.profile.file);
+  check("eval", line.eval.file);
 }
 
 int become_torch_program(char** argv);
@@ -40,14 +47,17 @@ int become_torch_program(char** argv);
 int train(const CommandLine& line, char** argv) {
   Configuration configuration;
   configuration.load(line.train.file, line.overrides);
+  check_memory(configuration.values);
+  // A rank of a launcher's hears the same from the world it joins.
+  bool threads = configuration.values.parallel.sync == "threads";
+  if (line.train.nproc > 0 && !threads) check_workers(configuration.values, line.train.nproc);
   if (uses_servers(configuration.values)) {
     if (line.train.nproc > 0) return cluster::run_job(server_job(line, configuration.values));
     return is_server_rank(configuration.values) ? run_server(configuration.values)
                                                 : become_torch_program(argv);
   }
   if (line.train.nproc <= 1) return become_torch_program(argv);
-  if (configuration.values.parallel.sync != "threads")
-    return cluster::run_job(cluster::own_job(line.train.nproc, line.words));
+  if (!threads) return cluster::run_job(cluster::own_job(line.train.nproc, line.words));
   std::vector<std::string> words = line.words;
   words.insert(words.begin(), argv[0]);
   if (configuration.values.parallel.data == 0)

@@ -4,10 +4,13 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
+#include <stdexcept>
 #include <vector>
 
 #include "yoke/base/error.h"
+#include "yoke/base/json_text.h"
 #include "yoke/base/log.h"
 
 namespace yoke::cli {
@@ -23,6 +26,12 @@ int fail(bool json, ExitCode code, const std::string& text) {
 std::string without_trace(const std::string& text) {
   size_t trace = text.find("\nException raised from");
   return trace == std::string::npos ? text : text.substr(0, trace);
+}
+
+// Nothing is broken: something smaller will do.
+std::string out_of_memory(const std::string& asked) {
+  return fmt::format(
+      "not enough memory{}. Try a smaller data.batch_size or model, or train.recompute = \"blocks\".", asked);
 }
 
 }  // namespace
@@ -44,10 +53,20 @@ int run_program(int argc, char** argv, const std::function<int(const CommandLine
   } catch (const Error& error) {
     return fail(json, error.code(), error.what());
   } catch (const std::bad_alloc&) {
-    return fail(json, ExitCode::kInternal,
-                "out of memory. Try a smaller data.batch_size, or train.recompute = \"blocks\".");
+    return fail(json, ExitCode::kUsage, out_of_memory(""));
+  } catch (const std::length_error&) {  // a container larger than any memory
+    return fail(json, ExitCode::kUsage, out_of_memory(""));
+  } catch (const nlohmann::json::exception& error) {
+    return fail(json, ExitCode::kInternal, "unexpected JSON: " + json_problem(error));
   } catch (const std::exception& error) {
-    return fail(json, ExitCode::kInternal, without_trace(error.what()));
+    std::string text = without_trace(error.what());
+    // LibTorch's allocator has no type of its own for it.
+    size_t bytes = text.find("you tried to allocate ");
+    if (text.find("DefaultCPUAllocator") != std::string::npos && bytes != std::string::npos)
+      return fail(
+          json, ExitCode::kUsage,
+          out_of_memory(fmt::format(" for {:.0f} bytes", std::strtod(text.c_str() + bytes + 22, nullptr))));
+    return fail(json, ExitCode::kInternal, text);
   }
 }
 

@@ -174,8 +174,7 @@ report::PipelineComparison compare_pipeline(const PipelineEvents& events) {
   return comparison;
 }
 
-std::optional<report::PipelineComparison> write_run_report(const std::filesystem::path& run,
-                                                           const std::filesystem::path& output) {
+RunReport write_run_report(const std::filesystem::path& run, const std::filesystem::path& output) {
   report::RunFolder folder = report::read_run(run);
   const std::filesystem::path file = run / "pipeline.json";
   if (std::filesystem::exists(file)) {
@@ -187,7 +186,7 @@ std::optional<report::PipelineComparison> write_run_report(const std::filesystem
     }
   }
   write_file_atomically(output, report::to_html(folder));
-  return folder.pipeline;
+  return {folder.pipeline, folder.notes};
 }
 
 }  // namespace yoke::cli

@@ -3,6 +3,8 @@
 
 #include <filesystem>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "yoke/metrics/pipeline_events.h"
 #include "yoke/report/pipeline_comparison.h"
@@ -15,9 +17,13 @@ namespace yoke::cli {
 // ConfigError where no minibatch is complete or the schedule is not known.
 report::PipelineComparison compare_pipeline(const metrics::PipelineEvents& events);
 
+struct RunReport {
+  std::optional<report::PipelineComparison> pipeline;
+  std::vector<std::string> notes;  // what is missing, torn or cannot be drawn; the report says it too
+};
+
 // Writes the report of a run. Where its folder holds pipeline.json that is drawn beside its simulation, and
-// comes back; where it cannot be read the report says why.
-std::optional<report::PipelineComparison> write_run_report(const std::filesystem::path& run,
-                                                           const std::filesystem::path& output);
+// comes back.
+RunReport write_run_report(const std::filesystem::path& run, const std::filesystem::path& output);
 
 }  // namespace yoke::cli

@@ -8,6 +8,7 @@
 #include "cli/pipeline_report.h"
 #include "yoke/base/error.h"
 #include "yoke/base/file.h"
+#include "yoke/base/log.h"
 #include "yoke/base/units.h"
 #include "yoke/metrics/summary.h"
 
@@ -23,7 +24,7 @@ metrics::Summary summary_of(const fs::path& run) {
   try {
     return metrics::parse_summary(read_file(file));
   } catch (const ConfigError& error) {
-    throw ConfigError("{}: {}", file.string(), error.what());
+    throw ConfigError("{}: {} Remove the file for a report without it.", file.string(), error.what());
   }
 }
 
@@ -54,7 +55,12 @@ int write_report(const CommandLine& line) {
                  100 * *summary.scaling_efficiency, summary.world_size, format_short(summary.samples_per_s),
                  format_short(*summary.one_device_samples_per_s));
   }
-  if (auto pipeline = write_run_report(run, output)) {
+  // Written at once and whole: one that cannot be read was damaged, and its figures are not to be trusted.
+  if (fs::exists(run / "summary.json")) summary_of(run);
+  RunReport written = write_run_report(run, output);
+  for (const std::string& note : written.notes) log::warn("{}", note);
+  if (!written.notes.empty()) result["notes"] = written.notes;
+  if (const auto& pipeline = written.pipeline) {
     result["pipeline"] = {{"measured_seconds", pipeline->measured.makespan},
                           {"simulated_seconds", pipeline->simulated.makespan},
                           {"error_percent", pipeline->error_percent()},

@@ -3,8 +3,9 @@
 #
 # Looked at in this order (the choice is printed):
 #   1. Torch_DIR, then CMAKE_PREFIX_PATH
-#   2. the torch that `python3` imports
-#   3. .deps/venv of this source tree, made by tools/setup
+#   2. of an installed package: the one it was built with (YOKE_LIBTORCH_ROOT, YOKE_LIBTORCH_VERSION)
+#   3. the torch that `python3` imports
+#   4. .deps/venv of this source tree, made by tools/setup
 #
 # Sets LibTorch_ROOT, LibTorch_VERSION, LibTorch_ORIGIN, LibTorch_HAS_CUDA (the libraries are there).
 
@@ -32,6 +33,9 @@ foreach(_prefix IN LISTS _prefixes)
   _libtorch_accept("${_prefix}" "CMAKE_PREFIX_PATH")
   _libtorch_accept("${_prefix}/../.." "CMAKE_PREFIX_PATH")
 endforeach()
+if(YOKE_LIBTORCH_ROOT)
+  _libtorch_accept("${YOKE_LIBTORCH_ROOT}" "the one yoke was built with")
+endif()
 if(NOT LibTorch_ROOT)
   execute_process(
     COMMAND python3 -c "import importlib.util as u; s = u.find_spec('torch'); print(s.submodule_search_locations[0] if s else '')"
@@ -58,10 +62,22 @@ if(LibTorch_ROOT)
   file(GLOB _openmp "${LibTorch_ROOT}/lib/libgomp*.so*" "${LibTorch_ROOT}/../torch.libs/libgomp*.so*")
 endif()
 
+set(_libtorch_gone "no LibTorch found. Run tools/setup, or set Torch_DIR to <libtorch>/share/cmake/Torch")
+if(YOKE_LIBTORCH_ROOT AND NOT EXISTS "${YOKE_LIBTORCH_ROOT}/include/torch/csrc/api/include/torch/torch.h")
+  set(_libtorch_gone "yoke was built with LibTorch ${YOKE_LIBTORCH_VERSION} in ${YOKE_LIBTORCH_ROOT}, which is gone")
+  if(LibTorch_ROOT)
+    message(STATUS "${_libtorch_gone}; using ${LibTorch_ROOT}")
+  endif()
+  string(APPEND _libtorch_gone ". Set Torch_DIR to <libtorch>/share/cmake/Torch of the same version")
+endif()
+if(LibTorch_ROOT AND YOKE_LIBTORCH_VERSION AND NOT LibTorch_VERSION VERSION_EQUAL YOKE_LIBTORCH_VERSION)
+  message(WARNING "yoke was built with LibTorch ${YOKE_LIBTORCH_VERSION}; ${LibTorch_ROOT} is ${LibTorch_VERSION}, and programs may not link or run")
+endif()
+
 include(FindPackageHandleStandardArgs)
 find_package_handle_standard_args(LibTorch
   REQUIRED_VARS LibTorch_ROOT LibTorch_VERSION VERSION_VAR LibTorch_VERSION
-  REASON_FAILURE_MESSAGE "no LibTorch found. Run tools/setup, or set Torch_DIR to <libtorch>/share/cmake/Torch")
+  REASON_FAILURE_MESSAGE "${_libtorch_gone}")
 
 set(LibTorch_FOUND_ROOT "${LibTorch_ROOT}" CACHE INTERNAL "The LibTorch that was chosen")
 if(LibTorch_FOUND AND NOT TARGET yoke::libtorch)

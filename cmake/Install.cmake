@@ -16,7 +16,8 @@ endif()
 if(YOKE_MODULES)
   install(TARGETS ${YOKE_MODULES} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 endif()
-install(DIRECTORY src/yoke DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h" PATTERN "*_pch.h" EXCLUDE PATTERN "test_*.h" EXCLUDE)
+install(DIRECTORY src/yoke DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h" PATTERN "*_pch.h" EXCLUDE
+        PATTERN "test_*.h" EXCLUDE PATTERN "*_test_*.h" EXCLUDE PATTERN "*_for_tests.h" EXCLUDE)
 install(DIRECTORY configs DESTINATION ${CMAKE_INSTALL_DATADIR}/yoke)
 
 configure_package_config_file(cmake/yokeConfig.cmake.in yokeConfig.cmake INSTALL_DESTINATION ${_package})

@@ -1,5 +1,5 @@
 // Your own module and loop, on several ranks:
-//   yoke run --nproc 2 build/example_ddp_own_loop
+//   build/yoke run --nproc 2 build/example_ddp_own_loop
 // or under torchrun --no-python, mpirun, srun: the same binary, no flag.
 #include <yoke/yoke.h>
 

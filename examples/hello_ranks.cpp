@@ -1,5 +1,5 @@
 // Your own program on several ranks, without LibTorch:
-//   yoke run --nproc 4 build/example_hello_ranks
+//   build/yoke run --nproc 4 build/example_hello_ranks
 // or under torchrun --no-python, mpirun, srun: the same binary, no flag.
 #include <fmt/core.h>
 

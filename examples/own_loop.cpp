@@ -1,4 +1,5 @@
-// Your module, your loop: Yoke adds what LibTorch's C++ API lacks. Run it twice: it goes on where it stopped.
+// Your module, your loop: Yoke adds what LibTorch's C++ API lacks. Run it twice: it resumes where it stopped.
+//   build/example_own_loop runs/own_loop
 #include <yoke/yoke.h>
 
 #include <cstdio>

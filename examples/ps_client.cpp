@@ -1,5 +1,5 @@
 // Your own values on parameter servers: workers push, the last rank adds them up.
-//   yoke run --nproc 3 build/example_ps_client
+//   build/yoke run --nproc 3 build/example_ps_client
 #include <fmt/core.h>
 
 #include <vector>

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "cli/output.h"
+#include "cli/run_checks.h"
 #include "cli/run_config.h"
 #include "cli/torch/commands.h"
 #include "cli/torch/worker_options.h"
@@ -47,6 +48,7 @@ engine::WorkerOptions cell_options(const CommandLine& line, const std::string& m
       {"train.threads", fmt::format("{}", line.bench_step.threads), "--threads"}};
   overrides.insert(overrides.end(), line.overrides.begin(), line.overrides.end());
   configuration.load("", overrides);
+  check_memory(configuration.values);
   return worker_options(configuration.values);
 }
 

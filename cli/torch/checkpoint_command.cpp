@@ -7,6 +7,7 @@
 #include "cli/output.h"
 #include "cli/torch/commands.h"
 #include "yoke/base/error.h"
+#include "yoke/base/json_text.h"
 #include "yoke/base/units.h"
 #include "yoke/checkpoint/checkpoint.h"
 #include "yoke/checkpoint/format/folder.h"
@@ -36,20 +37,6 @@ nlohmann::json saved_files(const format::Verdict& verdict, const format::Manifes
   return files;
 }
 
-// What lies where: `files`, and for a pipeline `stages` (the blocks that each one had).
-void add_contents(nlohmann::json& row, const format::Verdict& verdict) {
-  if (!verdict.ok) return;
-  format::Manifest manifest = format::read_manifest(verdict.path);
-  nlohmann::json stages = manifest.state.value("stages", nlohmann::json::array());
-  if (!stages.empty()) row["stages"] = stages;
-  try {
-    row["files"] = saved_files(verdict, manifest);
-  } catch (const Error& error) {  // of the right size, which is all that was looked at
-    row["ok"] = false;
-    row["problem"] = error.what();
-  }
-}
-
 std::string contents_text(const nlohmann::json& row) {
   std::string text;
   for (const auto& one : row.value("stages", nlohmann::json::array()))
@@ -66,6 +53,24 @@ std::string contents_text(const nlohmann::json& row) {
   return text;
 }
 
+// What lies where: `files`, and for a pipeline `stages` (the blocks that each one had); the same as text.
+std::string add_contents(nlohmann::json& row, const format::Verdict& verdict) {
+  if (!verdict.ok) return "";
+  try {
+    format::Manifest manifest = format::read_manifest(verdict.path);
+    nlohmann::json stages = manifest.state.value("stages", nlohmann::json::array());
+    if (!stages.empty()) row["stages"] = stages;
+    row["files"] = saved_files(verdict, manifest);
+    return contents_text(row);
+  } catch (const Error& error) {  // of the right size, which is all that was looked at
+    row["problem"] = error.what();
+  } catch (const nlohmann::json::exception& error) {  // a manifest that somebody has edited
+    row["problem"] = "manifest.json: " + json_problem(error);
+  }
+  row["ok"] = false;
+  return "";
+}
+
 int print_verdicts(const CommandLine& line, const std::vector<format::Verdict>& verdicts) {
   bool ok = true;
   nlohmann::json rows = nlohmann::json::array();
@@ -75,7 +80,7 @@ int print_verdicts(const CommandLine& line, const std::vector<format::Verdict>& 
                           {"ok", verdict.ok},
                           {"bytes", verdict.bytes}};
     if (!verdict.ok) row["problem"] = verdict.problem;
-    add_contents(row, verdict);
+    std::string contents = add_contents(row, verdict);
     bool good = row["ok"];
     ok = ok && good;
     rows.push_back(row);
@@ -83,7 +88,7 @@ int print_verdicts(const CommandLine& line, const std::vector<format::Verdict>& 
     fmt::print("{:<4} step {:<8} {:>10}  {}{}\n", good ? "ok" : "BAD", verdict.step,
                format_bytes(static_cast<double>(verdict.bytes)), verdict.path.string(),
                good ? "" : ": " + row["problem"].get<std::string>());
-    fmt::print("{}", contents_text(row));
+    fmt::print("{}", contents);
   }
   if (line.json) print_json({{"ok", ok}, {"checkpoints", rows}});
   return ok ? 0 : static_cast<int>(ExitCode::kCheckpoint);

@@ -1,19 +1,19 @@
 // yoke doctor: what this machine has, what it lacks, and how to get it.
 #include <ATen/Parallel.h>
 #include <fmt/core.h>
-#include <sys/statvfs.h>
 #include <torch/version.h>
 
 #include <filesystem>
 #include <thread>
 
+#include "cli/doctor_checks.h"
 #include "cli/output.h"
 #include "cli/torch/commands.h"
 #include "cli/version.h"
 #include "yoke/base/error.h"
 #include "yoke/base/units.h"
-#include "yoke/cluster/launch_env.h"
 #include "yoke/compute/device.h"
+#include "yoke/compute/device_cuda.h"
 #include "yoke/compute/precision.h"
 #include "yoke/data/dataset.h"
 #include "yoke/engine/machine_speed.h"
@@ -21,29 +21,19 @@
 namespace yoke::cli {
 namespace {
 
-struct Check {
-  std::string name;
-  bool ok = true;
-  std::string value;
-  std::string hint;
-};
-
 // A reference BLAS reaches about 1-3 GFLOP/s a core, a good one ten times that.
 constexpr double kSlowMatmulFlopsPerThread = 8e9;
 constexpr double kSlowConvolutionFlopsPerThread = 4e9;
-constexpr double kLittleDiskBytes = 2e9;
-constexpr double kLittleSharedMemoryBytes = 64e6;
 
 Check check_libtorch() {
   return {"libtorch", true,
           fmt::format("{} ({} capability, MKL {}, oneDNN {})", TORCH_VERSION, at::get_cpu_capability(),
-                      at::hasMKL() ? "yes" : "no", at::hasMKLDNN() ? "yes" : "no"),
-          ""};
+                      at::hasMKL() ? "yes" : "no", at::hasMKLDNN() ? "yes" : "no")};
 }
 
 Check check_threads() {
   return {"threads", true,
-          fmt::format("{} used, {} cores", at::get_num_threads(), std::thread::hardware_concurrency()), ""};
+          fmt::format("{} used, {} cores", at::get_num_threads(), std::thread::hardware_concurrency())};
 }
 
 Check check_speed(const std::string& name, double flops, double slow_per_thread) {
@@ -54,23 +44,33 @@ Check check_speed(const std::string& name, double flops, double slow_per_thread)
                : ""};
 }
 
-Check check_cuda() {
-  try {
-    torch::Device device = compute::resolve_device("cuda");
-    return {"cuda", true, compute::device_name(device), ""};
-  } catch (const ConfigError& error) {
-    // Absent is normal: a machine without a GPU is not ill.
-    return {"cuda", true, "none", error.what()};
-  }
+bool has_nvidia_driver() {
+  return std::filesystem::exists("/dev/nvidiactl") || std::filesystem::exists("/proc/driver/nvidia");
 }
 
-Check check_space(const std::string& name, const std::filesystem::path& path, double least) {
-  struct statvfs info {};
-  if (::statvfs(path.c_str(), &info) != 0) return {name, false, path.string(), "cannot be read"};
-  double free = static_cast<double>(info.f_bavail) * static_cast<double>(info.f_frsize);
-  bool little = free < least;
-  return {name, !little, fmt::format("{} free in {}", format_bytes(free), path.string()),
-          little ? "free some space: checkpoints and shared-memory communication need it" : ""};
+std::vector<Check> check_gpus() {
+  namespace cuda = compute::cuda;
+  if (!cuda::built()) {
+    bool wasted = has_nvidia_driver();
+    return {{"cuda", !wasted,
+             wasted ? "a GPU is here, but this build has no CUDA parts" : "none: a build for the CPU",
+             "for GPUs: LibTorch with CUDA, then make build PRESET=cuda", !wasted}};
+  }
+  int count = cuda::device_count();
+  if (count == 0)
+    return {{"cuda", true, "no device can be used",
+             "see whether nvidia-smi finds one and CUDA_VISIBLE_DEVICES does not hide it", true}};
+  std::vector<Check> checks;
+  for (int index = 0; index < count; ++index) {
+    cuda::DeviceMemory memory = cuda::device_memory(index);
+    bool little = memory.free < memory.total / 10;
+    checks.push_back({fmt::format("cuda:{}", index), !little,
+                      fmt::format("{}, {}, {} free", cuda::device_name(index),
+                                  format_bytes(static_cast<double>(memory.total)),
+                                  format_bytes(static_cast<double>(memory.free))),
+                      little ? "most of its memory is taken: nvidia-smi shows by whom" : ""});
+  }
+  return checks;
 }
 
 Check check_data() {
@@ -79,48 +79,49 @@ Check check_data() {
   try {
     auto dataset = data::open(options, data::Split::kTrain, {SampleKind::kImage, {1, 28, 28}, 10}, 1);
     return {"fashion_mnist", true,
-            fmt::format("{} training images", format_count(static_cast<double>(dataset->size()))), ""};
+            fmt::format("{} training images", format_count(static_cast<double>(dataset->size())))};
   } catch (const ConfigError& error) {
     return {"fashion_mnist", false, "missing", error.what()};
   }
 }
 
-Check check_backends() {
-  return {"backends", true, "one device (no communication backend is built yet)", ""};
+nlohmann::json to_json(const Check& check) {
+  nlohmann::json row = {{"name", check.name}, {"ok", check.ok}};
+  if (!check.value.empty()) row["value"] = check.value;
+  if (!check.hint.empty()) row["hint"] = check.hint;
+  return row;
 }
 
-}  // namespace
-
-int run_doctor(const CommandLine& line) {
-  if (line.list_faults) return list_faults(line);
+std::vector<Check> all_checks() {
   compute::set_threads(0);
   std::vector<Check> checks = {
-      {"yoke", true, kVersion, ""},
+      {"yoke", true, kVersion},
       check_libtorch(),
       check_threads(),
       check_speed("matrix multiply", engine::matmul_flops(torch::kCPU, Precision::kFp32),
                   kSlowMatmulFlopsPerThread),
       check_speed("convolution", engine::convolution_flops(torch::kCPU, Precision::kFp32),
                   kSlowConvolutionFlopsPerThread),
-      check_cuda(),
-      check_space("disk", ".", kLittleDiskBytes),
-      check_space("shared memory", "/dev/shm", kLittleSharedMemoryBytes),
-      check_backends(),
-      check_data(),
   };
-  bool ok = true;
-  nlohmann::json rows = nlohmann::json::array();
-  for (const Check& check : checks) {
-    ok = ok && check.ok;
-    nlohmann::json row = {{"name", check.name}, {"ok", check.ok}};
-    if (!check.value.empty()) row["value"] = check.value;
-    if (!check.hint.empty()) row["hint"] = check.hint;
-    rows.push_back(row);
-    if (line.json) continue;
-    fmt::print("{:<4} {:<16} {}\n", check.ok ? "ok" : "BAD", check.name, check.value);
-    if (!check.hint.empty()) fmt::print("     {:<16} {}\n", "", check.hint);
+  for (const std::vector<Check>& more : {check_gpus(), machine_checks(), backend_checks(), {check_data()}})
+    checks.insert(checks.end(), more.begin(), more.end());
+  return checks;
+}
+
+}  // namespace
+
+int run_doctor(const CommandLine& line) {
+  if (line.list_faults) return list_faults(line);
+  std::vector<Check> checks = all_checks();
+  int64_t bad = std::count_if(checks.begin(), checks.end(), [](const Check& check) { return !check.ok; });
+  if (line.json) {
+    nlohmann::json rows = nlohmann::json::array();
+    for (const Check& check : checks) rows.push_back(to_json(check));
+    print_json({{"ok", bad == 0}, {"checks", rows}});
+    return 0;
   }
-  if (line.json) print_json({{"ok", ok}, {"checks", rows}});
+  fmt::print("{}", to_text(checks));
+  fmt::print("{}\n", bad == 0 ? "nothing is wrong" : fmt::format("{} to look at, marked BAD", bad));
   return 0;
 }
 

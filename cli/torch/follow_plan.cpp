@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include "cli/run_checks.h"
 #include "cli/torch/worker_options.h"
 #include "yoke/base/clock.h"
 #include "yoke/base/error.h"
@@ -62,15 +63,6 @@ plan::PipelinePlan plan_now(const RunConfig& config, World& world) {
   return plan::parse_plan(shared_text(world, text, worker->device), "the plan of rank 0");
 }
 
-void check(const plan::PipelinePlan& plan, const RunConfig& config, const World& world) {
-  int devices = 0;
-  for (const plan::PipelineStage& stage : plan.stages) devices += stage.replicas;
-  if (world.size() % devices != 0 ||
-      (config.parallel.data > 0 && config.parallel.data * devices != world.size()))
-    throw ConfigError("parallel.plan = \"{}\": a plan of {} devices with {} ranks. Start --nproc {}.",
-                      config.parallel.plan, devices, world.size(), devices);
-}
-
 }  // namespace
 
 void follow_plan(RunConfig& config, World& world) {
@@ -78,7 +70,7 @@ void follow_plan(RunConfig& config, World& world) {
   bool now = config.parallel.plan == "auto";
   plan::PipelinePlan plan =
       now ? plan_now(config, world) : plan::parse_plan(read_file(config.parallel.plan), config.parallel.plan);
-  check(plan, config, world);
+  check_plan(config, plan, world.size());
   if (world.rank() == 0)
     log::info("plan {}: {} a minibatch, {:.2f}x one device", plan.config,
               format_duration(plan.bottleneck_seconds), plan.speedup_over_one);

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/ps_server.h"
+#include "cli/run_checks.h"
 #include "cli/torch/train_output.h"
 #include "cli/torch/train_parts.h"
 #include "cli/torch/worker_options.h"
@@ -69,9 +70,7 @@ int run_train_with_servers(const CommandLine& line, Configuration& configuration
   cluster::World world = join_with_servers(config);
   const int workers = worker_count(config, world.size());
   const bool first = world.rank() == 0;
-  if (config.parallel.data > 0 && config.parallel.data != workers)
-    throw ConfigError("parallel.data = {} with {} worker{}: start as many, with --nproc {}.",
-                      config.parallel.data, workers, workers == 1 ? "" : "s", config.parallel.data);
+  check_workers(config, workers);
   const bool serves = config.ps.place == "colocated" && world.rank() < config.ps.servers;
   world.take_role(fmt::format("worker {0}{1}", world.rank(),
                               serves ? fmt::format(" with parameter server {}", world.rank()) : ""));

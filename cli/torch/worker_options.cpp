@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "yoke/base/error.h"
+#include "cli/run_checks.h"
 #include "yoke/cluster/identity.h"
 #include "yoke/cluster/launch_env.h"
 
@@ -53,21 +53,7 @@ World join_world(const RunConfig& config) {
   bool alone = cluster::identify_from_environment().world_size == 1;
   if (gpu && !alone && connect.backend == "auto") connect.backend = "nccl";
   World world = join({}, connect);
-  if (config.parallel.sync == "threads") {
-    if (world.size() > 1)
-      throw ConfigError("parallel.sync = threads is one process, and here are {} ranks.", world.size());
-    return world;
-  }
-  if (!config.parallel.plan.empty()) return world;  // it says how many stages there are (follow_plan.h)
-  int64_t stages = config.parallel.pipeline, data = config.parallel.data;
-  if (stages > 1 && (world.size() % stages != 0 || (data > 0 && data * stages != world.size())))
-    throw ConfigError(
-        "parallel.pipeline = {}, parallel.data = {} with {} rank{}: start pipeline x data, with --nproc {} "
-        "or a launcher.",
-        stages, data, world.size(), world.size() == 1 ? "" : "s", stages * std::max<int64_t>(1, data));
-  if (stages == 1 && data > 0 && data != world.size())
-    throw ConfigError("parallel.data = {} with {} rank{}: start as many, with --nproc {} or a launcher.",
-                      data, world.size(), world.size() == 1 ? "" : "s", data);
+  check_workers(config, world.size());
   return world;
 }
 

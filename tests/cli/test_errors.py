@@ -32,8 +32,8 @@ COMMAND_LINE = [
     (["train", "no_such.toml"], ["no_such.toml: no such configuration file"]),
     (["train", "configs/lenet_fashon.toml"], ["Did you mean configs/lenet_fashion.toml?"]),
     (["train", "lenet_fashion"], ["Did you mean configs/lenet_fashion.toml?"]),
-    (["train", TINY, "--train.lerning_rate", "1"], ["--train.lerning_rate: unknown key", "yoke config keys"]),
-    (["train", TINY, "--train.leraning", "1"], ["unknown key"]),
+    (["train", TINY, "--train.lerning_rate", "1"], ["--train.lerning_rate: unknown key", "Did you mean `train.lr`?"]),
+    (["train", TINY, "--train.frobnicate", "1"], ["unknown key", "yoke config keys"]),
     (["train", TINY, "--train.lrr", "1"], ["Did you mean `train.lr`?"]),
     (["train", TINY, "--train.lr", "fast"], ["--train.lr: train.lr = \"fast\": accepted is a number of at least 0"]),
     (["train", TINY, "--train.lr"], ["--train.lr needs a value"]),
@@ -113,6 +113,12 @@ def test_truncated_data_names_file_and_offset(yoke, tmp_path):
         (tmp_path / "d" / name).write_bytes(b"\x00\x00\x08\x03\x00\x00")
     fails(yoke, "train", "configs/lenet_fashion.toml", "--data.dir", tmp_path / "d", "--out.dir", tmp_path / "r",
           says=["train-images-idx3-ubyte", "byte 6"])
+
+
+def test_what_is_wrong_for_all_ranks_is_told_once(yoke, tmp_path):
+    result = fails(yoke, "train", TINY, "--nproc", "2", "--data.samples", "1", "--out.dir", tmp_path / "r", "-q",
+                   says=["data.batch_size = 32 with 2 replicas needs 64 samples"])
+    assert len(result.err.strip().splitlines()) == 1, result.err
 
 
 def test_cuda_without_cuda(yoke, tmp_path):

@@ -125,9 +125,30 @@ def test_bench_step(yoke):
         assert row["step_seconds"]["median"] <= row["step_seconds"]["p95"]
 
 
-def test_doctor(yoke):
+def test_doctor_measures_every_line(yoke):
     checks = {c["name"]: c for c in yoke("doctor", "--json").json["checks"]}
-    assert {"libtorch", "threads", "matrix multiply", "convolution", "cuda", "disk", "shared memory"} <= checks.keys()
+    assert {"yoke", "libtorch", "threads", "matrix multiply", "convolution", "cpu", "memory", "huge pages", "shared memory", "open files",
+            "locked memory", "clock", "disk", "disk speed", "mpi (Open MPI)", "mpi (MPICH)", "nccl", "fashion_mnist"} <= checks.keys()
+    assert any(name.startswith("cuda") for name in checks)
+    for backend in ("local", "shm", "tcp"):
+        check = checks[f"backend {backend}"]
+        assert check["ok"] and "2 ranks summed 1 MB in" in check["value"], check
+    assert not re.match("0x|unknown", checks["cpu"]["value"]), checks["cpu"]
+    for check in checks.values():
+        assert check.keys() <= {"name", "ok", "value", "hint"}
+        assert "yet" not in check["value"]
+        assert check["ok"] or check.get("hint"), check  # what is wrong comes with what to do
+
+
+def test_doctor_is_tidy_at_80_columns_and_names_what_is_ill(yoke, tmp_path):
+    def few_files():
+        import resource
+        resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))
+
+    result = yoke("doctor", preexec_fn=few_files, cwd=tmp_path)
+    assert "\033" not in result.out and all(len(line) <= 80 for line in result.out.splitlines())
+    assert re.search(r"^BAD  open files +256 .*\n +too few for many ranks: ulimit -n 65536", result.out, re.MULTILINE), result.out
+    assert "to look at, marked BAD" in result.out.splitlines()[-1]
 
 
 def test_train_eval_export_agree(yoke, tmp_path):

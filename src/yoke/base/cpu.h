@@ -2,11 +2,14 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 namespace yoke {
 
-// "Intel(R) Xeon(R) Processor @ 2.50GHz", "Neoverse-N1" where the kernel says so; "unknown processor"
-// elsewhere.
+// "Intel(R) Xeon(R) Processor @ 2.50GHz", "Neoverse-V1"; "unknown processor" where nothing says it.
 std::string cpu_name();
+
+// The same from the text of /proc/cpuinfo. On Arm that has only numbers; names are looked up by them.
+std::string cpu_name_of(std::string_view cpuinfo);
 
 }  // namespace yoke

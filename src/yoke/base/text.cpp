@@ -60,6 +60,19 @@ std::vector<std::string> split(std::string_view text, char separator) {
   }
 }
 
+std::vector<std::string> wrap(std::string_view text, size_t width) {
+  std::vector<std::string> lines = {""};
+  for (std::string word : split(text, ' ')) {
+    if (!lines.back().empty() && lines.back().size() + 1 + word.size() > width) lines.emplace_back();
+    for (; word.size() > width; word.erase(0, width)) {
+      lines.back() = word.substr(0, width);
+      lines.emplace_back();
+    }
+    lines.back() += (lines.back().empty() ? "" : " ") + word;
+  }
+  return lines;
+}
+
 std::string trim(std::string_view text) {
   constexpr std::string_view kBlanks = " \t\r\n";
   size_t begin = text.find_first_not_of(kBlanks);

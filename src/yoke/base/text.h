@@ -19,4 +19,7 @@ std::vector<std::string> split(std::string_view text, char separator);
 
 std::string trim(std::string_view text);
 
+// The text in lines of at most `width` letters, broken at blanks; longer words are cut. At least one line.
+std::vector<std::string> wrap(std::string_view text, size_t width);
+
 }  // namespace yoke

@@ -66,7 +66,7 @@ std::optional<double> parse_duration(std::string_view text) {
 }
 
 std::string format_bytes(double bytes) {
-  constexpr std::array kNames = {"B", "kB", "MB", "GB", "TB"};
+  constexpr std::array kNames = {"B", "kB", "MB", "GB", "TB", "PB", "EB"};
   size_t unit = 0;
   while (std::abs(bytes) >= 1000 && unit + 1 < kNames.size()) {
     bytes /= 1000;

@@ -3,9 +3,11 @@
 #include <ATen/cuda/CUDAContext.h>
 #include <ATen/cuda/CUDAGeneratorImpl.h>
 #include <c10/cuda/CUDACachingAllocator.h>
+#include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAFunctions.h>
 #include <c10/cuda/CUDAGraphsC10Utils.h>
 #include <c10/cuda/CUDAGuard.h>
+#include <cuda_runtime_api.h>
 
 #include <mutex>
 
@@ -38,6 +40,13 @@ bool has_tf32() {
 
 std::string device_name(int index) {
   return at::cuda::getDeviceProperties(ready(index))->name;
+}
+
+DeviceMemory device_memory(int index) {
+  c10::cuda::CUDAGuard guard(ready(index));
+  size_t free = 0, total = 0;
+  C10_CUDA_CHECK(cudaMemGetInfo(&free, &total));
+  return {static_cast<int64_t>(free), static_cast<int64_t>(total)};
 }
 
 int64_t peak_memory_bytes(int index) {

@@ -13,6 +13,10 @@ bool has_tf32();     // every device can compute in tf32
 
 // Requires: built(), index < device_count().
 std::string device_name(int index);
+struct DeviceMemory {
+  int64_t free = 0, total = 0;  // bytes
+};
+DeviceMemory device_memory(int index);
 int64_t peak_memory_bytes(int index);
 void reset_peak_memory(int index);
 void synchronize(int index);

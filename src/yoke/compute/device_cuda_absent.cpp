@@ -15,6 +15,9 @@ bool has_tf32() {
 std::string device_name(int index) {
   YOKE_CHECK(false, "cuda:{} in a build without CUDA", index);
 }
+DeviceMemory device_memory(int index) {
+  YOKE_CHECK(false, "cuda:{} in a build without CUDA", index);
+}
 int64_t peak_memory_bytes(int index) {
   YOKE_CHECK(false, "cuda:{} in a build without CUDA", index);
 }

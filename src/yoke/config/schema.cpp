@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cctype>
 #include <set>
 
 #include "yoke/base/error.h"
@@ -32,18 +33,52 @@ std::optional<Value> convert(const toml::node& node) {
   return Value(std::move(elements));
 }
 
+// For `name = mlp`: the most common mistake of people who come from YAML.
+std::string quoting_hint(std::string_view text, size_t number) {
+  std::vector<std::string> lines = split(text, '\n');
+  if (number < 1 || number > lines.size()) return "";
+  const std::string& line = lines[number - 1];
+  size_t equals = line.find('=');
+  if (equals == std::string::npos) return "";
+  std::string value = trim(line.substr(equals + 1, line.find('#') - equals - 1));
+  auto plain = [](unsigned char c) {
+    return std::isalnum(c) != 0 || c == '_' || c == '-' || c == '.' || c == '/';
+  };
+  if (value.empty() || std::isalpha(static_cast<unsigned char>(value[0])) == 0 ||
+      !std::all_of(value.begin(), value.end(), plain))
+    return "";
+  return fmt::format(" Texts need quotes: {} = \"{}\".", trim(line.substr(0, equals)), value);
+}
+
 std::string place(const std::string& file, const toml::source_region& source) {
   return fmt::format("{}:{}", file, source.begin.line);
 }
 
+// What other programs call our keys.
+constexpr std::pair<const char*, const char*> kOtherNames[] = {
+    {"learning_rate", "train.lr"},
+    {"batch", "data.batch_size"},
+    {"bs", "data.batch_size"},
+    {"wd", "train.weight_decay"},
+    {"num_epochs", "train.epochs"},
+    {"max_epochs", "train.epochs"},
+    {"max_steps", "train.steps"},
+    {"num_steps", "train.steps"},
+    {"num_workers", "data.workers"},
+    {"random_seed", "train.seed"},
+    {"dtype", "train.precision"},
+    {"gradient_accumulation_steps", "train.accumulate"},
+    {"block_size", "data.seq_len"},
+    {"gradient_checkpointing", "train.recompute"},
+    {"output_dir", "out.dir"},
+    {"sequence_length", "data.seq_len"},
+    {"max_grad_norm", "train.clip_norm"},
+};
+
 [[noreturn]] void unknown_key(const Schema& schema, std::string_view key, const std::string& origin) {
-  std::vector<std::string> known;
   std::set<std::string> sections;
-  for (const Entry& entry : schema.entries()) {
-    known.push_back(entry.key());
-    sections.insert(entry.section);
-  }
-  std::string near = nearest_name(key, known);
+  for (const Entry& entry : schema.entries()) sections.insert(entry.section);
+  std::string near = schema.nearest_key(key);
   std::string hint = near.empty() ? fmt::format("Sections are {}; `yoke config keys` lists every key.",
                                                 join({sections.begin(), sections.end()}))
                                   : fmt::format("Did you mean `{}`?", near);
@@ -57,6 +92,32 @@ void Schema::add_section(std::string name, const Fields& fields) {
     YOKE_CHECK(find(name + "." + field.name) == nullptr, "key {}.{} is described twice", name, field.name);
     entries_.push_back({name, field, field.get()});
   }
+}
+
+std::string Schema::nearest_key(std::string_view name) const {
+  std::string typed(name);
+  std::replace(typed.begin(), typed.end(), '-', '_');
+  size_t dot = typed.find('.');
+  std::string field = dot == std::string::npos ? typed : typed.substr(dot + 1);
+  std::vector<std::string> keys, names;
+  for (const Entry& entry : entries_) {
+    keys.push_back(entry.key());
+    names.push_back(entry.field.name);
+  }
+  for (auto& [other, key] : kOtherNames) names.emplace_back(other);
+  auto with_name = [&](const std::string& wanted) -> std::string {
+    for (auto& [other, key] : kOtherNames)
+      if (wanted == other && has(key)) return key;
+    std::vector<std::string> same;
+    for (const Entry& entry : entries_)
+      if (entry.field.name == wanted) same.push_back(entry.key());
+    std::string near = nearest_name(typed, same);
+    return near.empty() && !same.empty() ? same.front() : near;
+  };
+  // A field of that very name in another section is meant more probably than a neighbour in this one.
+  std::string found = with_name(field);
+  if (found.empty() && dot != std::string::npos) found = nearest_name(typed, keys);
+  return found.empty() ? with_name(nearest_name(field, names)) : found;
 }
 
 Entry* Schema::find(std::string_view key) {
@@ -93,8 +154,9 @@ void Schema::read_text(std::string_view text, const std::string& file_name) {
   if (text.substr(0, 3) == "\xEF\xBB\xBF") text.remove_prefix(3);  // a byte-order mark
   toml::parse_result parsed = toml::parse(to_ascii(text), file_name);
   if (!parsed) {
-    throw ConfigError("{}: not valid TOML: {}.", place(file_name, parsed.error().source()),
-                      from_ascii(parsed.error().description()));
+    throw ConfigError("{}: not valid TOML: {}.{}", place(file_name, parsed.error().source()),
+                      from_ascii(parsed.error().description()),
+                      quoting_hint(text, parsed.error().source().begin.line));
   }
   for (auto&& [section, node] : parsed.table()) {
     const std::string name(section.str());

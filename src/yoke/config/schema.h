@@ -50,6 +50,10 @@ class Schema {
   bool has(std::string_view key) const;
   const Entry& at(std::string_view key) const;
 
+  // The key that somebody probably means by `name`, with or without a section: "lr", "batch-size",
+  // "train.learning_rate", "trian.lr". Empty where none is near.
+  std::string nearest_key(std::string_view name) const;
+
   // The effective configuration as TOML; with `origins`, each line says where its value came from.
   std::string to_toml(bool origins = false) const;
 

@@ -54,6 +54,24 @@ TEST(Schema, FileSetsValuesAndRemembersWhere) {
   EXPECT_EQ(f.schema.at("train.steps").origin, "built-in");
 }
 
+TEST(Schema, ANameOfHabitFindsItsKey) {
+  Fixture f;
+  for (const char* typed : {"lr", "train.lrr", "trian.lr", "learning_rate", "train.learning_rate",
+                            "train.learning-rate", "data.lr", "lerning_rate", "train.lerning_rate"})
+    EXPECT_EQ(f.schema.nearest_key(typed), "train.lr") << typed;
+  EXPECT_EQ(f.schema.nearest_key("max-steps"), "train.steps");
+  EXPECT_EQ(f.schema.nearest_key("batch"), "");  // this schema has no data.batch_size
+  EXPECT_EQ(f.schema.nearest_key("frobnicate"), "");
+}
+
+TEST(Schema, ATextWithoutQuotesIsToldSo) {
+  Fixture f;
+  EXPECT_THAT(f.error_of("[train]\noptimizer = sgd # as ever\n"), HasSubstr("a.toml:2: not valid TOML: "));
+  EXPECT_THAT(f.error_of("[train]\noptimizer = sgd # as ever\n"),
+              HasSubstr("Texts need quotes: optimizer = \"sgd\"."));
+  EXPECT_THAT(f.error_of("[train]\nlr = 1\nlr = 2\n"), ::testing::Not(HasSubstr("quotes")));
+}
+
 TEST(Schema, AnIntegerIsFineWhereANumberIsWanted) {
   Fixture f;
   f.schema.read_text("[train]\nlr = 1\n", "a.toml");

@@ -21,7 +21,7 @@ struct LoopOptions {
 inline void describe(config::Fields& f, LoopOptions& o) {
   f.number("epochs", o.epochs, "passes over the training set; a fraction is fine");
   f.integer("steps", o.steps, "optimizer steps; 0 takes as many as train.epochs needs");
-  f.integer("accumulate", o.accumulate, "batches whose gradients are averaged for one step", 1);
+  f.integer("accumulate", o.accumulate, "batches whose gradients are averaged for one step", 1, 1'000'000);
   f.integer("seed", o.seed, "seed of weights, sample order and dropout");
   f.boolean("evaluate", o.evaluate,
             "measure loss and accuracy on the test set after each epoch and at the end");

@@ -1,6 +1,7 @@
 #include "yoke/engine/run_state.h"
 
 #include "yoke/base/error.h"
+#include "yoke/base/json_text.h"
 #include "yoke/base/log.h"
 #include "yoke/checkpoint/pieces.h"
 #include "yoke/checkpoint/random_state.h"
@@ -191,7 +192,7 @@ Progress restore_state(const checkpoint::Loaded& loaded, Worker& worker, data::L
   } catch (const nlohmann::json::exception& error) {
     throw CheckpointError(
         "{}: its state lacks a field ({}). It was written by another version; start with --resume never.",
-        loaded.path.string(), error.what());
+        loaded.path.string(), json_problem(error));
   }
 }
 

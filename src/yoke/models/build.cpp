@@ -9,6 +9,7 @@
 #include "yoke/models/lenet/lenet.h"
 #include "yoke/models/mlp/mlp.h"
 #include "yoke/models/model.h"
+#include "yoke/models/outline/outline.h"
 #include "yoke/models/resnet50/resnet50.h"
 #include "yoke/models/s2vt/s2vt.h"
 #include "yoke/models/sparse_lr/sparse_lr.h"
@@ -78,6 +79,7 @@ bool uses_key(const std::string& model, const std::string& key) {
 Model lay_out(const ModelOptions& options) {
   const Entry& entry = find(options.name);
   check_keys(entry, options);
+  check_size(options, kAddressSpace, "a process can address");
   return entry.make(options);
 }
 

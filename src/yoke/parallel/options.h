@@ -19,7 +19,8 @@ struct ParallelOptions {
 };
 
 inline void describe(config::Fields& f, ParallelOptions& o) {
-  f.integer("data", o.data, "replicas of the model, each on its part of the batch; 0 is one a rank");
+  f.integer("data", o.data, "replicas of the model, each on its part of the batch; 0 is one a rank", 0,
+            65536);
   f.integer("pipeline", o.pipeline, "stages of a pipeline; ranks are pipeline x data", 1, 1024);
   f.text("plan", o.plan,
          "stages and replicas of the pipeline: auto measures and plans, or a file of yoke plan --json");

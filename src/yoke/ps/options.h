@@ -49,8 +49,9 @@ inline void describe(config::Fields& f, PsOptions& o) {
   f.number("stale_max", o.stale_max, "largest learning rate of stale_step = distance");
   f.boolean("adasync", o.adasync, "K grows from ps.k on as the loss falls");
   f.duration("adasync_interval", o.adasync_interval, "time between two looks at the loss");
-  f.integer("n_push", o.n_push, "Downpour: minibatches between two pushes, with local steps between", 1);
-  f.integer("n_fetch", o.n_fetch, "Downpour: minibatches between two pulls", 1);
+  f.integer("n_push", o.n_push, "Downpour: minibatches between two pushes, with local steps between", 1,
+            1'000'000);
+  f.integer("n_fetch", o.n_fetch, "Downpour: minibatches between two pulls", 1, 1'000'000);
   f.integer("warm_start", o.warm_start, "updates that the first worker makes alone");
   f.choice(
       "on_worker_loss", o.on_worker_loss, {"continue", "restart", "stop"},

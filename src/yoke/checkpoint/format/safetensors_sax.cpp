@@ -145,9 +145,8 @@ void HeaderEvents::finish_tensor() {
   header_.tensors.push_back(std::move(tensor_));
 }
 
-bool HeaderEvents::parse_error(size_t position, const std::string&, const nlohmann::json::exception& error) {
-  throw ConfigError("{}: safetensors header is not valid JSON at byte {} of the file: {}", file_,
-                    8 + position, error.what());
+bool HeaderEvents::parse_error(size_t position, const std::string&, const nlohmann::json::exception&) {
+  throw ConfigError("{}: safetensors header is not valid JSON at byte {} of the file.", file_, 8 + position);
 }
 
 }  // namespace yoke::checkpoint::format

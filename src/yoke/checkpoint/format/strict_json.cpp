@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "yoke/base/error.h"
+#include "yoke/base/json_text.h"
 
 namespace yoke::checkpoint::format {
 
@@ -35,7 +36,7 @@ nlohmann::json parse_strict_json(std::string_view text, int max_depth, const std
   try {
     return nlohmann::json::parse(text, watch);
   } catch (const nlohmann::json::exception& error) {
-    throw ConfigError("{}: not valid JSON: {}", name, error.what());
+    throw ConfigError("{}: not valid JSON: {}.", name, json_problem(error));
   }
 }
 

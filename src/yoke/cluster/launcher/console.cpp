@@ -69,4 +69,10 @@ void Console::flush(Deadline deadline) {
   }
 }
 
+bool Console::is_news(const std::string& line) {
+  constexpr size_t kMostErrors = 1000;
+  if (line.rfind("error: ", 0) != 0 || errors_.size() >= kMostErrors) return true;
+  return errors_.insert(line).second;
+}
+
 }  // namespace yoke::cluster

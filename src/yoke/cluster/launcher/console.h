@@ -5,6 +5,7 @@
 #include <poll.h>
 
 #include <array>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -24,6 +25,8 @@ class Console {
   bool empty() const;
   // Whether nobody reads our stdout any more (`… | head -1`).
   bool stdout_closed() const { return closed_[1]; }
+  // False for an error that was asked about before: what is wrong for all ranks is shown once.
+  bool is_news(const std::string& line);
 
   void add_polls(std::vector<pollfd>& polls) const;
   // Writes what the descriptors take now.
@@ -37,6 +40,7 @@ class Console {
   std::array<std::string, 3> waiting_;
   std::array<size_t, 3> sent_{};
   std::array<bool, 3> closed_{};
+  std::set<std::string> errors_;
 };
 
 }  // namespace yoke::cluster

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <numeric>
@@ -200,10 +201,18 @@ class Job {
     BoxContent content{*result.failure, result.exit_code, seconds, result.restarts, {}, ""};
     content.last_lines = attempt.last_lines(result.failure->rank);
     if (!folder.empty()) content.log_folder = (folder / std::to_string(result.failure->rank)).string();
-    console_.write(STDERR_FILENO, draw_box(content, stderr_shows_utf8()));
+    if (!has_said_all(content)) console_.write(STDERR_FILENO, draw_box(content, stderr_shows_utf8()));
     write_out(/*hurried=*/false);
     if (std::optional<std::string> file = environment_variable("TORCHELASTIC_ERROR_FILE"))
       write_file_atomically(*file, error_file_text(*result.failure, wall_seconds()));
+  }
+
+  // A command of ours that was asked for something impossible has told it in a sentence.
+  bool has_said_all(const BoxContent& content) const {
+    bool usage = content.exit_code == static_cast<int>(ExitCode::kUsage);
+    auto is_error = [](const std::string& line) { return line.rfind("error: ", 0) == 0; };
+    return options_.rank0_speaks && usage &&
+           std::any_of(content.last_lines.begin(), content.last_lines.end(), is_error);
   }
 
   std::filesystem::path log_folder() const {

@@ -4,7 +4,7 @@
 
 namespace yoke::cluster {
 
-std::string Lines::feed(std::string_view bytes) {
+std::string Lines::feed(std::string_view bytes, const Filter& shows) {
   std::string out;
   while (!bytes.empty()) {
     size_t end = bytes.find('\n');
@@ -13,21 +13,19 @@ std::string Lines::feed(std::string_view bytes) {
     bytes.remove_prefix(take);
     bool complete = !bytes.empty() && bytes.front() == '\n';
     if (complete) bytes.remove_prefix(1);
-    if (complete || partial_.size() == kMaxLine) close_line(out);
+    if (complete || partial_.size() == kMaxLine) close_line(out, shows);
   }
   return out;
 }
 
-std::string Lines::finish() {
+std::string Lines::finish(const Filter& shows) {
   std::string out;
-  if (!partial_.empty()) close_line(out);
+  if (!partial_.empty()) close_line(out, shows);
   return out;
 }
 
-void Lines::close_line(std::string& out) {
-  out += prefix_;
-  out += partial_;
-  out += '\n';
+void Lines::close_line(std::string& out, const Filter& shows) {
+  if (!shows || shows(partial_)) out += prefix_ + partial_ + '\n';
   tail_.push_back(partial_.substr(0, kTailLine));
   if (tail_.size() > kTail) tail_.pop_front();
   partial_.clear();

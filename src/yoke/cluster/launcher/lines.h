@@ -2,6 +2,7 @@
 #pragma once
 
 #include <deque>
+#include <functional>
 #include <string>
 #include <string_view>
 
@@ -15,15 +16,18 @@ class Lines {
 
   explicit Lines(std::string prefix) : prefix_(std::move(prefix)) {}
 
+  // Whether a line is shown; empty: all are.
+  using Filter = std::function<bool(const std::string& line)>;
+
   // What can be shown now: complete lines, each behind the prefix and with its newline.
-  std::string feed(std::string_view bytes);
+  std::string feed(std::string_view bytes, const Filter& shows = {});
   // What is left of an unfinished last line.
-  std::string finish();
+  std::string finish(const Filter& shows = {});
 
   const std::deque<std::string>& tail() const { return tail_; }
 
  private:
-  void close_line(std::string& out);
+  void close_line(std::string& out, const Filter& shows);
 
   std::string prefix_;
   std::string partial_;

@@ -16,6 +16,14 @@ TEST(Lines, GivesWholeLinesOnly) {
   EXPECT_EQ(lines.finish(), "");
 }
 
+TEST(Lines, ThatAreNotShownAreRemembered) {
+  Lines lines("> ");
+  auto shows = [](const std::string& line) { return line != "again"; };
+  EXPECT_EQ(lines.feed("once\nagain\nlast", shows), "> once\n");
+  EXPECT_EQ(lines.finish(shows), "> last\n");
+  EXPECT_THAT(lines.tail(), ElementsAre("once", "again", "last"));
+}
+
 TEST(Lines, KeepsEmptyLinesAndBytesOfAnyKind) {
   Lines lines("> ");
   EXPECT_EQ(lines.feed(std::string_view("\n\0\xff\r\n", 5)), std::string("> \n> \0\xff\r\n", 9));

@@ -26,8 +26,9 @@ net::Descriptor open_log(const std::filesystem::path& file) {
 
 }  // namespace
 
-RankStream::RankStream(std::string prefix, int console_fd, const std::filesystem::path& file)
-    : path_(file), console_fd_(console_fd), lines_(std::move(prefix)) {
+RankStream::RankStream(std::string prefix, int console_fd, const std::filesystem::path& file,
+                       bool errors_once)
+    : path_(file), console_fd_(console_fd), errors_once_(errors_once), lines_(std::move(prefix)) {
   if (!file.empty()) file_ = open_log(file);
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0)
@@ -44,16 +45,21 @@ void RankStream::pump(Console& console) {
   if (got <= 0) return finish(console);
   std::string_view text(bytes.data(), static_cast<size_t>(got));
   keep(text);
-  std::string shown = lines_.feed(text);
+  std::string shown = lines_.feed(text, filter(console));
   if (console_fd_ != 0) console.write(console_fd_, shown);
 }
 
 void RankStream::finish(Console& console) {
   if (!read_end_) return;
   read_end_.reset();
-  std::string shown = lines_.finish();
+  std::string shown = lines_.finish(filter(console));
   if (console_fd_ != 0) console.write(console_fd_, shown);
   file_.reset();
+}
+
+Lines::Filter RankStream::filter(Console& console) const {
+  if (!errors_once_) return {};
+  return [&console](const std::string& line) { return console.is_news(line); };
 }
 
 void RankStream::keep(std::string_view bytes) {
@@ -117,7 +123,7 @@ RankStream make_err(const LaunchOptions& options, int local_rank, const std::fil
   Route where = route(options, local_rank, folder, kStderr, "stderr.log", STDERR_FILENO);
   bool plain = options.rank0_speaks && rank == 0;
   std::string prefix = plain ? "" : rank_prefix(options, rank, terminal::use_colour(STDERR_FILENO));
-  return RankStream(prefix, where.console_fd, where.file);
+  return RankStream(prefix, where.console_fd, where.file, /*errors_once=*/options.rank0_speaks);
 }
 
 }  // namespace

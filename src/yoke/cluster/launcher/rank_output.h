@@ -16,7 +16,8 @@ namespace yoke::cluster {
 class RankStream {
  public:
   // `console_fd`: 1, 2, or 0 for nowhere. `file`: empty for none; made with its folders. Throws ConfigError.
-  RankStream(std::string prefix, int console_fd, const std::filesystem::path& file);
+  // `errors_once`: errors that other ranks have printed are not shown again.
+  RankStream(std::string prefix, int console_fd, const std::filesystem::path& file, bool errors_once = false);
 
   int child_end() const { return write_end_.get(); }
   void close_child_end() { write_end_.reset(); }
@@ -31,12 +32,14 @@ class RankStream {
 
  private:
   void keep(std::string_view bytes);
+  Lines::Filter filter(Console& console) const;
 
   net::Descriptor read_end_;
   net::Descriptor write_end_;
   net::Descriptor file_;
   std::filesystem::path path_;
   int console_fd_;
+  bool errors_once_;
   Lines lines_;
 };
 

@@ -60,4 +60,16 @@ void* open_module(const std::string& file, const std::string& folder, const char
   return function;
 }
 
+std::string module_version(const std::string& file, const std::string& hint, const std::string& folder) {
+  fs::path path = find_module(file, folder);
+  if (path.empty()) throw ConfigError("{} is not there. {}", file, hint);
+  // Local: two MPIs in one process must not see each other's symbols.
+  void* handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+  if (handle == nullptr) throw ConfigError("{} cannot be loaded: {}. {}", path.string(), dlerror(), hint);
+  auto version = reinterpret_cast<const char* (*)()>(dlsym(handle, "yoke_module_version"));
+  if (version == nullptr)
+    throw ConfigError("{} belongs to another build of yoke. Build and install both together.", path.string());
+  return version();
+}
+
 }  // namespace yoke::comm

@@ -30,4 +30,8 @@ std::filesystem::path find_module(const std::string& file, const std::string& fo
 void* open_module(const std::string& file, const std::string& folder, const char* entry,
                   const std::string& stamp, const std::string& hint);
 
+// What the module's library calls itself: "Open MPI v4.1.4", "NCCL 2.27.5". Throws ConfigError: not found
+// (with `hint`), cannot be loaded, another build's.
+std::string module_version(const std::string& file, const std::string& hint, const std::string& folder = "");
+
 }  // namespace yoke::comm

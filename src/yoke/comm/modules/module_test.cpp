@@ -51,6 +51,21 @@ TEST(Module, OfNcclThatIsNotThereNamesPackageAndOption) {
   EXPECT_THAT(text, HasSubstr("YOKE_NCCL=ON"));
 }
 
+TEST(Module, TellsTheVersionOfItsLibraryOrHowToGetIt) {
+  for (auto [file, name] : {std::pair("libyoke_mpi_openmpi.so", "Open MPI"),
+                            {"libyoke_mpi_mpich.so", "MPICH"},
+                            {"libyoke_nccl.so", "NCCL"}}) {
+    if (find_module(file).empty()) continue;
+    EXPECT_THAT(module_version(file, "hint"), HasSubstr(name));
+  }
+  std::string folder = empty_folder("no_version");
+  EXPECT_THAT(config_error_of([&] { module_version("libx.so", "Install x.", folder); }),
+              HasSubstr("Install x."));
+  std::ofstream(folder + "/libx.so") << "not a library";
+  EXPECT_THAT(config_error_of([&] { module_version("libx.so", "Install x.", folder); }),
+              HasSubstr("libx.so cannot be loaded"));
+}
+
 TEST(Module, OfBothMpisNeedsALauncherThatSaysWhich) {
   std::filesystem::path folder = empty_folder("both");
   for (const char* name : {"libyoke_mpi_openmpi.so", "libyoke_mpi_mpich.so"})

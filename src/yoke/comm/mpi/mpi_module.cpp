@@ -372,6 +372,14 @@ extern "C" __attribute__((visibility("default"))) const char* yoke_module_stamp(
   return stamp.c_str();
 }
 
+// MPI may be asked for it before it is initialised.
+extern "C" __attribute__((visibility("default"))) const char* yoke_module_version() {
+  static char text[MPI_MAX_LIBRARY_VERSION_STRING] = "";
+  int length = 0;
+  if (MPI_Get_library_version(text, &length) != MPI_SUCCESS) return "unknown version";
+  return text;
+}
+
 extern "C" __attribute__((visibility("default"))) yoke::comm::Backend* yoke_mpi_backend(
     const yoke::comm::MpiSetup* setup) {
   return yoke::comm::mpi::make(*setup).release();

@@ -340,6 +340,14 @@ extern "C" __attribute__((visibility("default"))) const char* yoke_module_stamp(
   return stamp.c_str();
 }
 
+extern "C" __attribute__((visibility("default"))) const char* yoke_module_version() {
+  static std::string text;
+  int number = 0;
+  if (ncclGetVersion(&number) != ncclSuccess) return "unknown version";
+  text = fmt::format("NCCL {}.{}.{}", number / 10000, number / 100 % 100, number % 100);
+  return text.c_str();
+}
+
 extern "C" __attribute__((visibility("default"))) yoke::comm::Backend* yoke_nccl_backend(
     const yoke::comm::NcclSetup* setup) {
   return yoke::comm::nccl::make(*setup).release();

@@ -1,24 +1,10 @@
 #include "yoke/plan/pipeline/json_reader.h"
 
-#include <algorithm>
-
 #include "yoke/base/error.h"
 
 namespace yoke::plan {
 
 using nlohmann::json;
-
-json parse_json_document(std::string_view text, const std::string& file_name) {
-  try {
-    return json::parse(text);
-  } catch (const json::parse_error& error) {
-    size_t end = std::min(text.size(), error.byte);
-    auto line = 1 + std::count(text.begin(), text.begin() + static_cast<ptrdiff_t>(end), '\n');
-    throw ConfigError("{}:{}: not valid JSON.", file_name, line);
-  } catch (const json::exception& error) {  // numbers out of range
-    throw ConfigError("{}: not valid JSON: {}.", file_name, error.what());
-  }
-}
 
 JsonReader::JsonReader(const json& object, std::string what) : object_(object), what_(std::move(what)) {
   if (!object_.is_object()) throw ConfigError("{}: an object {{…}} is wanted here.", what_);

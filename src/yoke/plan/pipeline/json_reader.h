@@ -5,12 +5,8 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
-#include <string_view>
 
 namespace yoke::plan {
-
-// Throws ConfigError naming `file_name` and the line where `text` is not JSON.
-nlohmann::json parse_json_document(std::string_view text, const std::string& file_name);
 
 // Fields of one object; each getter throws ConfigError naming `what`, the field, and what is accepted. A
 // field with a fallback may be absent. Points into `object`.

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "yoke/base/error.h"
+#include "yoke/base/json_text.h"
 #include "yoke/plan/pipeline/json_reader.h"
 
 namespace yoke::plan {
@@ -120,7 +121,7 @@ std::string to_json(const PipelinePlan& plan) {
 }
 
 PipelinePlan parse_plan(std::string_view text, const std::string& file_name) {
-  json document = parse_json_document(text, file_name);
+  json document = parse_json(text, file_name);
   JsonReader reader(document, file_name);
   PipelinePlan plan;
   plan.cost_model = reader.text("cost_model", "ring");

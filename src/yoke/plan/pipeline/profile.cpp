@@ -5,6 +5,7 @@
 
 #include "yoke/base/error.h"
 #include "yoke/base/file.h"
+#include "yoke/base/json_text.h"
 #include "yoke/plan/pipeline/json_reader.h"
 
 namespace yoke::plan {
@@ -33,8 +34,8 @@ std::vector<Edge> read_edges(const json& list, const JsonReader& reader) {
   return edges;
 }
 
-Profile parse_json(std::string_view text, const std::string& file_name) {
-  json document = parse_json_document(text, file_name);
+Profile profile_of_json(std::string_view text, const std::string& file_name) {
+  json document = parse_json(text, file_name);
   JsonReader reader(document, file_name);
   Profile profile;
   profile.device = reader.text("device", "");
@@ -98,7 +99,7 @@ std::string to_json(const Profile& profile) {
 Profile parse_profile(std::string_view text, const std::string& file_name) {
   size_t begin = text.find_first_not_of(" \t\r\n");
   bool is_json = begin != std::string_view::npos && text[begin] == '{';
-  Profile profile = is_json ? parse_json(text, file_name) : parse_graph_text(text, file_name);
+  Profile profile = is_json ? profile_of_json(text, file_name) : parse_graph_text(text, file_name);
   validate(profile, file_name);
   return profile;
 }
