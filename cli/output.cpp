@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <exception>
+#include <new>
 #include <vector>
 
 #include "yoke/base/error.h"
@@ -25,6 +26,14 @@ std::string without_trace(const std::string& text) {
   return trace == std::string::npos ? text : text.substr(0, trace);
 }
 
+// What nobody closer to the cause has explained. LibTorch's allocators throw types of their own.
+bool ran_out_of_memory(const std::exception& error) {
+  if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr) return true;
+  const std::string text = error.what();
+  return text.find("out of memory") != std::string::npos ||
+         text.find("can't allocate memory") != std::string::npos;
+}
+
 }  // namespace
 
 void print_json(const nlohmann::json& document) {
@@ -43,10 +52,10 @@ int run_program(int argc, char** argv, const std::function<int(const CommandLine
     return command(line);
   } catch (const Error& error) {
     return fail(json, error.code(), error.what());
-  } catch (const std::bad_alloc&) {
-    return fail(json, ExitCode::kInternal,
-                "out of memory. Try a smaller data.batch_size, or train.recompute = \"blocks\".");
   } catch (const std::exception& error) {
+    if (ran_out_of_memory(error))
+      return fail(json, ExitCode::kUsage,
+                  "out of memory. Try a smaller data.batch_size, or train.recompute = \"blocks\".");
     return fail(json, ExitCode::kInternal, without_trace(error.what()));
   }
 }

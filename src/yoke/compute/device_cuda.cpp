@@ -3,9 +3,11 @@
 #include <ATen/cuda/CUDAContext.h>
 #include <ATen/cuda/CUDAGeneratorImpl.h>
 #include <c10/cuda/CUDACachingAllocator.h>
+#include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAFunctions.h>
 #include <c10/cuda/CUDAGraphsC10Utils.h>
 #include <c10/cuda/CUDAGuard.h>
+#include <cuda_runtime_api.h>
 
 #include <mutex>
 
@@ -16,6 +18,12 @@ namespace {
 c10::DeviceIndex ready(int index) {
   at::globalContext().lazyInitDevice(c10::DeviceType::CUDA);
   return static_cast<c10::DeviceIndex>(index);
+}
+
+constexpr auto kAll = static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE);
+
+auto stats_of(int index) {
+  return c10::cuda::CUDACachingAllocator::getDeviceStats(ready(index));
 }
 
 }  // namespace
@@ -41,9 +49,24 @@ std::string device_name(int index) {
 }
 
 int64_t peak_memory_bytes(int index) {
-  auto stats = c10::cuda::CUDACachingAllocator::getDeviceStats(ready(index));
-  auto all = static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE);
-  return stats.allocated_bytes[all].peak;
+  return stats_of(index).allocated_bytes[kAll].peak;
+}
+
+int64_t memory_in_use_bytes(int index) {
+  return stats_of(index).allocated_bytes[kAll].current;
+}
+
+MemoryRoom memory_room(int index) {
+  c10::cuda::CUDAGuard guard(ready(index));
+  size_t free = 0, total = 0;
+  C10_CUDA_CHECK(cudaMemGetInfo(&free, &total));
+  auto stats = stats_of(index);
+  int64_t cached = stats.reserved_bytes[kAll].current - stats.allocated_bytes[kAll].current;
+  return {static_cast<int64_t>(free) + cached, static_cast<int64_t>(total)};
+}
+
+void release_freed_memory() {
+  c10::cuda::CUDACachingAllocator::emptyCache();
 }
 
 void reset_peak_memory(int index) {

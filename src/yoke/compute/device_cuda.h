@@ -5,6 +5,8 @@
 #include <optional>
 #include <string>
 
+#include "yoke/compute/memory_room.h"
+
 namespace yoke::compute::cuda {
 
 bool built();        // whether this build has CUDA parts
@@ -15,6 +17,9 @@ bool has_tf32();     // every device can compute in tf32
 std::string device_name(int index);
 int64_t peak_memory_bytes(int index);
 void reset_peak_memory(int index);
+int64_t memory_in_use_bytes(int index);
+MemoryRoom memory_room(int index);
+void release_freed_memory();
 void synchronize(int index);
 
 // While the current stream of device `index` is being captured into a graph: how many random numbers each

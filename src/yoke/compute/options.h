@@ -17,6 +17,7 @@ struct ComputeOptions {
   std::string conv = "auto";  // CPU convolution path
   bool channels_last = true;  // CUDA image models
   bool cuda_graph = true;     // CUDA: replay the whole step
+  bool deterministic = false;
 };
 
 inline void describe(config::Fields& f, ComputeOptions& o) {
@@ -40,6 +41,8 @@ inline void describe(config::Fields& f, ComputeOptions& o) {
            "CPU convolutions: auto measures each layer's paths once and remembers the fastest");
   f.boolean("channels_last", o.channels_last, "CUDA image models: store activations channels last");
   f.boolean("cuda_graph", o.cuda_graph, "CUDA: record the whole step once and replay it");
+  f.boolean("deterministic", o.deterministic,
+            "the same bits in every run and after a resume, also on CUDA; slower (docs/determinism.md)");
 }
 
 }  // namespace yoke::compute
