@@ -21,14 +21,16 @@ std::string unrepeatable(const RunConfig& config) {
   if (config.parallel.split == "speed") return "parallel.split = \"speed\" follows measured times";
   if (config.parallel.plan == "auto") return "parallel.plan = \"auto\" follows measured times";
   if (hook_has_memory(config.ddp.hook))
-    return fmt::format("ddp.hook = \"{}\" keeps an error feedback that checkpoints do not hold", config.ddp.hook);
+    return fmt::format("ddp.hook = \"{}\" keeps an error feedback that checkpoints do not hold",
+                       config.ddp.hook);
   return "";
 }
 
 void check_deterministic(const RunConfig& config) {
   if (!config.train.compute.deterministic) return;
   if (std::string why = unrepeatable(config); !why.empty())
-    throw ConfigError("train.deterministic = true: {}. Change that, or set train.deterministic = false.", why);
+    throw ConfigError("train.deterministic = true: {}. Change that, or set train.deterministic = false.",
+                      why);
 }
 
 }  // namespace yoke::cli

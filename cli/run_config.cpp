@@ -42,7 +42,8 @@ void check_together(const RunConfig& config) {
   bool stages = config.parallel.pipeline > 1 || !config.parallel.plan.empty();
   if (stages && train.compute.recompute.starts_with("budget:")) {
     throw ConfigError(
-        "train.recompute = {} does not go with a pipeline: how much a stage keeps depends on its micro-batches in "
+        "train.recompute = {} does not go with a pipeline: how much a stage keeps depends on its "
+        "micro-batches in "
         "flight. Use blocks or sqrt.",
         train.compute.recompute);
   }

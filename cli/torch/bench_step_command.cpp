@@ -99,7 +99,8 @@ engine::BenchStepResult measured(engine::WorkerOptions options, const BenchStepA
 
 int run_bench_step(const CommandLine& line) {
   const BenchStepArguments& arguments = line.bench_step;
-  const std::vector<int64_t> batches = arguments.largest_batch ? std::vector<int64_t>{kUnknownBatch} : arguments.batches;
+  const std::vector<int64_t> batches =
+      arguments.largest_batch ? std::vector<int64_t>{kUnknownBatch} : arguments.batches;
   std::vector<engine::BenchStepResult> results;
   for (const std::string& model : arguments.models) {
     for (const std::string& device : arguments.devices) {
@@ -107,9 +108,10 @@ int run_bench_step(const CommandLine& line) {
         for (const std::string& recompute : arguments.recomputes) {
           for (int64_t batch : batches) {
             log::info("bench step: {} batch {} {} on {}, recompute {}", model,
-                      arguments.largest_batch ? "as large as fits" : fmt::format("{}", batch), precision, device,
-                      recompute);
-            results.push_back(measured(cell_options(line, model, batch, precision, device, recompute), arguments));
+                      arguments.largest_batch ? "as large as fits" : fmt::format("{}", batch), precision,
+                      device, recompute);
+            results.push_back(
+                measured(cell_options(line, model, batch, precision, device, recompute), arguments));
           }
         }
       }

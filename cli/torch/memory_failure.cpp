@@ -19,7 +19,8 @@ cluster::FailureReport report_of(const cluster::World& job, const engine::OutOfM
   report.host = job.members()[static_cast<size_t>(job.rank())].host;
   report.pid = ::getpid();
   report.kind = "exception";
-  report.what = fmt::format("rank {} on {} (pid {}) is {}", report.rank, report.host, report.pid, error.what());
+  report.what =
+      fmt::format("rank {} on {} (pid {}) is {}", report.rank, report.host, report.pid, error.what());
   report.exit_code = static_cast<int>(error.code());
   return report;
 }
@@ -49,8 +50,10 @@ int64_t evaluation_batch(const RunConfig& config, const engine::Worker& worker) 
 void check_budget_was_kept(const RunConfig& config, int64_t peak_bytes) {
   auto budget = compute::recompute_budget(config.train.compute.recompute);
   if (!budget || static_cast<double>(peak_bytes) <= kTolerance * static_cast<double>(*budget)) return;
-  log::warn("train.recompute = {}: the run's peak memory was {}. Data sets, evaluation or communication took the rest.",
-            config.train.compute.recompute, format_bytes(static_cast<double>(peak_bytes)));
+  log::warn(
+      "train.recompute = {}: the run's peak memory was {}. Data sets, evaluation or communication took the "
+      "rest.",
+      config.train.compute.recompute, format_bytes(static_cast<double>(peak_bytes)));
 }
 
 }  // namespace yoke::cli

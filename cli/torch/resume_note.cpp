@@ -18,19 +18,21 @@ bool drained_out_of_turn(const RunConfig& config, int64_t step) {
 }
 
 // Why the bits differ; empty: they do not.
-std::string difference(const RunConfig& config, const checkpoint::Loaded& loaded, const engine::Worker& worker,
-                       int ranks) {
+std::string difference(const RunConfig& config, const checkpoint::Loaded& loaded,
+                       const engine::Worker& worker, int ranks) {
   const nlohmann::json& rest = loaded.state.rest;
   const bool servers = config.parallel.sync == "ps";
   auto saved = rest.contains("ranks") ? static_cast<int>(rest["ranks"].size()) : 1;
   if (!servers && saved != ranks)
-    return fmt::format("{} ranks instead of {} add in another order and draw other random numbers", ranks, saved);
+    return fmt::format("{} ranks instead of {} add in another order and draw other random numbers", ranks,
+                       saved);
   if (std::string why = unrepeatable(config); !why.empty()) return why;
   if (servers && ranks > 1) return "workers other than the first draw other random numbers (dropout)";
   if (drained_out_of_turn(config, loaded.step))
-    return fmt::format("step {} is no multiple of checkpoint.every_steps: the pipeline was drained", loaded.step);
-  std::string changed =
-      engine::changed_circumstances(rest.value("circumstances", nlohmann::json()), engine::circumstances(worker));
+    return fmt::format("step {} is no multiple of checkpoint.every_steps: the pipeline was drained",
+                       loaded.step);
+  std::string changed = engine::changed_circumstances(rest.value("circumstances", nlohmann::json()),
+                                                      engine::circumstances(worker));
   if (!changed.empty()) return changed;
   if (worker.device.is_cuda() && !config.train.compute.deterministic)
     return "CUDA kernels add in no fixed order (train.deterministic = true repeats bits, at a price)";
@@ -39,8 +41,8 @@ std::string difference(const RunConfig& config, const checkpoint::Loaded& loaded
 
 }  // namespace
 
-std::string resume_note(const RunConfig& config, const checkpoint::Loaded& loaded, const engine::Worker& worker,
-                        int ranks) {
+std::string resume_note(const RunConfig& config, const checkpoint::Loaded& loaded,
+                        const engine::Worker& worker, int ranks) {
   if (loaded.state.rest.contains("weights_only")) return "weights alone: optimizer and position start anew";
   std::string why = difference(config, loaded, worker, ranks);
   if (why.empty()) return "bit-identical to an undisturbed run";

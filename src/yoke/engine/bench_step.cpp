@@ -36,7 +36,9 @@ std::vector<double> step_seconds(Worker& worker, const WorkerOptions& options, i
 }  // namespace
 
 BenchStepResult bench_step(const WorkerOptions& options, int64_t steps) {
-  compute::reset_peak_memory(compute::resolve_device(options.compute.device));
+  const torch::Device device = compute::resolve_device(options.compute.device);
+  compute::release_freed_memory(device);  // of what was measured before
+  compute::reset_peak_memory(device);
   auto worker = make_worker(options);
   std::vector<double> seconds;
   try {

@@ -25,8 +25,8 @@ struct BenchStepResult {
   std::optional<int64_t> largest_batch;  // where it was searched for
 };
 
-// Forward, loss, backward and update of `steps` steps after a warm-up, on a few fixed synthetic batches. Throws
-// OutOfMemory.
+// Forward, loss, backward and update of `steps` steps after a warm-up, on a few fixed synthetic batches.
+// Throws OutOfMemory.
 BenchStepResult bench_step(const WorkerOptions& options, int64_t steps);
 
 }  // namespace yoke::engine

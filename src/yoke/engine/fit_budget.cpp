@@ -7,6 +7,7 @@
 #include "yoke/base/units.h"
 #include "yoke/compute/allocator.h"
 #include "yoke/compute/device.h"
+#include "yoke/engine/out_of_memory.h"
 #include "yoke/engine/step_memory.h"
 
 namespace yoke::engine {
@@ -23,7 +24,8 @@ std::string size_text(int64_t bytes) {
   return format_bytes(static_cast<double>(bytes));
 }
 
-// Copies of the state for checkpoints, and batches that wait: host memory, which is the budget's on the CPU alone.
+// Copies of the state for checkpoints, and batches that wait: host memory, which is the budget's on the CPU
+// alone.
 int64_t memory_besides(Worker& worker, const WorkerOptions& options, int64_t input_bytes) {
   if (!worker.device.is_cpu()) return 0;
   HeldMemory held = held_memory(worker);
@@ -59,11 +61,20 @@ class Fitting {
 
   int64_t evaluation_batch() {
     int64_t batch = options_.batch_size;
-    while (batch > 1 && probe_.evaluation_peak_bytes(batch) > budget_) batch /= 2;
+    while (batch > 1 && !evaluation_fits(batch)) batch /= 2;
     return batch;
   }
 
  private:
+  bool evaluation_fits(int64_t batch) {
+    try {
+      return probe_.evaluation_peak_bytes(batch) <= budget_;
+    } catch (const std::exception& error) {
+      if (!is_out_of_memory(error)) throw;
+      return false;
+    }
+  }
+
   int64_t measure(const Segments& segments) {
     int64_t peak = probe_.peak_bytes(segments, options_.batch_size);
     unknown_ = peak - compute::peak_bytes(segments, costs_);
@@ -89,7 +100,8 @@ class Fitting {
   [[noreturn]] void refuse() const {
     auto enough = static_cast<int64_t>(kNoise * static_cast<double>(best_peak()));
     throw ConfigError(
-        "train.recompute = {}: a step of this model with data.batch_size = {} needs at least {}, even with every block "
+        "train.recompute = {}: a step of this model with data.batch_size = {} needs at least {}, even with "
+        "every block "
         "recomputed. Hint: budget:{}MB, or a smaller batch.",
         options_.compute.recompute, options_.batch_size, size_text(best_peak()), enough / 1'000'000 + 1);
   }
@@ -114,9 +126,11 @@ size_t recomputed(const Segments& segments) {
 void check_budget(const WorkerOptions& options) {
   if (!compute::recompute_budget(options.compute.recompute)) return;
   auto refuse = [&](const char* with) {
-    throw ConfigError("train.recompute = {} does not go with {}. Use blocks or sqrt.", options.compute.recompute, with);
+    throw ConfigError("train.recompute = {} does not go with {}. Use blocks or sqrt.",
+                      options.compute.recompute, with);
   };
-  if (options.pipeline.stages > 1) refuse("a pipeline: how much a stage keeps depends on its micro-batches in flight");
+  if (options.pipeline.stages > 1)
+    refuse("a pipeline: how much a stage keeps depends on its micro-batches in flight");
   if (options.threads > 1) refuse("parallel.sync = threads: replicas share the process's memory");
   if (options.optimizer.optimizer == "lbfgs") refuse("train.optimizer = lbfgs, whose history grows");
   if (options.sync_batchnorm) refuse("train.sync_batchnorm: steps cannot be tried by one rank alone");
@@ -124,14 +138,17 @@ void check_budget(const WorkerOptions& options) {
 
 std::vector<compute::Segment> fit_recomputation(Worker& worker, const WorkerOptions& options) {
   std::optional<int64_t> budget = compute::recompute_budget(options.compute.recompute);
-  if (!budget)
+  if (!budget) {
+    compute::limit_kept_memory(0);
     return compute::recompute_segments(options.compute.recompute,
                                        std::vector<compute::BlockCost>(worker.model.blocks.size()));
+  }
   Fitting fitting(worker, options, *budget);
   Segments segments = fitting.segments();
   worker.evaluation_batch = fitting.evaluation_batch();
-  log::info("train.recompute = {}: {} of {} blocks are computed again, a step peaks at {}", options.compute.recompute,
-            recomputed(segments), worker.model.blocks.size(), size_text(fitting.best_peak()));
+  log::info("train.recompute = {}: {} of {} blocks are computed again, a step peaks at {}",
+            options.compute.recompute, recomputed(segments), worker.model.blocks.size(),
+            size_text(fitting.best_peak()));
   if (worker.device.is_cpu()) compute::limit_kept_memory(*budget);
   compute::release_freed_memory(worker.device);
   compute::reset_peak_memory(worker.device);

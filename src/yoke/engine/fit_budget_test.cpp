@@ -57,7 +57,8 @@ TEST(RecomputeBudget, IsThePeakOfRealSteps) {
     worker->strategy->compute(batches[0].inputs, batches[0].target, {});
     worker->strategy->commit({0.01, false});
   }
-  EXPECT_LE(static_cast<double>(compute::peak_memory_bytes(worker->device)), 1.05 * static_cast<double>(budget));
+  EXPECT_LE(static_cast<double>(compute::peak_memory_bytes(worker->device)),
+            1.05 * static_cast<double>(budget));
   compute::limit_kept_memory(0);
 }
 
@@ -91,7 +92,8 @@ TEST(RecomputeBudget, IsMeasuredWithoutLeavingATrace) {
   EXPECT_TRUE(torch::rand({4}).equal(drawn));
   EXPECT_EQ(parameter_hash(*fitted->model.module), parameter_hash(*plain->model.module));
   EXPECT_EQ(recomputed(*fitted), 0u);
-  for (const torch::Tensor& parameter : fitted->model.module->parameters()) EXPECT_FALSE(parameter.grad().defined());
+  for (const torch::Tensor& parameter : fitted->model.module->parameters())
+    EXPECT_FALSE(parameter.grad().defined());
   compute::limit_kept_memory(0);
 }
 

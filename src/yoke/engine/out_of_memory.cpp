@@ -14,7 +14,13 @@
 namespace yoke::engine {
 namespace {
 
-constexpr double kFreeShare = 0.95;  // of free memory: allocators round, and lose some to gaps
+// The part of free memory that can be counted on: allocators round, and lose some to gaps.
+double usable(const torch::Device& device, int64_t free) {
+  return (device.is_cuda() ? 0.95 : 0.85) * static_cast<double>(free);
+}
+
+// Recomputation is worth a word where it saves at least this part.
+constexpr double kWorthwhile = 0.05;
 
 std::string bytes_text(int64_t bytes) {
   return format_bytes(static_cast<double>(bytes));
@@ -35,29 +41,27 @@ std::optional<int64_t> bytes_behind(const std::string& text, const std::string& 
 
 // Multiples of eight suit the hardware; less than that is taken as it is.
 int64_t advised_batch(const StepNeeds& needs, double free, int64_t asked) {
-  int64_t most = std::min(needs.largest_batch(kFreeShare * free), asked - 1);
+  int64_t most = std::min(needs.largest_batch(free), asked - 1);
   return most > 16 ? most / 8 * 8 : most;
 }
 
-std::string advice(Worker& worker, const WorkerOptions& options) {
+// `free` bytes are there for a step. The worker has no strategy that would communicate.
+std::string advice(Worker& worker, const WorkerOptions& options, double free) {
   StepProbe probe(worker, options);
   const bool recomputes = options.compute.recompute != "none";
-  const std::string recompute = recomputes ? "blocks" : "none";
-  StepNeeds now = step_needs(probe, worker, recompute);
-  compute::release_freed_memory(worker.device);
-  auto free = static_cast<double>(compute::memory_room(worker.device).free);
-  std::string text = fmt::format("activations about {} a sample", format_bytes(now.sample));
+  StepNeeds now = step_needs(probe, worker, recomputes ? "blocks" : "none");
   int64_t batch = advised_batch(now, free, options.batch_size);
-  std::string hint = batch >= 1 ? fmt::format("data.batch_size = {} should fit", batch)
-                                : "no batch fits: take a smaller model, or shard it (parallel.zero, parallel.pipeline)";
+  std::string hint =
+      batch >= 1 ? fmt::format("data.batch_size = {} should fit", batch)
+                 : "no batch fits: take a smaller model, or shard it (parallel.zero, parallel.pipeline)";
   if (!recomputes && worker.model.blocks.size() > 1) {
     StepNeeds again = step_needs(probe, worker, "blocks");
-    int64_t more = std::min(again.largest_batch(kFreeShare * free), options.batch_size);
-    if (again.sample < kFreeShare * now.sample && more > batch)
+    int64_t more = std::min(again.largest_batch(free), options.batch_size);
+    if (again.sample < (1 - kWorthwhile) * now.sample && more > batch)
       hint += fmt::format("; with train.recompute = \"blocks\" a sample takes {}, and a batch of {} fits",
                           format_bytes(again.sample), more);
   }
-  return fmt::format("{}. Hint: {}.", text, hint);
+  return fmt::format("activations about {} a sample. Hint: {}.", format_bytes(now.sample), hint);
 }
 
 // Strategies of one rank may hold recorded steps with all of their memory; others would talk to their peers.
@@ -66,9 +70,24 @@ void drop_recorded_steps(Worker& worker, const WorkerOptions& options) {
   if (alone && worker.device.is_cuda()) worker.strategy.reset();
 }
 
+// Hooks of replicas and servers would communicate.
 bool can_probe(const Worker& worker, const WorkerOptions& options) {
-  bool hooked = worker.strategy && (options.ps || (options.replicas != nullptr && options.replicas->size() > 1));
-  return worker.optimizer && worker.place && !worker.stage && !worker.norms && !hooked;
+  bool shared = options.ps || (options.replicas != nullptr && options.replicas->size() > 1);
+  return !worker.norms && !(worker.strategy && shared);
+}
+
+// The same model without peers, and without an optimizer's state.
+std::unique_ptr<Worker> copy_without_peers(const WorkerOptions& options) {
+  WorkerOptions alone = options;
+  alone.replicas = nullptr;
+  alone.ps.reset();
+  alone.zero = 0;
+  alone.threads = 1;
+  alone.sync_batchnorm = false;
+  alone.slowdown = {};
+  alone.compute.recompute = "none";
+  alone.optimizer = {};
+  return make_worker(alone);
 }
 
 }  // namespace
@@ -101,14 +120,19 @@ std::string describe_out_of_memory(const std::exception& error, const std::strin
     compute::release_freed_memory(worker.device);
     HeldMemory held = held_memory(worker);
     compute::MemoryRoom room = compute::memory_room(worker.device);
-    message += fmt::format("; without the step {} of {} are free. Weights take {}, gradients {}, optimizer state {}",
-                           bytes_text(room.free), bytes_text(room.total), bytes_text(held.weights), bytes_text(held.gradients),
-                           bytes_text(held.optimizer));
-    if (can_probe(worker, options)) return message + ", " + advice(worker, options);
+    message +=
+        fmt::format("; without the step {} of {} are free. Weights take {}, gradients {}, optimizer state {}",
+                    bytes_text(room.free), bytes_text(room.total), bytes_text(held.weights),
+                    bytes_text(held.gradients), bytes_text(held.optimizer));
+    const bool whole = worker.optimizer && !worker.stage;
+    const double free = usable(worker.device, room.free);
+    if (whole && can_probe(worker, options)) return message + ", " + advice(worker, options, free);
+    if (whole) return message + ", " + advice(*copy_without_peers(options), options, free);
   } catch (const std::exception&) {
-    // Not even that fits; what is known must do.
+    // Not even small steps fit: what is known must do.
   }
-  return message + ". Hint: a smaller data.batch_size, train.recompute = \"blocks\", or parallel.zero = 2.";
+  return message +
+         ". Hint: a smaller data.batch_size or model, train.recompute = \"blocks\", or parallel.zero = 2.";
 }
 
 }  // namespace yoke::engine

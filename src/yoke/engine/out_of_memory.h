@@ -23,8 +23,8 @@ bool is_out_of_memory(const std::exception& error);
 // The bytes that could not be had, where the text names them.
 std::optional<int64_t> requested_bytes(const std::string& text);
 
-// One or two lines about `error`, which came up while `doing` ("in step 1"). `worker` may be unfinished, and is of no use
-// afterwards: small steps are run on it to learn what a sample takes.
+// One or two lines about `error`, which came up while `doing` ("in step 1"). `worker` may be unfinished, and
+// is of no use afterwards: small steps are run on it to learn what a sample takes.
 std::string describe_out_of_memory(const std::exception& error, const std::string& doing, Worker& worker,
                                    const WorkerOptions& options);
 

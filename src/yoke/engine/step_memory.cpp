@@ -21,8 +21,21 @@ int64_t total_bytes(const std::vector<torch::Tensor>& tensors) {
 
 // Gradients stay from one pass to the next: buckets of replicas, servers' arrays, sums over micro-batches.
 bool keeps_gradients(const WorkerOptions& options) {
-  return options.accumulate > 1 || options.ps || (options.replicas != nullptr && options.replicas->size() > 1);
+  return options.accumulate > 1 || options.ps ||
+         (options.replicas != nullptr && options.replicas->size() > 1);
 }
+
+class Evaluating {
+ public:
+  explicit Evaluating(torch::nn::Module& module) : module_(module), was_training_(module.is_training()) {
+    module_.eval();
+  }
+  ~Evaluating() { module_.train(was_training_); }
+
+ private:
+  torch::nn::Module& module_;
+  bool was_training_;
+};
 
 }  // namespace
 
@@ -42,7 +55,10 @@ HeldMemory held_memory(Worker& worker) {
 }
 
 StepProbe::StepProbe(Worker& worker, const WorkerOptions& options)
-    : worker_(worker), options_(options), parameters_(worker.model.module->parameters()), held_(held_memory(worker)) {
+    : worker_(worker),
+      options_(options),
+      parameters_(worker.model.module->parameters()),
+      held_(held_memory(worker)) {
   for (const models::Block& block : worker.model.blocks) blocks_.push_back(block.forward);
   for (const torch::Tensor& parameter : parameters_) {
     bool narrow = parameter.element_size() < 4;
@@ -122,17 +138,14 @@ int64_t StepProbe::evaluation_peak_bytes(int64_t batch_size) {
   drop_gradients();
   torch::NoGradGuard no_grad;
   torch::nn::Module& module = *worker_.model.module;
-  bool training = module.is_training();
-  module.eval();
-  int64_t peak = peak_of([&] {
+  const Evaluating evaluating(module);
+  return peak_of([&] {
     AutocastGuard autocast(worker_.device.type(), worker_.autocast);
     Sample one = sample(batch_size);
     models::Tensors outputs = worker_.model.forward(one.inputs);
     worker_.model.loss(outputs, one.target);
     if (worker_.model.correct) worker_.model.correct(outputs, one.target);
   });
-  module.train(training);
-  return peak;
 }
 
 int64_t StepNeeds::largest_batch(double free) const {

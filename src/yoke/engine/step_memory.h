@@ -1,4 +1,5 @@
-// How much memory a training step needs, found by running one: forward, loss and backward on synthetic samples.
+// How much memory a training step needs, found by running one: forward, loss and backward on synthetic
+// samples.
 #pragma once
 
 #include <cstdint>
@@ -18,9 +19,9 @@ struct HeldMemory {
 };
 HeldMemory held_memory(Worker& worker);
 
-// Runs steps of a worker that has no strategy yet: nothing is communicated, and parameters, statistics, optimizer and
-// random numbers stay as they are. Requires: no pipeline, no synchronised BatchNorm. Throws what LibTorch throws where
-// memory runs out.
+// Runs steps of a worker that has no strategy yet: nothing is communicated, and parameters, statistics,
+// optimizer and random numbers stay as they are. Requires: no pipeline, no synchronised BatchNorm. Throws
+// what LibTorch throws where memory runs out.
 class StepProbe {
  public:
   StepProbe(Worker& worker, const WorkerOptions& options);
@@ -28,8 +29,8 @@ class StepProbe {
   // What each block of the model keeps, for segments_within().
   std::vector<compute::BlockCost> block_costs(int64_t batch_size);
 
-  // Peak memory of the process (CPU: resident set) or of tensors (CUDA) over a step: weights, masters, optimizer state,
-  // gradients, activations, logits, workspaces, and the update's copies.
+  // Peak memory of the process (CPU: resident set) or of tensors (CUDA) over a step: weights, masters,
+  // optimizer state, gradients, activations, logits, workspaces, and the update's copies.
   int64_t peak_bytes(const std::vector<compute::Segment>& segments, int64_t batch_size);
 
   // The same for an evaluation in batches of that size.
@@ -60,7 +61,8 @@ struct StepNeeds {
   int64_t largest_batch(double free) const;
 };
 
-// From two small steps, with recomputation by one of the policies but budget. BatchNorm wants two samples at least.
+// From two small steps, with recomputation by one of the policies but budget. BatchNorm wants two samples at
+// least.
 StepNeeds step_needs(StepProbe& probe, const Worker& worker, const std::string& recompute);
 
 }  // namespace yoke::engine

@@ -1,6 +1,7 @@
 #include "yoke/models/common/layers.h"
 
 #include <gtest/gtest.h>
+#include <torch/csrc/autograd/autograd.h>
 
 namespace yoke::models {
 namespace {
@@ -13,7 +14,9 @@ TEST(AverageTo, IsTheSameByMatrixProducts) {
     torch::Tensor expected = at::adaptive_avg_pool2d(x, {side, side});
     torch::Tensor found = average_by_products(x, side);
     EXPECT_TRUE(torch::allclose(found, expected)) << height << "x" << width << " to " << side;
-    auto gradient = [&](const torch::Tensor& y) { return torch::autograd::grad({(y * weight).sum()}, {x})[0]; };
+    auto gradient = [&](const torch::Tensor& y) {
+      return torch::autograd::grad({(y * weight).sum()}, {x})[0];
+    };
     EXPECT_TRUE(torch::allclose(gradient(found), gradient(expected))) << height << "x" << width;
   }
 }
