@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Same bits, budgets and out of memory on a GPU: tests/gpu/repeat_and_memory.py build-cuda/yoke [--only bits,budget,memory]
+"""Same bits, budgets and out of memory on a GPU: tests/gpu/repeat_and_memory.py build-cuda/yoke [--only bits,cost,budget,memory]
 
 bits     each model twice with train.deterministic = true, and once more killed and resumed: one parameter hash
+cost     what determinism costs, with the GPU to itself
 budget   train.recompute = budget:<bytes> of GPT-2 124M: the peak is within it, or the smallest possible is named
 memory   a batch that is too large: exit 2, and the batch that the message names fits
 
@@ -120,10 +121,9 @@ def bench(yoke, *words):
 
 
 def check_cost(yoke, table):
-    """What determinism costs, with the GPU to itself."""
     for model, batch in (("gpt2", 16), ("resnet50", 128), ("vgg16", 64)):
         milliseconds = []
-        for more in ([], ["--train.deterministic", "true"]):
+        for more in ([], ["--train.deterministic"]):
             code, result, err = bench(yoke, "--model", model, "--batch", str(batch), *more)
             if code != 0:
                 return table.row(f"cost {model}", False, err[-300:])

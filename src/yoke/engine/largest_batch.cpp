@@ -29,7 +29,7 @@ int64_t predicted_largest(const WorkerOptions& options) {
   return needs.largest_batch(kHostMargin * static_cast<double>(compute::memory_room(worker->device).free));
 }
 
-bool fits(WorkerOptions options, int64_t batch) {
+bool steps_fit(WorkerOptions options, int64_t batch) {
   options.batch_size = batch;
   bool possible = true;
   try {
@@ -63,7 +63,7 @@ int64_t largest_that_fits(const std::function<bool(int64_t)>& fits) {
 int64_t largest_batch(WorkerOptions options) {
   int64_t most = predicted_largest(options);
   // BatchNorm cannot train on one sample; who can, finds two to be no better.
-  auto pairs = [&](int64_t batch) { return 2 * batch <= most && fits(options, 2 * batch); };
+  auto pairs = [&](int64_t batch) { return 2 * batch <= most && steps_fit(options, 2 * batch); };
   int64_t found = 2 * largest_that_fits(pairs);
   if (found > 0) return found;
   options.batch_size = 1;
