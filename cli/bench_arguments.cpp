@@ -29,6 +29,10 @@ void add_options(CLI::App& command, BenchStepArguments& arguments) {
   command.add_option("--threads", arguments.threads, "CPU threads; 0 takes every core")
       ->capture_default_str();
   add_steps(command, arguments.steps);
+  command
+      .add_flag("--largest-batch", arguments.largest_batch,
+                "find the largest batch that fits, and measure that")
+      ->excludes("--batch");
 }
 
 void add_options(CLI::App& command, BenchScalingArguments& arguments) {

@@ -19,6 +19,7 @@ struct BenchStepArguments {
   std::vector<std::string> devices = {"cpu"};
   int64_t threads = 0;
   int64_t steps = 20;
+  bool largest_batch = false;  // instead of `batches`
 };
 
 struct BenchScalingArguments {

@@ -6,7 +6,10 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <new>
+#include <optional>
 #include <stdexcept>
+#include <string_view>
 #include <vector>
 
 #include "yoke/base/error.h"
@@ -28,10 +31,21 @@ std::string without_trace(const std::string& text) {
   return trace == std::string::npos ? text : text.substr(0, trace);
 }
 
-// Nothing is broken: something smaller will do.
-std::string out_of_memory(const std::string& asked) {
-  return fmt::format(
-      "not enough memory{}. Try a smaller data.batch_size or model, or train.recompute = \"blocks\".", asked);
+// Nothing is broken: something smaller will do. What nobody closer to the cause has explained; LibTorch's allocators
+// throw types of their own.
+std::optional<std::string> out_of_memory(const std::exception& error) {
+  const std::string text = error.what();
+  const char* kHint = "Try a smaller data.batch_size or model, or train.recompute = \"blocks\".";
+  constexpr std::string_view kAsked = "you tried to allocate ";
+  if (size_t at = text.find(kAsked); at != std::string::npos)
+    return fmt::format("not enough memory for {:.0f} bytes. {}", std::strtod(text.c_str() + at + kAsked.size(), nullptr),
+                       kHint);
+  const bool ran_out = dynamic_cast<const std::bad_alloc*>(&error) != nullptr ||
+                       dynamic_cast<const std::length_error*>(&error) != nullptr ||
+                       text.find("out of memory") != std::string::npos ||
+                       text.find("can't allocate memory") != std::string::npos;
+  if (!ran_out) return std::nullopt;
+  return fmt::format("not enough memory. {}", kHint);
 }
 
 }  // namespace
@@ -52,21 +66,11 @@ int run_program(int argc, char** argv, const std::function<int(const CommandLine
     return command(line);
   } catch (const Error& error) {
     return fail(json, error.code(), error.what());
-  } catch (const std::bad_alloc&) {
-    return fail(json, ExitCode::kUsage, out_of_memory(""));
-  } catch (const std::length_error&) {  // a container larger than any memory
-    return fail(json, ExitCode::kUsage, out_of_memory(""));
   } catch (const nlohmann::json::exception& error) {
     return fail(json, ExitCode::kInternal, "unexpected JSON: " + json_problem(error));
   } catch (const std::exception& error) {
-    std::string text = without_trace(error.what());
-    // LibTorch's allocator has no type of its own for it.
-    size_t bytes = text.find("you tried to allocate ");
-    if (text.find("DefaultCPUAllocator") != std::string::npos && bytes != std::string::npos)
-      return fail(
-          json, ExitCode::kUsage,
-          out_of_memory(fmt::format(" for {:.0f} bytes", std::strtod(text.c_str() + bytes + 22, nullptr))));
-    return fail(json, ExitCode::kInternal, text);
+    if (std::optional<std::string> text = out_of_memory(error)) return fail(json, ExitCode::kUsage, *text);
+    return fail(json, ExitCode::kInternal, without_trace(error.what()));
   }
 }
 

@@ -2,6 +2,7 @@
 
 #include <filesystem>
 
+#include "cli/repeatable.h"
 #include "yoke/base/error.h"
 #include "yoke/base/text.h"
 #include "yoke/cluster/launch_env.h"
@@ -37,6 +38,14 @@ void check_together(const RunConfig& config) {
     throw ConfigError(
         "train.precision = \"tf32\" on the CPU: tf32 is a mode of NVIDIA GPUs. Use fp32 or bf16, or --device "
         "cuda.");
+  }
+  bool stages = config.parallel.pipeline > 1 || !config.parallel.plan.empty();
+  if (stages && train.compute.recompute.starts_with("budget:")) {
+    throw ConfigError(
+        "train.recompute = {} does not go with a pipeline: how much a stage keeps depends on its "
+        "micro-batches in "
+        "flight. Use blocks or sqrt.",
+        train.compute.recompute);
   }
   if (train.optimizer.optimizer == "lbfgs" && train.compute.precision == "fp16") {
     throw ConfigError(
@@ -110,6 +119,7 @@ void Configuration::load(const std::string& file, const std::vector<config::Over
   check_together(values);
   check_replicas(values);
   check_servers(values);
+  check_deterministic(values);
 }
 
 }  // namespace yoke::cli

@@ -13,6 +13,7 @@
 #include "yoke/base/terminal.h"
 #include "yoke/base/units.h"
 #include "yoke/engine/bench_step.h"
+#include "yoke/engine/largest_batch.h"
 #include "yoke/report/table.h"
 
 namespace yoke::cli {
@@ -31,6 +32,7 @@ nlohmann::json to_json(const engine::BenchStepResult& result) {
       {"peak_fraction", result.peak_fraction},
       {"peak_memory_bytes", result.peak_memory_bytes}};
   if (result.tokens_per_s) out["tokens_per_s"] = *result.tokens_per_s;
+  if (result.largest_batch) out["largest_batch"] = *result.largest_batch;
   return out;
 }
 
@@ -49,7 +51,10 @@ engine::WorkerOptions cell_options(const CommandLine& line, const std::string& m
   overrides.insert(overrides.end(), line.overrides.begin(), line.overrides.end());
   configuration.load("", overrides);
   check_memory(configuration.values);
-  return worker_options(configuration.values);
+  engine::WorkerOptions options = worker_options(configuration.values);
+  options.copies_state = false;  // nothing is saved, nothing loaded
+  options.batches_ahead = 0;
+  return options;
 }
 
 // Columns that say the same in every row are left out, so that the table fits a terminal.
@@ -81,20 +86,34 @@ void print_table(const std::vector<engine::BenchStepResult>& results) {
   fmt::print("{}", table.to_text(terminal::is_terminal(STDOUT_FILENO) ? terminal::width(STDOUT_FILENO) : 0));
 }
 
+// The batch size of a cell whose batch is to be found.
+constexpr int64_t kUnknownBatch = 1;
+
+engine::BenchStepResult measured(engine::WorkerOptions options, const BenchStepArguments& arguments) {
+  if (!arguments.largest_batch) return engine::bench_step(options, arguments.steps);
+  options.batch_size = engine::largest_batch(options);
+  engine::BenchStepResult result = engine::bench_step(options, arguments.steps);
+  result.largest_batch = options.batch_size;
+  return result;
+}
+
 }  // namespace
 
 int run_bench_step(const CommandLine& line) {
   const BenchStepArguments& arguments = line.bench_step;
+  const std::vector<int64_t> batches =
+      arguments.largest_batch ? std::vector<int64_t>{kUnknownBatch} : arguments.batches;
   std::vector<engine::BenchStepResult> results;
   for (const std::string& model : arguments.models) {
     for (const std::string& device : arguments.devices) {
       for (const std::string& precision : arguments.precisions) {
         for (const std::string& recompute : arguments.recomputes) {
-          for (int64_t batch : arguments.batches) {
-            log::info("bench step: {} batch {} {} on {}, recompute {}", model, batch, precision, device,
-                      recompute);
-            results.push_back(engine::bench_step(
-                cell_options(line, model, batch, precision, device, recompute), arguments.steps));
+          for (int64_t batch : batches) {
+            log::info("bench step: {} batch {} {} on {}, recompute {}", model,
+                      arguments.largest_batch ? "as large as fits" : fmt::format("{}", batch), precision,
+                      device, recompute);
+            results.push_back(
+                measured(cell_options(line, model, batch, precision, device, recompute), arguments));
           }
         }
       }

@@ -9,6 +9,8 @@
 #include "cli/run_config.h"
 #include "cli/torch/commands.h"
 #include "cli/torch/follow_plan.h"
+#include "cli/torch/memory_failure.h"
+#include "cli/torch/resume_note.h"
 #include "cli/torch/train_output.h"
 #include "cli/torch/train_parts.h"
 #include "cli/torch/worker_options.h"
@@ -92,16 +94,9 @@ std::vector<int64_t> peak_memory_of_ranks(const engine::Worker& worker, comm::Co
   return {all.const_data_ptr<int64_t>(), all.const_data_ptr<int64_t>() + all.numel()};
 }
 
-}  // namespace
-
-int run_train(const CommandLine& line) {
-  Configuration configuration;
-  configuration.load(line.train.file, line.overrides);
+int train_as_rank(const CommandLine& line, Configuration& configuration, World& world) {
   RunConfig& config = configuration.values;
-  if (config.out.dir.empty()) config.out.dir = fmt::format("runs/{}_{}", config.model.name, config.data.name);
-  if (config.parallel.sync == "ps") return run_train_with_servers(line, configuration);
   const std::filesystem::path out = config.out.dir;
-  World world = join_world(config);
   follow_plan(config, world);
   const bool first = world.rank() == 0;  // who speaks and writes
   const checkpoint::Team team = engine::team_of(world.job());
@@ -128,6 +123,7 @@ int run_train(const CommandLine& line) {
   engine::LoopPlan plan = loop_plan(config, *worker, loader, shard.size * options.threads);
 
   engine::Engine engine(*worker->strategy, loader, plan);
+  engine.attach_memory_report(memory_report(*worker, options));
   loader.set_shares(engine::parse_split(config.parallel.split, static_cast<int>(shard.size)));
   std::optional<engine::SpeedSplit> speeds;
   if (config.parallel.split == "speed" && replicas != nullptr) {
@@ -139,7 +135,8 @@ int run_train(const CommandLine& line) {
     progress = engine::restore_state(*resume, *worker, loader, replicas);
     engine.resume_at(progress.step, progress.samples);
     if (first)
-      log::info("going on from {} (step {} of {})", resume->path.string(), progress.step, plan.total_steps);
+      log::info("going on from {} (step {} of {}); {}", resume->path.string(), progress.step,
+                plan.total_steps, resume_note(config, *resume, *worker, world.size()));
   }
   std::optional<RunFolder> folder;
   if (first) folder.emplace(out, configuration, line).attach_sinks(engine);
@@ -149,8 +146,9 @@ int run_train(const CommandLine& line) {
   if (config.train.loop.evaluate) {
     test_set = open_data(data::Split::kTest);
     auto stop = [] { return engine::requested_stop() != 0; };
-    engine.attach_evaluation(
-        [&, stop] { return engine::evaluate(*worker, *test_set, config.data.batch_size, stop, replicas); });
+    engine.attach_evaluation([&, stop] {
+      return engine::evaluate(*worker, *test_set, evaluation_batch(config, *worker), stop, replicas);
+    });
   }
   checkpoint::Writer writer(out / "checkpoints", config.checkpoint, nullptr, team);
   if (config.checkpoint.every_steps > 0) {
@@ -174,6 +172,7 @@ int run_train(const CommandLine& line) {
   std::vector<int64_t> memory = peak_memory_of_ranks(*worker, replicas);  // after it all traces are written
   if (config.out.trace && first) join_traces(out);
   std::string hash = engine::parameter_hash(engine::whole_model(*worker));
+  check_budget_was_kept(config, memory[static_cast<size_t>(world.rank())]);
   if (!first) return outcome.stopped_by_signal != 0 ? 128 + outcome.stopped_by_signal : 0;
   metrics::Summary summary =
       folder->summarise(outcome, plan, *worker, resume ? std::optional(progress.step) : std::nullopt);
@@ -188,6 +187,18 @@ int run_train(const CommandLine& line) {
   }
   print_summary(line, summary, config);
   return 0;
+}
+
+}  // namespace
+
+int run_train(const CommandLine& line) {
+  Configuration configuration;
+  configuration.load(line.train.file, line.overrides);
+  RunConfig& config = configuration.values;
+  if (config.out.dir.empty()) config.out.dir = fmt::format("runs/{}_{}", config.model.name, config.data.name);
+  if (config.parallel.sync == "ps") return run_train_with_servers(line, configuration);
+  World world = join_world(config);
+  return telling_others(world.job(), [&] { return train_as_rank(line, configuration, world); });
 }
 
 }  // namespace yoke::cli

@@ -7,6 +7,8 @@
 
 #include "cli/ps_server.h"
 #include "cli/run_checks.h"
+#include "cli/torch/memory_failure.h"
+#include "cli/torch/resume_note.h"
 #include "cli/torch/train_output.h"
 #include "cli/torch/train_parts.h"
 #include "cli/torch/worker_options.h"
@@ -62,12 +64,9 @@ std::string last_checkpoint(const std::filesystem::path& out) {
   return loaded ? loaded->path.string() : "none";
 }
 
-}  // namespace
-
-int run_train_with_servers(const CommandLine& line, Configuration& configuration) {
+int train_as_worker(const CommandLine& line, Configuration& configuration, cluster::World& world) {
   RunConfig& config = configuration.values;
   const std::filesystem::path out = config.out.dir;
-  cluster::World world = join_with_servers(config);
   const int workers = worker_count(config, world.size());
   const bool first = world.rank() == 0;
   check_workers(config, workers);
@@ -100,6 +99,7 @@ int run_train_with_servers(const CommandLine& line, Configuration& configuration
   strategy.end_at(plan.total_steps);
 
   engine::Engine engine(*worker->strategy, loader, plan);
+  engine.attach_memory_report(memory_report(*worker, options));
   engine::Progress progress;
   if (resume) {
     progress = engine::restore_state(*resume, *worker, loader);
@@ -109,7 +109,8 @@ int run_train_with_servers(const CommandLine& line, Configuration& configuration
                          0x9E3779B97F4A7C15u * static_cast<uint64_t>(progress.step * 4096 + world.rank()));
     engine.resume_at(progress.step, progress.samples);
     if (first)
-      log::info("going on from {} (step {} of {})", resume->path.string(), progress.step, plan.total_steps);
+      log::info("going on from {} (step {} of {}); {}", resume->path.string(), progress.step,
+                plan.total_steps, resume_note(config, *resume, *worker, workers));
   }
   if (again) catch_up(strategy, engine, loader, config.train.loop.accumulate, workers);
   std::optional<RunFolder> folder;
@@ -119,7 +120,7 @@ int run_train_with_servers(const CommandLine& line, Configuration& configuration
     test_set = data::open(config.data, data::Split::kTest, worker->model.sample, seed);
     auto stop = [] { return engine::requested_stop() != 0; };
     engine.attach_evaluation(
-        [&, stop] { return engine::evaluate(*worker, *test_set, config.data.batch_size, stop); });
+        [&, stop] { return engine::evaluate(*worker, *test_set, evaluation_batch(config, *worker), stop); });
   }
   checkpoint::Writer writer(out / "checkpoints", config.checkpoint);
   if (config.checkpoint.every_steps > 0 && first) {
@@ -150,6 +151,7 @@ int run_train_with_servers(const CommandLine& line, Configuration& configuration
   metrics::Summary summary =
       folder->summarise(outcome, plan, *worker, resume ? std::optional(progress.step) : std::nullopt);
   summary.peak_memory_bytes = {compute::peak_memory_bytes(worker->device)};
+  check_budget_was_kept(config, summary.peak_memory_bytes.front());
   summary.parameter_hash = engine::parameter_hash(*worker->model.module);
   summary.world_size = workers;
   folder->finish(summary);
@@ -160,6 +162,13 @@ int run_train_with_servers(const CommandLine& line, Configuration& configuration
   }
   print_summary(line, summary, config);
   return 0;
+}
+
+}  // namespace
+
+int run_train_with_servers(const CommandLine& line, Configuration& configuration) {
+  cluster::World world = join_with_servers(configuration.values);
+  return telling_others(world, [&] { return train_as_worker(line, configuration, world); });
 }
 
 }  // namespace yoke::cli

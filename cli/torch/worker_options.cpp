@@ -15,6 +15,9 @@ engine::WorkerOptions worker_options(const RunConfig& config) {
   options.optimizer = config.train.optimizer;
   options.compute = config.train.compute;
   options.batch_size = config.data.batch_size;
+  options.seq_len = config.data.seq_len;
+  options.copies_state = config.checkpoint.every_steps > 0;
+  options.batches_ahead = config.data.workers > 0 ? config.data.prefetch : 0;
   options.accumulate = config.train.loop.accumulate;
   options.seed = config.train.loop.seed;
   options.tuning_file = cluster::cache_folder() / "tuning.json";
@@ -49,6 +52,7 @@ World join_world(const RunConfig& config) {
   comm::ConnectOptions connect;
   connect.backend = config.parallel.backend;
   connect.name = "data";
+  connect.measures_links = !config.train.compute.deterministic;
   bool gpu = config.train.compute.device != "cpu";
   bool alone = cluster::identify_from_environment().world_size == 1;
   if (gpu && !alone && connect.backend == "auto") connect.backend = "nccl";

@@ -64,7 +64,7 @@ std::unique_ptr<Backend> make_shm_of_all(cluster::World& world, const ConnectOpt
   return make_shm(world, all, "shm/world");
 }
 
-std::unique_ptr<Backend> make_tcp(cluster::World& world, const ConnectOptions&) {
+std::unique_ptr<Backend> make_tcp(cluster::World& world, const ConnectOptions& options) {
   TcpSetup setup;
   setup.rank = world.rank();
   setup.size = world.size();
@@ -73,6 +73,7 @@ std::unique_ptr<Backend> make_tcp(cluster::World& world, const ConnectOptions&) 
   setup.acceptor = &world.acceptor();
   setup.ticket = world.ticket();
   setup.failure = world.failure();
+  setup.measures_cost = options.measures_links;
   return make_tcp_backend(setup);
 }
 

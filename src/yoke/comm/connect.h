@@ -16,6 +16,9 @@ struct ConnectOptions {
   std::string backend = "auto";
   std::string name = "world";
   int device = -1;  // for nccl; -1: the local rank
+  // tcp chooses algorithms by what links cost. Not measured: by fixed figures, so that every run adds in the
+  // same order.
+  bool measures_links = true;
 };
 
 // The names `backend` accepts.

@@ -11,6 +11,8 @@
 #include <mutex>
 #include <vector>
 
+#include "yoke/compute/memory_room.h"
+
 namespace yoke::compute {
 namespace {
 
@@ -58,16 +60,23 @@ class KeepingAllocator final : public c10::Allocator {
     default_copy_data(to, from, bytes);
   }
 
-  int64_t release() {
+  // The largest first, until `wanted` bytes are returned.
+  int64_t release(int64_t wanted = INT64_MAX) {
     std::lock_guard lock(mutex_);
     int64_t released = 0;
-    for (auto& [size, blocks] : free_) {
-      for (void* block : blocks) munmap(block, size);
-      released += static_cast<int64_t>(size * blocks.size());
+    while (!free_.empty() && released < wanted) {
+      auto largest = std::prev(free_.end());
+      if (!largest->second.empty()) {
+        munmap(largest->second.back(), largest->first);
+        released += static_cast<int64_t>(largest->first);
+        largest->second.pop_back();
+      }
+      if (largest->second.empty()) free_.erase(largest);
     }
-    free_.clear();
     return released;
   }
+
+  void limit(int64_t bytes) { limit_ = bytes; }
 
   // Never destroyed: tensors in static objects give their memory back after main has ended.
   static KeepingAllocator& instance() {
@@ -106,10 +115,17 @@ class KeepingAllocator final : public c10::Allocator {
 
   void* take_large(size_t size) {
     if (void* block = take_kept(size)) return block;
+    make_room(static_cast<int64_t>(size));
     void* block = map_block(size);
     if (block == nullptr && release() > 0) block = map_block(size);
     if (block != nullptr) size_of(block) = size;
     return block;
+  }
+
+  void make_room(int64_t size) {
+    if (limit_ == 0) return;
+    int64_t over = resident_bytes() + size - limit_;
+    if (over > 0) release(over);
   }
 
   void* take_kept(size_t size) {
@@ -126,6 +142,7 @@ class KeepingAllocator final : public c10::Allocator {
 
   std::mutex mutex_;
   std::map<size_t, std::vector<void*>> free_;
+  std::atomic<int64_t> limit_ = 0;  // of the process's resident set
 };
 
 std::atomic<bool> in_use = false;
@@ -152,6 +169,10 @@ int64_t release_kept_memory() {
   malloc_trim(0);
 #endif
   return released;
+}
+
+void limit_kept_memory(int64_t bytes) {
+  KeepingAllocator::instance().limit(bytes);
 }
 
 }  // namespace yoke::compute

@@ -17,4 +17,8 @@ void keep_freed_memory();
 // Returns the blocks that no tensor uses to the kernel, and says how many bytes that were.
 int64_t release_kept_memory();
 
+// From now on kept blocks are returned, as many as needed, before a new one would make the process's resident
+// set exceed `bytes`; 0: no limit. What tensors use is never refused.
+void limit_kept_memory(int64_t bytes);
+
 }  // namespace yoke::compute

@@ -33,6 +33,19 @@ TEST(KeepFreedMemory, HandlesEmptySmallAndHugeTensors) {
   }
 }
 
+TEST(KeepFreedMemory, ReturnsWhatNobodyUsesBeforeItExceedsALimit) {
+  keep_freed_memory();
+  release_kept_memory();
+  auto touch = [](int64_t megabytes) { torch::ones({megabytes << 18}); };
+  touch(64);
+  limit_kept_memory(1);
+  touch(32);  // of another size: the 64 MB go first
+  limit_kept_memory(0);
+  int64_t kept = release_kept_memory();
+  EXPECT_GE(kept, 32 << 20);
+  EXPECT_LT(kept, 64 << 20);
+}
+
 TEST(KeepFreedMemory, AnImpossibleSizeIsAnErrorAndNotTheEnd) {
   keep_freed_memory();
   EXPECT_THROW(torch::empty({int64_t{1} << 45}), c10::Error);

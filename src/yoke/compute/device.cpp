@@ -6,23 +6,14 @@
 #include <algorithm>
 #include <atomic>
 #include <fstream>
-#include <string_view>
 
 #include "yoke/base/cpu.h"
 #include "yoke/base/error.h"
+#include "yoke/compute/allocator.h"
 #include "yoke/compute/device_cuda.h"
 
 namespace yoke::compute {
 namespace {
-
-// A line such as "VmHWM:     1234 kB" of this process; 0 where there is none.
-int64_t status_bytes(std::string_view key) {
-  std::ifstream status("/proc/self/status");
-  for (std::string line; std::getline(status, line);) {
-    if (line.starts_with(key)) return std::stoll(line.substr(key.size())) * 1024;
-  }
-  return 0;
-}
 
 // Where the kernel does not let us reset its peak, the resident set at the time of the reset; else -1.
 std::atomic<int64_t> resident_at_reset{-1};
@@ -84,6 +75,19 @@ int64_t peak_memory_bytes(const torch::Device& device) {
   if (device.is_cuda()) return cuda::peak_memory_bytes(device.index());
   int64_t at_reset = resident_at_reset;
   return at_reset < 0 ? status_bytes("VmHWM:") : std::max(at_reset, status_bytes("VmRSS:"));
+}
+
+int64_t memory_in_use_bytes(const torch::Device& device) {
+  return device.is_cuda() ? cuda::memory_in_use_bytes(device.index()) : resident_bytes();
+}
+
+MemoryRoom memory_room(const torch::Device& device) {
+  return device.is_cuda() ? cuda::memory_room(device.index()) : host_memory_room();
+}
+
+void release_freed_memory(const torch::Device& device) {
+  if (device.is_cuda()) return cuda::release_freed_memory();
+  release_kept_memory();
 }
 
 void reset_peak_memory(const torch::Device& device) {

@@ -20,6 +20,12 @@ c10::DeviceIndex ready(int index) {
   return static_cast<c10::DeviceIndex>(index);
 }
 
+constexpr auto kAll = static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE);
+
+auto stats_of(int index) {
+  return c10::cuda::CUDACachingAllocator::getDeviceStats(ready(index));
+}
+
 }  // namespace
 
 bool built() {
@@ -50,9 +56,24 @@ DeviceMemory device_memory(int index) {
 }
 
 int64_t peak_memory_bytes(int index) {
-  auto stats = c10::cuda::CUDACachingAllocator::getDeviceStats(ready(index));
-  auto all = static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE);
-  return stats.allocated_bytes[all].peak;
+  return stats_of(index).allocated_bytes[kAll].peak;
+}
+
+int64_t memory_in_use_bytes(int index) {
+  return stats_of(index).allocated_bytes[kAll].current;
+}
+
+MemoryRoom memory_room(int index) {
+  c10::cuda::CUDAGuard guard(ready(index));
+  size_t free = 0, total = 0;
+  C10_CUDA_CHECK(cudaMemGetInfo(&free, &total));
+  auto stats = stats_of(index);
+  int64_t cached = stats.reserved_bytes[kAll].current - stats.allocated_bytes[kAll].current;
+  return {static_cast<int64_t>(free) + cached, static_cast<int64_t>(total)};
+}
+
+void release_freed_memory() {
+  c10::cuda::CUDACachingAllocator::emptyCache();
 }
 
 void reset_peak_memory(int index) {

@@ -5,6 +5,8 @@
 #include <optional>
 #include <string>
 
+#include "yoke/compute/memory_room.h"
+
 namespace yoke::compute::cuda {
 
 bool built();        // whether this build has CUDA parts
@@ -19,6 +21,9 @@ struct DeviceMemory {
 DeviceMemory device_memory(int index);
 int64_t peak_memory_bytes(int index);
 void reset_peak_memory(int index);
+int64_t memory_in_use_bytes(int index);
+MemoryRoom memory_room(int index);
+void release_freed_memory();
 void synchronize(int index);
 
 // While the current stream of device `index` is being captured into a graph: how many random numbers each

@@ -24,6 +24,13 @@ int64_t peak_memory_bytes(int index) {
 void reset_peak_memory(int index) {
   YOKE_CHECK(false, "cuda:{} in a build without CUDA", index);
 }
+int64_t memory_in_use_bytes(int index) {
+  YOKE_CHECK(false, "cuda:{} in a build without CUDA", index);
+}
+MemoryRoom memory_room(int index) {
+  YOKE_CHECK(false, "cuda:{} in a build without CUDA", index);
+}
+void release_freed_memory() {}
 void synchronize(int index) {
   YOKE_CHECK(false, "cuda:{} in a build without CUDA", index);
 }

@@ -24,11 +24,6 @@ using Tensors = std::vector<torch::Tensor>;
 
 thread_local int recomputations = 0;
 
-struct RecomputationMark {
-  RecomputationMark() { ++recomputations; }
-  ~RecomputationMark() { --recomputations; }
-};
-
 // A backward pass that runs inside another one, on this thread, and what waits for the end of the outer one.
 // When it fails, what waits is forgotten with it.
 class InnerBackward {
@@ -156,6 +151,16 @@ int64_t distinct_bytes(const Tensors& tensors) {
   return bytes;
 }
 
+// The same values at the beginning of a graph of their own.
+Tensors detached(const Tensors& tensors) {
+  Tensors leaves;
+  for (const torch::Tensor& tensor : tensors) {
+    leaves.push_back(tensor.defined() ? tensor.detach() : tensor);
+    if (tensor.defined() && tensor.requires_grad()) leaves.back().requires_grad_();
+  }
+  return leaves;
+}
+
 RecomputeFunction chain(std::vector<RecomputeFunction> blocks) {
   return [blocks = std::move(blocks)](const Tensors& inputs) {
     Tensors values = inputs;
@@ -168,6 +173,13 @@ RecomputeFunction chain(std::vector<RecomputeFunction> blocks) {
 
 bool in_recomputation() {
   return recomputations > 0;
+}
+
+RecomputationMark::RecomputationMark() {
+  ++recomputations;
+}
+RecomputationMark::~RecomputationMark() {
+  --recomputations;
 }
 
 void at_end_of_backward(std::function<void()> function) {
@@ -224,8 +236,9 @@ std::vector<compute::BlockCost> measure_blocks(const std::vector<RecomputeFuncti
   for (const RecomputeFunction& block : blocks) {
     int64_t input_bytes = distinct_bytes(values);
     int64_t before = meter.current_bytes();
-    values = block(values);
+    Tensors outputs = block(values);
     costs.push_back({std::max<int64_t>(0, meter.current_bytes() - before), input_bytes});
+    values = detached(outputs);
   }
   return costs;
 }

@@ -39,8 +39,17 @@ std::vector<torch::Tensor> run_blocks(const std::vector<RecomputeFunction>& bloc
                                       const std::vector<torch::Tensor>& inputs,
                                       const std::vector<compute::Segment>& segments);
 
-// Runs the chain forward once and counts what each block leaves for backward. Changes neither random state
-// nor statistics (see in_recomputation()); needs the memory of a run without recomputation.
+// While it lives, this thread computes as in a second run: see in_recomputation().
+class RecomputationMark {
+ public:
+  RecomputationMark();
+  ~RecomputationMark();
+  RecomputationMark(const RecomputationMark&) = delete;
+  RecomputationMark& operator=(const RecomputationMark&) = delete;
+};
+
+// Runs the chain forward once and counts what each block leaves for backward, one block at a time: no more
+// memory than the largest one needs. Changes neither random state nor statistics (see in_recomputation()).
 std::vector<compute::BlockCost> measure_blocks(const std::vector<RecomputeFunction>& blocks,
                                                const std::vector<torch::Tensor>& inputs);
 

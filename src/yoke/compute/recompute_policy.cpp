@@ -64,33 +64,32 @@ std::set<int64_t> possible_limits(const Blocks& blocks) {
   return limits;
 }
 
-Segments within_budget(const Blocks& blocks, int64_t budget) {
-  Segments best;
-  int64_t smallest_peak = INT64_MAX;
+// All cuts that differ, each with the largest segment that it allows.
+std::vector<Segments> possible_cuts(const Blocks& blocks) {
+  std::vector<Segments> cuts;
   for (int64_t limit : possible_limits(blocks)) {
     Segments segments = cut(blocks, limit);
-    if (segments.empty()) continue;
-    int64_t peak = peak_bytes(segments, blocks);
-    smallest_peak = std::min(smallest_peak, peak);
-    bool fits = peak <= budget;
-    if (fits && (best.empty() || forward_calls(segments) < forward_calls(best))) best = std::move(segments);
+    if (!segments.empty() && (cuts.empty() || cuts.back() != segments)) cuts.push_back(std::move(segments));
   }
-  if (best.empty()) {
-    throw ConfigError(
-        "train.recompute = budget:{}: activations of this model and batch need at least {} even when they "
-        "are "
-        "computed again. Hint: budget:{}, or a smaller batch",
-        budget, format_bytes(static_cast<double>(smallest_peak)), smallest_peak);
-  }
-  return best;
+  return cuts;
+}
+
+Segments smallest_cut(const Blocks& blocks) {
+  std::vector<Segments> cuts = possible_cuts(blocks);
+  return *std::min_element(cuts.begin(), cuts.end(), [&](const Segments& a, const Segments& b) {
+    return peak_bytes(a, blocks) < peak_bytes(b, blocks);
+  });
 }
 
 }  // namespace
 
+std::optional<int64_t> recompute_budget(const std::string& policy) {
+  return policy.starts_with("budget:") ? parse_bytes(policy.substr(7)) : std::nullopt;
+}
+
 std::vector<Segment> recompute_segments(const std::string& policy, const std::vector<BlockCost>& blocks) {
   size_t n = blocks.size();
-  auto budget = policy.starts_with("budget:") ? parse_bytes(policy.substr(7)) : std::nullopt;
-  if (policy != "none" && policy != "blocks" && policy != "sqrt" && !budget) {
+  if (policy != "none" && policy != "blocks" && policy != "sqrt" && !recompute_budget(policy)) {
     throw ConfigError(
         "train.recompute = \"{}\": accepted are none, blocks, sqrt and budget:<bytes> such as budget:512MB",
         policy);
@@ -99,7 +98,16 @@ std::vector<Segment> recompute_segments(const std::string& policy, const std::ve
   if (policy == "none") return {{0, n, false}};
   if (policy == "blocks") return equal_segments(n, n);
   if (policy == "sqrt") return equal_segments(n, static_cast<size_t>(std::ceil(std::sqrt(n))));
-  return within_budget(blocks, *budget);
+  return smallest_cut(blocks);
+}
+
+std::optional<std::vector<Segment>> segments_within(int64_t bytes, const std::vector<BlockCost>& blocks) {
+  std::optional<Segments> best;
+  for (Segments& segments : possible_cuts(blocks)) {
+    bool fits = peak_bytes(segments, blocks) <= bytes;
+    if (fits && (!best || forward_calls(segments) < forward_calls(*best))) best = std::move(segments);
+  }
+  return best;
 }
 
 int64_t peak_bytes(const std::vector<Segment>& segments, const std::vector<BlockCost>& blocks) {

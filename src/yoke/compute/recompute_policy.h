@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,10 +27,16 @@ struct Segment {
   bool operator==(const Segment&) const = default;
 };
 
+// The bytes of budget:<bytes>; nothing for the other policies.
+std::optional<int64_t> recompute_budget(const std::string& policy);
+
 // `policy`: none (one segment), blocks (each block is one), sqrt (ceil(sqrt(n)) segments of about equal
-// length), budget:<bytes> (fewest recomputed blocks with peak_bytes() <= budget). Throws ConfigError for
-// another text and for a budget that no cut keeps; it names the smallest one that works.
+// length). A budget is of the whole step, which is not known here: it gets the cut with the smallest
+// peak_bytes(), and who can measure takes segments_within() from there. Throws ConfigError for another text.
 std::vector<Segment> recompute_segments(const std::string& policy, const std::vector<BlockCost>& blocks);
+
+// Fewest recomputed blocks with peak_bytes() <= `bytes`; nothing where no cut keeps that.
+std::optional<std::vector<Segment>> segments_within(int64_t bytes, const std::vector<BlockCost>& blocks);
 
 // Bytes by the formula above. Without recomputation: all activations and the input.
 int64_t peak_bytes(const std::vector<Segment>& segments, const std::vector<BlockCost>& blocks);

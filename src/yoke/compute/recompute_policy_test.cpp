@@ -1,14 +1,11 @@
 #include "yoke/compute/recompute_policy.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "yoke/base/error.h"
 
 namespace yoke::compute {
 namespace {
-
-using testing::HasSubstr;
 
 std::vector<BlockCost> uniform(size_t n) {
   return std::vector<BlockCost>(n);
@@ -43,34 +40,35 @@ TEST(RecomputePolicy, NoneAndBlocksAreTheExtremes) {
   EXPECT_TRUE(recompute_segments("sqrt", {}).empty());
 }
 
-TEST(RecomputePolicy, ABudgetRecomputesNoMoreThanItMust) {
+TEST(RecomputePolicy, FewerBytesMeanMoreRecomputationAndNoMoreThanNeeded) {
   auto blocks = uniform(16);
-  EXPECT_EQ(recompute_segments("budget:17", blocks), (std::vector<Segment>{{0, 16, false}}));
-  EXPECT_EQ(recompute_segments("budget:15", blocks), (std::vector<Segment>{{0, 3, true}, {3, 16, false}}));
+  EXPECT_EQ(segments_within(17, blocks), (std::vector<Segment>{{0, 16, false}}));
+  EXPECT_EQ(segments_within(15, blocks), (std::vector<Segment>{{0, 3, true}, {3, 16, false}}));
   size_t calls = 0;
-  for (int budget = 17; budget >= 8; --budget) {
-    auto segments = recompute_segments("budget:" + std::to_string(budget), blocks);
-    EXPECT_LE(peak_bytes(segments, blocks), budget);
+  for (int bytes = 17; bytes >= 8; --bytes) {
+    auto segments = segments_within(bytes, blocks).value();
+    EXPECT_LE(peak_bytes(segments, blocks), bytes);
     EXPECT_GE(forward_calls(segments), calls);
     calls = forward_calls(segments);
   }
 }
 
-TEST(RecomputePolicy, ABudgetCutsWhereTheBytesAre) {
+TEST(RecomputePolicy, CutsWhereTheBytesAre) {
   // One block is as large as all others together.
   std::vector<BlockCost> blocks = {{100, 10}, {10, 10}, {10, 10}, {80, 10}, {10, 10}};
-  auto segments = recompute_segments("budget:130", blocks);
+  auto segments = segments_within(130, blocks).value();
   EXPECT_EQ(segments, (std::vector<Segment>{{0, 1, true}, {1, 5, false}}));
   EXPECT_EQ(peak_bytes(segments, blocks), 130);
 }
 
-TEST(RecomputePolicy, AnImpossibleBudgetNamesTheSmallestPossible) {
-  try {
-    recompute_segments("budget:7", uniform(16));
-    FAIL();
-  } catch (const ConfigError& error) {
-    EXPECT_THAT(error.what(), HasSubstr("budget:8,"));
-  }
+TEST(RecomputePolicy, TooFewBytesHaveNoCutAndABudgetStartsWithTheSmallest) {
+  EXPECT_EQ(segments_within(7, uniform(16)), std::nullopt);
+  EXPECT_EQ(peak_bytes(recompute_segments("budget:1GB", uniform(16)), uniform(16)), 8);
+}
+
+TEST(RecomputePolicy, ReadsBudgets) {
+  EXPECT_EQ(recompute_budget("budget:2KB"), 2000);
+  EXPECT_EQ(recompute_budget("blocks"), std::nullopt);
 }
 
 TEST(RecomputePolicy, RefusesOtherTexts) {

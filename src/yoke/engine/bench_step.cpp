@@ -6,21 +6,22 @@
 #include "yoke/base/clock.h"
 #include "yoke/compute/device.h"
 #include "yoke/engine/machine_speed.h"
+#include "yoke/engine/out_of_memory.h"
 #include "yoke/engine/synthetic_batches.h"
 #include "yoke/metrics/quantiles.h"
 
 namespace yoke::engine {
 
-BenchStepResult bench_step(const WorkerOptions& options, int64_t steps) {
-  compute::reset_peak_memory(compute::resolve_device(options.compute.device));
-  auto worker = make_worker(options);
-  std::vector<data::Batch> batches = synthetic_batches(*worker, options.batch_size);
+namespace {
+
+std::vector<double> step_seconds(Worker& worker, const WorkerOptions& options, int64_t steps) {
+  std::vector<data::Batch> batches = synthetic_batches(worker, options.batch_size);
   auto step = [&](int64_t i) {
     const data::Batch& batch = batches[static_cast<size_t>(i) % batches.size()];
-    worker->strategy->acquire();
-    worker->strategy->compute(batch.inputs, batch.target, {});
-    worker->strategy->commit({kBenchLearningRate, /*measure_norm=*/false});
-    compute::synchronize(worker->device);
+    worker.strategy->acquire();
+    worker.strategy->compute(batch.inputs, batch.target, {});
+    worker.strategy->commit({kBenchLearningRate, /*measure_norm=*/false});
+    compute::synchronize(worker.device);
   };
   for (int64_t i = 0; i < kBenchWarmUpSteps; ++i) step(i);
   std::vector<double> seconds;
@@ -28,6 +29,23 @@ BenchStepResult bench_step(const WorkerOptions& options, int64_t steps) {
     Stopwatch watch;
     step(i);
     seconds.push_back(watch.seconds());
+  }
+  return seconds;
+}
+
+}  // namespace
+
+BenchStepResult bench_step(const WorkerOptions& options, int64_t steps) {
+  const torch::Device device = compute::resolve_device(options.compute.device);
+  compute::release_freed_memory(device);  // of what was measured before
+  compute::reset_peak_memory(device);
+  auto worker = make_worker(options);
+  std::vector<double> seconds;
+  try {
+    seconds = step_seconds(*worker, options, steps);
+  } catch (const std::exception& error) {
+    if (!is_out_of_memory(error)) throw;
+    throw OutOfMemory(describe_out_of_memory(error, "in a step", *worker, options));
   }
 
   BenchStepResult result;

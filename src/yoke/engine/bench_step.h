@@ -22,9 +22,11 @@ struct BenchStepResult {
   double tflops = 0;
   double peak_fraction = 0;  // of the matrix-multiply speed measured beside it
   int64_t peak_memory_bytes = 0;
+  std::optional<int64_t> largest_batch;  // where it was searched for
 };
 
 // Forward, loss, backward and update of `steps` steps after a warm-up, on a few fixed synthetic batches.
+// Throws OutOfMemory.
 BenchStepResult bench_step(const WorkerOptions& options, int64_t steps);
 
 }  // namespace yoke::engine

@@ -42,6 +42,16 @@ void Engine::resume_at(int64_t step, int64_t samples) {
 }
 
 Outcome Engine::run(const metrics::RunInfo& info) {
+  try {
+    return run_to_the_end(info);
+  } catch (const std::exception& error) {
+    if (!memory_report_ || !is_out_of_memory(error)) throw;
+    throw memory_report_(error, evaluating_ ? fmt::format("in the evaluation after step {}", step_)
+                                            : fmt::format("in step {}", step_ + 1));
+  }
+}
+
+Outcome Engine::run_to_the_end(const metrics::RunInfo& info) {
   StopSignals signals;
   for (auto& sink : sinks_) sink->start(info);
   since_start_ = Stopwatch();
@@ -216,10 +226,12 @@ bool Engine::epoch_ended() const {
 void Engine::evaluate_now() {
   Stopwatch watch;
   strategy_.drain();
+  evaluating_ = true;
   if (auto evaluation = evaluate_()) {
     outcome_.evaluation = evaluation;
     last_evaluated_ = step_;
   }
+  evaluating_ = false;
   pause_seconds_ += watch.seconds();
 }
 

@@ -10,6 +10,7 @@
 #include "yoke/base/clock.h"
 #include "yoke/data/loader.h"
 #include "yoke/engine/evaluate.h"
+#include "yoke/engine/out_of_memory.h"
 #include "yoke/metrics/sink.h"
 #include "yoke/metrics/trace.h"
 #include "yoke/parallel/strategy.h"
@@ -68,11 +69,18 @@ class Engine {
   // `due(step)` tells beforehand, so that the gradients of that step are checked.
   void attach_checkpoints(std::function<bool(int64_t step)> due,
                           std::function<void(const SaveRequest&)> save);
+  // Called when memory runs out, with what the engine was doing ("in step 3"): gives what run() throws
+  // instead.
+  void attach_memory_report(
+      std::function<OutOfMemory(const std::exception& error, const std::string& doing)> report) {
+    memory_report_ = std::move(report);
+  }
   // Steps and samples done before, from a checkpoint.
   void resume_at(int64_t step, int64_t samples);
 
   // Runs until the planned steps are done or a signal asks to stop (see stop_signal.h). Throws ConfigError
-  // when the loss or the gradients stop being finite and the policy is to stop; nothing is saved after that.
+  // when the loss or the gradients stop being finite and the policy is to stop, OutOfMemory; nothing is saved
+  // after that.
   Outcome run(const metrics::RunInfo& info);
 
  private:
@@ -80,6 +88,7 @@ class Engine {
     torch::Tensor sum;
     bool finite = true;
   };
+  Outcome run_to_the_end(const metrics::RunInfo& info);
   void train_step();
   StepLoss compute_gradients(metrics::TimeSplit& split);
   bool commit(const StepLoss& loss, metrics::TimeSplit& split);
@@ -97,6 +106,8 @@ class Engine {
   std::vector<std::unique_ptr<metrics::Sink>> sinks_;
   metrics::Trace* trace_ = nullptr;
   std::function<std::optional<Evaluation>()> evaluate_;
+  std::function<OutOfMemory(const std::exception&, const std::string&)> memory_report_;
+  bool evaluating_ = false;
   std::function<void(int64_t, double)> balance_;
   std::function<bool(int64_t)> checkpoint_due_;
   std::function<void(const SaveRequest&)> save_;

@@ -8,6 +8,7 @@
 #include "yoke/checkpoint/team.h"
 #include "yoke/checkpoint/weights.h"
 #include "yoke/compute/conv_path.h"
+#include "yoke/engine/circumstances.h"
 #include "yoke/engine/gather_json.h"
 #include "yoke/parallel/ddp/zero/sharded_state.h"
 #include "yoke/parallel/pipeline/stage_state.h"
@@ -146,6 +147,7 @@ checkpoint::State collect_state(Worker& worker, const data::Loader& loader, Prog
       {"replicas", data_replicas(worker, replicas)},
       {"stages", blocks_of_stages(worker)},
       {"stages_of_ranks", stages_of_ranks(worker)},
+      {"circumstances", circumstances(worker)},
       {"configuration", configuration},
   };
   return state;

@@ -5,15 +5,16 @@
 
 #include <filesystem>
 #include <map>
-#include <numeric>
+#include <utility>
 
 #include "yoke/base/log.h"
 #include "yoke/checkpoint/weights.h"
 #include "yoke/compute/allocator.h"
 #include "yoke/compute/conv_path.h"
+#include "yoke/compute/determinism.h"
 #include "yoke/compute/device.h"
-#include "yoke/compute/recompute.h"
-#include "yoke/data/dataset.h"
+#include "yoke/engine/fit_budget.h"
+#include "yoke/engine/out_of_memory.h"
 #include "yoke/engine/pipeline_worker.h"
 #include "yoke/engine/run_state.h"
 #include "yoke/parallel/common/one_device.h"
@@ -109,23 +110,6 @@ void load_weights(Worker& worker, const WorkerOptions& options) {
                            options.init);
 }
 
-// Only budgets need to know how much each block keeps: for them one synthetic batch runs forward.
-std::vector<compute::BlockCost> block_costs(const Worker& worker, const WorkerOptions& options) {
-  if (options.compute.recompute.rfind("budget:", 0) != 0)
-    return std::vector<compute::BlockCost>(worker.model.blocks.size());
-  data::DataOptions data;
-  data.samples = options.batch_size;
-  std::vector<int64_t> indices(static_cast<size_t>(options.batch_size));
-  std::iota(indices.begin(), indices.end(), 0);
-  models::Tensors inputs =
-      data::open(data, data::Split::kTrain, worker.model.sample, /*seed=*/1)->gather(indices).inputs;
-  for (torch::Tensor& input : inputs) input = worker.place(input);
-  std::vector<RecomputeFunction> blocks;
-  for (const models::Block& block : worker.model.blocks) blocks.push_back(block.forward);
-  AutocastGuard autocast(worker.device.type(), worker.autocast);
-  return measure_blocks(blocks, inputs);
-}
-
 // The other replicas of this process. They get their values from the first.
 std::vector<models::Model> followers_of(const Worker& worker, const WorkerOptions& options) {
   if (options.optimizer.optimizer == "lbfgs" || worker.model.sample.kind == SampleKind::kSparse)
@@ -157,15 +141,14 @@ void slow_down(Worker& worker, const WorkerOptions& options) {
         parallel::in_slow_motion(worker.model, law, static_cast<uint64_t>(options.slowdown.seed), rank);
 }
 
-std::unique_ptr<parallel::Strategy> make_strategy(Worker& worker, const WorkerOptions& options,
-                                                  std::vector<compute::Segment> segments) {
+std::unique_ptr<parallel::Strategy> make_strategy(Worker& worker, const WorkerOptions& options) {
   parallel::OneDeviceOptions strategy;
   strategy.device = worker.device;
   strategy.precision = worker.autocast;
   strategy.clip_norm = options.optimizer.clip_norm;
   strategy.keep_batches = options.optimizer.optimizer == "lbfgs";
   strategy.place = worker.place;
-  strategy.segments = std::move(segments);
+  strategy.segments = worker.segments;
   if (options.replicas != nullptr && options.replicas->size() > 1 && options.sync_batchnorm) {
     // On a communicator of their own, so that small messages do not wait behind buckets of gradients.
     worker.norms = options.replicas->split(0, options.replicas->rank(), "norms");
@@ -209,6 +192,13 @@ void remember_choices(const std::filesystem::path& file) {
   compute::ConvChoices::global().use_file(file);
 }
 
+// What is measured may come out differently in the next run.
+void choose_convolutions(const WorkerOptions& options) {
+  bool fixed = options.compute.deterministic && options.compute.conv == "auto";
+  compute::ConvChoices::global().set_mode(fixed ? "onednn" : options.compute.conv);
+  remember_choices(options.tuning_file);
+}
+
 // Ranks of one machine take its GPUs in turn.
 std::string device_of(const WorkerOptions& options) {
   if (options.compute.device != "cuda" || options.local_ranks == 1) return options.compute.device;
@@ -216,20 +206,14 @@ std::string device_of(const WorkerOptions& options) {
   return fmt::format("cuda:{}", options.local_rank % devices);
 }
 
-}  // namespace
-
-std::unique_ptr<Worker> make_worker(const WorkerOptions& options) {
-  auto worker = std::make_unique<Worker>();
+void build(Worker* worker, const WorkerOptions& options) {
   worker->device = compute::resolve_device(device_of(options));
   worker->precision = parse_precision(options.compute.precision);
   compute::set_threads(options.compute.threads, options.local_ranks);
   compute::keep_freed_memory();
-  compute::ConvChoices::global().set_mode(options.compute.conv);
-  remember_choices(options.tuning_file);
-  if (worker->device.is_cuda()) {
-    set_tf32(worker->precision == Precision::kTf32);
-    at::globalContext().setBenchmarkCuDNN(true);  // shapes stay the same from step to step
-  }
+  compute::set_deterministic(options.compute.deterministic);
+  choose_convolutions(options);
+  if (worker->device.is_cuda()) set_tf32(worker->precision == Precision::kTf32);
 
   torch::manual_seed(static_cast<uint64_t>(options.seed));
   worker->model = options.init.empty() ? models::build(options.model) : models::lay_out(options.model);
@@ -246,8 +230,6 @@ std::unique_ptr<Worker> make_worker(const WorkerOptions& options) {
   if (narrow) full_weights = copies_of(*worker->model.module);
   if (narrow) narrow_weights(*worker->model.module);
   if (channels_last) spread_channels_last(*worker->model.module);
-  std::vector<compute::Segment> segments =
-      compute::recompute_segments(options.compute.recompute, block_costs(*worker, options));
   if (options.pipeline.stages > 1) make_stage(*worker, options);
   std::vector<optim::NamedTensor> parameters;
   if (worker->stage) parameters = worker->stage->versions.newest();
@@ -260,17 +242,31 @@ std::unique_ptr<Worker> make_worker(const WorkerOptions& options) {
     parameters = worker->shards->owned();
   }
   worker->optimizer = optim::make(options.optimizer, std::move(parameters));
-  fill_masters(*worker, full_weights);
+  fill_masters(*worker, std::exchange(full_weights, {}));
   worker->scaler = optim::GradScaler({.enabled = worker->precision == Precision::kFp16});
-  if (worker->stage) make_pipeline(*worker, options, std::move(segments));
+  worker->segments = fit_recomputation(*worker, options);
+  if (worker->stage) make_pipeline(*worker, options, worker->segments);
   if (!worker->stage && !options.ps) slow_down(*worker, options);
-  if (!worker->stage) worker->strategy = make_strategy(*worker, options, std::move(segments));
+  if (!worker->stage) worker->strategy = make_strategy(*worker, options);
   // Ranks start alike and then draw numbers of their own.
   const comm::Communicator* ranks = worker->stage ? options.pipeline.world : options.replicas;
   int rank = options.ps ? options.ps->messenger->rank() : ranks != nullptr ? ranks->rank() : 0;
   if (rank > 0)
     torch::manual_seed(static_cast<uint64_t>(options.seed) +
                        0x9E3779B97F4A7C15u * static_cast<uint64_t>(rank));
+}
+
+}  // namespace
+
+std::unique_ptr<Worker> make_worker(const WorkerOptions& options) {
+  check_budget(options);
+  auto worker = std::make_unique<Worker>();
+  try {
+    build(worker.get(), options);
+  } catch (const std::exception& error) {
+    if (!is_out_of_memory(error)) throw;
+    throw OutOfMemory(describe_out_of_memory(error, "while the model was made", *worker, options));
+  }
   return worker;
 }
 

@@ -6,6 +6,7 @@
 
 #include <filesystem>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -39,6 +40,10 @@ struct WorkerOptions {
   optim::OptimizerOptions optimizer;
   compute::ComputeOptions compute;
   int64_t batch_size = 1;  // of one micro-batch; recomputation budgets are for it
+  int64_t seq_len = 0;     // of token samples; 0: what the model takes
+  // What the caller will hold on the host besides the worker, for recomputation budgets on the CPU.
+  int64_t batches_ahead = 0;  // prepared by loaders
+  bool copies_state = false;  // checkpoints are written from a copy
   int64_t accumulate = 1;
   int64_t seed = 1;
   torch::ScalarType type = torch::kFloat32;  // of weights; kFloat64 where rounding must not be seen
@@ -64,6 +69,8 @@ struct Worker {
   std::function<torch::Tensor(const torch::Tensor&)> place;
   std::unique_ptr<comm::Communicator> norms;  // of BatchNorm layers that share their statistics
   models::Model model;
+  std::vector<compute::Segment> segments;  // which blocks are computed again in backward
+  int64_t evaluation_batch = std::numeric_limits<int64_t>::max();  // the largest that keeps within a budget
   std::unique_ptr<parallel::Shards> shards;        // with parallel.zero: `optimizer` is of this rank's part
   std::unique_ptr<parallel::PipelineStage> stage;  // null: this rank has the whole model
   optim::GradScaler scaler;

@@ -1,9 +1,24 @@
 #include "yoke/models/common/layers.h"
 
 #include "yoke/base/text.h"
+#include "yoke/compute/determinism.h"
 #include "yoke/compute/layers.h"
 
 namespace yoke::models {
+namespace {
+
+// [side, size]: row i averages the bin from floor(i size / side) to ceil((i + 1) size / side), as LibTorch
+// cuts them. Made on the device: this may run while a CUDA graph is captured.
+torch::Tensor averaging_matrix(int64_t size, int64_t side, const torch::TensorOptions& options) {
+  auto count = [&](int64_t n) { return at::arange(n, options.dtype(torch::kLong).requires_grad(false)); };
+  torch::Tensor bin = count(side).unsqueeze(1), at = count(size).unsqueeze(0);
+  torch::Tensor begin = (bin * size).floor_divide(side);
+  torch::Tensor end = ((bin + 1) * size + (side - 1)).floor_divide(side);
+  torch::Tensor inside = (at >= begin).logical_and(at < end);
+  return inside.to(torch::kFloat).div(end - begin).to(options.dtype());
+}
+
+}  // namespace
 
 Conv2d::Conv2d(int64_t in, int64_t out, const ConvOptions& conv_options) : options(conv_options) {
   weight = register_parameter("weight", torch::empty({out, in, options.kernel[0], options.kernel[1]}));
@@ -55,7 +70,15 @@ void attach(torch::nn::Module& root, const std::string& path, std::shared_ptr<to
 
 torch::Tensor average_to(const torch::Tensor& x, int64_t side) {
   bool already = x.size(2) == side && x.size(3) == side;
-  return already ? x : at::adaptive_avg_pool2d(x, {side, side});
+  if (already) return x;
+  if (x.is_cuda() && side > 1 && compute::is_deterministic()) return average_by_products(x, side);
+  return at::adaptive_avg_pool2d(x, {side, side});
+}
+
+torch::Tensor average_by_products(const torch::Tensor& x, int64_t side) {
+  torch::Tensor rows = averaging_matrix(x.size(2), side, x.options());
+  torch::Tensor columns = averaging_matrix(x.size(3), side, x.options());
+  return at::matmul(at::matmul(rows, x), columns.t());
 }
 
 }  // namespace yoke::models

@@ -63,4 +63,8 @@ std::shared_ptr<Layer> add(torch::nn::Module& root, const std::string& path, Arg
 // Average pooling to `side` x `side`, whatever the input's size.
 torch::Tensor average_to(const torch::Tensor& x, int64_t side);
 
+// The same as two matrix products: for train.deterministic on CUDA, where LibTorch's gradient is a sum in no
+// fixed order.
+torch::Tensor average_by_products(const torch::Tensor& x, int64_t side);
+
 }  // namespace yoke::models

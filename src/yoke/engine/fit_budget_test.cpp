@@ -1,0 +1,112 @@
+#include "yoke/engine/fit_budget.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "yoke/base/error.h"
+#include "yoke/compute/allocator.h"
+#include "yoke/compute/device.h"
+#include "yoke/engine/parameter_hash.h"
+#include "yoke/engine/step_memory.h"
+#include "yoke/engine/synthetic_batches.h"
+
+namespace yoke::engine {
+namespace {
+
+using ::testing::HasSubstr;
+
+// Many thin layers on many samples: 16 MB of activations each, and little to compute.
+WorkerOptions deep_mlp() {
+  WorkerOptions options;
+  options.model.name = "mlp";
+  options.model.sizes = std::vector<int64_t>(20, 64);
+  options.optimizer.optimizer = "adamw";
+  options.compute.threads = 1;
+  options.batch_size = 65536;
+  return options;
+}
+
+int64_t peak_of(const WorkerOptions& options, const std::string& recompute) {
+  auto worker = make_worker(options);
+  StepProbe probe(*worker, options);
+  auto segments = compute::recompute_segments(recompute, probe.block_costs(options.batch_size));
+  probe.peak_bytes(segments, options.batch_size);
+  return probe.peak_bytes(segments, options.batch_size);
+}
+
+size_t recomputed(const Worker& worker) {
+  size_t blocks = 0;
+  for (const compute::Segment& one : worker.segments) blocks += one.recompute ? one.end - one.begin : 0;
+  return blocks;
+}
+
+TEST(RecomputeBudget, IsThePeakOfRealSteps) {
+  WorkerOptions options = deep_mlp();
+  int64_t whole = peak_of(options, "none"), least = peak_of(options, "budget:1");
+  ASSERT_GT(whole, least + 100'000'000);
+  int64_t budget = (whole + least) / 2;
+  options.compute.recompute = "budget:" + std::to_string(budget);
+  auto worker = make_worker(options);
+  EXPECT_GT(recomputed(*worker), 0u);
+  EXPECT_LT(recomputed(*worker), 15u) << "more than needed";
+  std::vector<data::Batch> batches = synthetic_batches(*worker, options.batch_size);
+  batches.pop_back();
+  compute::reset_peak_memory(worker->device);
+  for (int i = 0; i < 3; ++i) {
+    worker->strategy->acquire();
+    worker->strategy->compute(batches[0].inputs, batches[0].target, {});
+    worker->strategy->commit({0.01, false});
+  }
+  EXPECT_LE(static_cast<double>(compute::peak_memory_bytes(worker->device)),
+            1.05 * static_cast<double>(budget));
+  compute::limit_kept_memory(0);
+}
+
+TEST(RecomputeBudget, ThatIsTooSmallIsRefusedWithOneThatIsEnough) {
+  WorkerOptions options = deep_mlp();
+  options.batch_size = 16384;
+  options.compute.recompute = "budget:1MB";
+  std::string message;
+  try {
+    make_worker(options);
+    FAIL();
+  } catch (const ConfigError& error) {
+    message = error.what();
+  }
+  size_t hint = message.find("Hint: budget:");
+  ASSERT_NE(hint, std::string::npos) << message;
+  options.compute.recompute = message.substr(hint + 6, message.find(',', hint) - hint - 6);
+  EXPECT_NO_THROW(make_worker(options)) << options.compute.recompute;
+  compute::limit_kept_memory(0);
+}
+
+TEST(RecomputeBudget, IsMeasuredWithoutLeavingATrace) {
+  WorkerOptions options;
+  options.model = {.name = "gpt2", .layers = 2, .heads = 2, .width = 16, .vocabulary = 32, .positions = 16};
+  options.model.dropout = 0.3;
+  options.batch_size = 4;
+  auto plain = make_worker(options);
+  torch::Tensor drawn = torch::rand({4});
+  options.compute.recompute = "budget:100GB";
+  auto fitted = make_worker(options);
+  EXPECT_TRUE(torch::rand({4}).equal(drawn));
+  EXPECT_EQ(parameter_hash(*fitted->model.module), parameter_hash(*plain->model.module));
+  EXPECT_EQ(recomputed(*fitted), 0u);
+  for (const torch::Tensor& parameter : fitted->model.module->parameters())
+    EXPECT_FALSE(parameter.grad().defined());
+  compute::limit_kept_memory(0);
+}
+
+TEST(RecomputeBudget, IsRefusedWhereItCannotBeMeasured) {
+  WorkerOptions options = deep_mlp();
+  options.compute.recompute = "budget:1GB";
+  options.optimizer.optimizer = "lbfgs";
+  EXPECT_THAT([&] { make_worker(options); }, testing::ThrowsMessage<ConfigError>(HasSubstr("lbfgs")));
+  options = deep_mlp();
+  options.compute.recompute = "budget:1GB";
+  options.threads = 2;
+  EXPECT_THAT([&] { make_worker(options); }, testing::ThrowsMessage<ConfigError>(HasSubstr("threads")));
+}
+
+}  // namespace
+}  // namespace yoke::engine

@@ -1,0 +1,74 @@
+#include "yoke/engine/largest_batch.h"
+
+#include <algorithm>
+
+#include "yoke/base/log.h"
+#include "yoke/compute/device.h"
+#include "yoke/compute/recompute_policy.h"
+#include "yoke/engine/bench_step.h"
+#include "yoke/engine/out_of_memory.h"
+#include "yoke/engine/step_memory.h"
+
+namespace yoke::engine {
+namespace {
+
+constexpr int64_t kPrecision = 32;  // the answer may be too small by one part in so many
+constexpr int64_t kEndless = int64_t{1} << 40;
+constexpr double kHostMargin = 0.95;  // of the host's free memory
+
+// The batch that the host's memory allows. With a budget, that decides.
+int64_t predicted_largest(const WorkerOptions& options) {
+  if (compute::recompute_budget(options.compute.recompute)) return kEndless;
+  WorkerOptions small = options;
+  small.batch_size = 2;
+  auto worker = make_worker(small);
+  if (!worker->device.is_cpu()) return kEndless;
+  StepProbe probe(*worker, small);
+  StepNeeds needs = step_needs(probe, *worker, small.compute.recompute);
+  compute::release_freed_memory(worker->device);
+  return needs.largest_batch(kHostMargin * static_cast<double>(compute::memory_room(worker->device).free));
+}
+
+bool steps_fit(WorkerOptions options, int64_t batch) {
+  options.batch_size = batch;
+  bool possible = true;
+  try {
+    bench_step(options, /*steps=*/1);
+  } catch (const OutOfMemory&) {
+    possible = false;
+  } catch (const ConfigError&) {
+    if (!compute::recompute_budget(options.compute.recompute)) throw;
+    possible = false;  // the budget
+  }
+  compute::release_freed_memory(compute::resolve_device(options.compute.device));
+  log::info("largest batch: {} {}", batch, possible ? "fits" : "does not fit");
+  return possible;
+}
+
+}  // namespace
+
+int64_t largest_that_fits(const std::function<bool(int64_t)>& fits) {
+  int64_t good = 0, bad = 1;
+  while (bad < kEndless && fits(bad)) {
+    good = bad;
+    bad *= 2;
+  }
+  while (bad - good > std::max<int64_t>(1, good / kPrecision)) {
+    int64_t middle = good + (bad - good) / 2;
+    (fits(middle) ? good : bad) = middle;
+  }
+  return good;
+}
+
+int64_t largest_batch(WorkerOptions options) {
+  int64_t most = predicted_largest(options);
+  // BatchNorm cannot train on one sample; who can, finds two to be no better.
+  auto pairs = [&](int64_t batch) { return 2 * batch <= most && steps_fit(options, 2 * batch); };
+  int64_t found = 2 * largest_that_fits(pairs);
+  if (found > 0) return found;
+  options.batch_size = 1;
+  bench_step(options, /*steps=*/1);  // or says why not
+  return 1;
+}
+
+}  // namespace yoke::engine

@@ -1,0 +1,170 @@
+#include "yoke/engine/step_memory.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "yoke/compute/device.h"
+#include "yoke/compute/graph.h"
+#include "yoke/compute/memory_meter.h"
+#include "yoke/compute/recompute.h"
+#include "yoke/compute/recompute_state.h"
+#include "yoke/data/dataset.h"
+
+namespace yoke::engine {
+namespace {
+
+int64_t total_bytes(const std::vector<torch::Tensor>& tensors) {
+  int64_t bytes = 0;
+  for (const torch::Tensor& tensor : tensors) bytes += static_cast<int64_t>(tensor.nbytes());
+  return bytes;
+}
+
+// Gradients stay from one pass to the next: buckets of replicas, servers' arrays, sums over micro-batches.
+bool keeps_gradients(const WorkerOptions& options) {
+  return options.accumulate > 1 || options.ps ||
+         (options.replicas != nullptr && options.replicas->size() > 1);
+}
+
+class Evaluating {
+ public:
+  explicit Evaluating(torch::nn::Module& module) : module_(module), was_training_(module.is_training()) {
+    module_.eval();
+  }
+  ~Evaluating() { module_.train(was_training_); }
+
+ private:
+  torch::nn::Module& module_;
+  bool was_training_;
+};
+
+}  // namespace
+
+struct StepProbe::Sample {
+  models::Tensors inputs;
+  torch::Tensor target;
+};
+
+HeldMemory held_memory(Worker& worker) {
+  HeldMemory held;
+  held.weights = total_bytes(worker.model.module->parameters()) + total_bytes(worker.model.module->buffers());
+  held.gradients = total_bytes(worker.model.module->parameters());
+  if (!worker.optimizer) return held;
+  for (const auto& [name, tensor] : worker.optimizer->state())
+    held.optimizer += static_cast<int64_t>(tensor.nbytes());
+  return held;
+}
+
+StepProbe::StepProbe(Worker& worker, const WorkerOptions& options)
+    : worker_(worker),
+      options_(options),
+      parameters_(worker.model.module->parameters()),
+      held_(held_memory(worker)) {
+  for (const models::Block& block : worker.model.blocks) blocks_.push_back(block.forward);
+  for (const torch::Tensor& parameter : parameters_) {
+    bool narrow = parameter.element_size() < 4;
+    if (narrow) update_bytes_ += 4 * parameter.numel();
+  }
+}
+
+StepProbe::Sample StepProbe::sample(int64_t batch_size) const {
+  data::DataOptions data;
+  data.samples = batch_size;
+  data.seq_len = options_.seq_len;
+  std::vector<int64_t> indices(static_cast<size_t>(batch_size));
+  std::iota(indices.begin(), indices.end(), 0);
+  data::Batch batch =
+      data::open(data, data::Split::kTrain, worker_.model.sample, /*seed=*/1)->gather(indices);
+  for (torch::Tensor& input : batch.inputs) input = worker_.place(input);
+  return {batch.inputs, batch.target.to(worker_.device)};
+}
+
+std::vector<compute::BlockCost> StepProbe::block_costs(int64_t batch_size) {
+  AutocastGuard autocast(worker_.device.type(), worker_.autocast);
+  return measure_blocks(blocks_, sample(batch_size).inputs);
+}
+
+void StepProbe::forward_and_backward(const Sample& sample, const std::vector<compute::Segment>& segments) {
+  RandomStateGuard later{RandomState(sample.inputs)};
+  RecomputationMark leave_statistics;
+  torch::Tensor loss;
+  {
+    AutocastGuard autocast(worker_.device.type(), worker_.autocast);
+    loss = worker_.model.loss(run_blocks(blocks_, sample.inputs, segments), sample.target);
+  }
+  loss.backward();
+}
+
+void StepProbe::keep_gradients() {
+  for (torch::Tensor& parameter : parameters_)
+    if (parameter.requires_grad()) parameter.mutable_grad() = torch::zeros_like(parameter);
+}
+
+void StepProbe::drop_gradients() {
+  for (torch::Tensor& parameter : parameters_) parameter.mutable_grad().reset();
+}
+
+template <class Work>
+int64_t StepProbe::peak_of(const Work& work) {
+  compute::release_freed_memory(worker_.device);
+  compute::reset_peak_memory(worker_.device);
+  int64_t before = compute::memory_in_use_bytes(worker_.device);
+  compute::MemoryMeter meter;
+  // On the stream that real steps are warmed up on, whose workspaces stay.
+  if (worker_.device.is_cuda())
+    compute::DeviceGraph::warm_up(work);
+  else
+    work();
+  // The meter alone, where the kernel does not let us reset its peak.
+  return std::max(before + meter.peak_bytes(), compute::peak_memory_bytes(worker_.device));
+}
+
+int64_t StepProbe::peak_bytes(const std::vector<compute::Segment>& segments, int64_t batch_size) {
+  drop_gradients();
+  compute::release_freed_memory(worker_.device);
+  int64_t update = compute::memory_in_use_bytes(worker_.device) + held_.gradients + update_bytes_;
+  int64_t peak = 0;
+  try {
+    if (keeps_gradients(options_)) keep_gradients();
+    peak = peak_of([&] { forward_and_backward(sample(batch_size), segments); });
+  } catch (...) {
+    drop_gradients();
+    throw;
+  }
+  drop_gradients();
+  return std::max(peak, update);
+}
+
+int64_t StepProbe::evaluation_peak_bytes(int64_t batch_size) {
+  drop_gradients();
+  torch::NoGradGuard no_grad;
+  torch::nn::Module& module = *worker_.model.module;
+  const Evaluating evaluating(module);
+  return peak_of([&] {
+    AutocastGuard autocast(worker_.device.type(), worker_.autocast);
+    Sample one = sample(batch_size);
+    models::Tensors outputs = worker_.model.forward(one.inputs);
+    worker_.model.loss(outputs, one.target);
+    if (worker_.model.correct) worker_.model.correct(outputs, one.target);
+  });
+}
+
+int64_t StepNeeds::largest_batch(double free) const {
+  return sample > 0 ? std::max<int64_t>(0, static_cast<int64_t>((free - base) / sample)) : 0;
+}
+
+StepNeeds step_needs(StepProbe& probe, const Worker& worker, const std::string& recompute) {
+  constexpr int64_t kSmall = 2, kLarger = 4;
+  auto segments =
+      compute::recompute_segments(recompute, std::vector<compute::BlockCost>(worker.model.blocks.size()));
+  probe.peak_bytes(segments, kSmall);  // libraries allocate their workspaces
+  compute::release_freed_memory(worker.device);
+  auto held = static_cast<double>(compute::memory_in_use_bytes(worker.device));
+  auto small = static_cast<double>(probe.peak_bytes(segments, kSmall)) - held;
+  auto larger = static_cast<double>(probe.peak_bytes(segments, kLarger)) - held;
+  StepNeeds needs;
+  needs.sample = std::max(1.0, (larger - small) / (kLarger - kSmall));
+  needs.base = std::max(0.0, small - kSmall * needs.sample);
+  return needs;
+}
+
+}  // namespace yoke::engine
