@@ -16,6 +16,8 @@ engine::WorkerOptions worker_options(const RunConfig& config) {
   options.compute = config.train.compute;
   options.batch_size = config.data.batch_size;
   options.accumulate = config.train.loop.accumulate;
+  options.equal_batches = config.data.drop_last;
+  options.skip_non_finite = config.train.loop.non_finite == "skip";
   options.seed = config.train.loop.seed;
   options.tuning_file = cluster::cache_folder() / "tuning.json";
   options.ddp = config.ddp;
