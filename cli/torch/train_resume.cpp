@@ -38,7 +38,7 @@ nlohmann::json choose(Resume& resume, const TrainArguments& arguments, const std
   if (!resume.checkpoint) return nullptr;
   for (const auto& other : resume.checkpoint->passed_over)
     log::warn("passed over checkpoint {}: {}", other.path.string(), other.problem);
-  if (arguments.resume == "auto") resume.kept = read_summary(out);
+  resume.kept = read_summary(out);
   if (resume.kept) {
     resume.kept_steps = resume.kept->steps;
     resume.kept_evaluated = resume.kept->eval_loss.has_value();
@@ -52,14 +52,15 @@ void check_unused_init(const TrainArguments& arguments, const Resume& resume, bo
   if (arguments.init.empty() || !resume.checkpoint) return;
   checkpoint::load_weights(arguments.init);
   if (first)
-    log::warn("--init {} is not used: the run resumes from {}. Start anew with --resume never.", arguments.init,
-              resume.checkpoint->path.string());
+    log::warn("--init {} is not used: the run resumes from {}. Start anew with --resume never.",
+              arguments.init, resume.checkpoint->path.string());
 }
 
 // Keys that may change without changing what is computed.
 const std::vector<std::string>& harmless() {
-  static const std::vector<std::string> keys = {"out",         "checkpoint",    "data.dir",    "data.workers",
-                                                "data.prefetch", "train.steps", "train.epochs", "train.evaluate"};
+  static const std::vector<std::string> keys = {"out",          "checkpoint",    "data.dir",
+                                                "data.workers", "data.prefetch", "train.steps",
+                                                "train.epochs", "train.evaluate"};
   return keys;
 }
 
@@ -103,9 +104,10 @@ bool nothing_left(const Resume& resume, const engine::Progress& progress, int64_
 
 void tell_nothing_left(const Resume& resume, const engine::Progress& progress, int64_t total_steps,
                        const CommandLine& line, const RunConfig& config) {
-  log::info("nothing left to do: {} has done {} steps of {}. Its result is kept; more --steps or --train.epochs "
-            "go on, another --out.dir starts anew.",
-            config.out.dir, progress.step, total_steps);
+  log::info(
+      "nothing left to do: {} has done {} steps of {}. Its result is kept; more --steps or --train.epochs "
+      "go on, another --out.dir starts anew.",
+      config.out.dir, progress.step, total_steps);
   print_summary(line, *resume.kept, config);
 }
 

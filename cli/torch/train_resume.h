@@ -26,9 +26,9 @@ struct Resume {
   }
 };
 
-// Takes out.dir and looks for the state to resume from. The first rank chooses, it alone reads all bytes; with a
-// team it is collective. A file of weights (--init) that a resumed run does not use is checked and named.
-// Throws ConfigError and CheckpointError.
+// Takes out.dir and looks for the state to resume from. The first rank chooses, it alone reads all bytes;
+// with a team it is collective. A file of weights (--init) that a resumed run does not use is checked and
+// named. Throws ConfigError and CheckpointError.
 Resume find_resume(const TrainArguments& arguments, const std::filesystem::path& out,
                    const checkpoint::Team& team, bool first);
 

@@ -10,8 +10,8 @@ struct SharedItem {
   int64_t holders = 1;  // takers of the same item: each counts it 1 / holders
 };
 
-// What taker `taker` of `takers` gets of `items` items, where there are no more items than takers: every taker
-// one, every item somebody's. Requires 1 <= items <= takers.
+// What taker `taker` of `takers` gets of `items` items, where there are no more items than takers: every
+// taker one, every item somebody's. Requires 1 <= items <= takers.
 inline SharedItem shared_item(int64_t items, int64_t taker, int64_t takers) {
   // Taker t holds item t * items / takers; the first of an item is ceil(item * takers / items).
   const int64_t item = taker * items / takers;

@@ -31,7 +31,8 @@ std::vector<std::string> changed_keys(const std::string& saved, const Schema& no
     auto found = before.find(entry.key());
     if (found == before.end() || is_ignored(entry.section) || is_ignored(entry.key())) continue;
     std::string value = to_toml(entry.field.get());
-    if (value != found->second) changes.push_back(fmt::format("{} {} -> {}", entry.key(), found->second, value));
+    if (value != found->second)
+      changes.push_back(fmt::format("{} {} -> {}", entry.key(), found->second, value));
   }
   return changes;
 }

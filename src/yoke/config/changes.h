@@ -14,7 +14,8 @@ namespace yoke::config {
 std::map<std::string, std::string> values_of(const std::string& toml);
 
 // "train.lr 0.05 -> 0.1" for each key of `now` with another value in `saved` (such a text). Keys that are in
-// one of them only are passed over, and so are those that `ignored` lists: keys ("out.dir") or sections ("out").
+// one of them only are passed over, and so are those that `ignored` lists: keys ("out.dir") or sections
+// ("out").
 std::vector<std::string> changed_keys(const std::string& saved, const Schema& now,
                                       const std::vector<std::string>& ignored);
 

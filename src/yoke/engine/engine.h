@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -74,8 +75,8 @@ class Engine {
   // `due(step)` tells beforehand, so that the gradients of that step are checked.
   void attach_checkpoints(std::function<bool(int64_t step)> due,
                           std::function<void(const SaveRequest&)> save);
-  // Steps and samples done before, from a checkpoint, and the loss then.
-  void resume_at(int64_t step, int64_t samples, double loss = 0);
+  // Steps and samples done before, from a checkpoint, and the loss then (NaN: none is known).
+  void resume_at(int64_t step, int64_t samples, double loss = std::numeric_limits<double>::quiet_NaN());
 
   // Runs until the planned steps are done or a signal asks to stop (where StopSignals are installed,
   // stop_signal.h). Throws ConfigError when the loss or the gradients stop being finite and the policy is to

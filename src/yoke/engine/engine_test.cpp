@@ -9,6 +9,7 @@
 
 #include "yoke/base/error.h"
 #include "yoke/data/dataset.h"
+#include "yoke/engine/stop_signal.h"
 
 namespace yoke::engine {
 namespace {
@@ -31,6 +32,7 @@ class Scripted : public parallel::Strategy {
   void acquire() override {}
   parallel::ComputeResult compute(const std::vector<torch::Tensor>&, const torch::Tensor&,
                                   const parallel::MicroBatch&) override {
+    if (++computed == signal_at) std::raise(SIGTERM);
     return {torch::tensor(now().loss, torch::kFloat64), 0, 0};
   }
   StepNews agree(const StepNews& here) override {
@@ -49,6 +51,8 @@ class Scripted : public parallel::Strategy {
 
   std::optional<double> scale;
   std::vector<bool> measured;
+  int64_t computed = 0;   // micro-batches
+  int64_t signal_at = 0;  // comes with this one
   bool poisoned = false;  // an update with gradients that are not finite
 
  private:
@@ -138,8 +142,8 @@ TEST(Engine, ALossThatIsNotFiniteStopsAlsoInFp16) {
       Run run(strategy);
       run.plan.wait_for_loss = wait;
       EXPECT_THAT([&] { run.go(); },
-                  testing::ThrowsMessage<ConfigError>(AllOf(HasSubstr("the loss is not finite"),
-                                                            HasSubstr("Nothing of it was saved"))));
+                  testing::ThrowsMessage<ConfigError>(
+                      AllOf(HasSubstr("the loss is not finite"), HasSubstr("Nothing of it was saved"))));
       EXPECT_EQ(run.saved, -1);
     }
   }
@@ -182,6 +186,20 @@ TEST(Engine, WhileNothingIsUpdatedNoCheckpointGoesForAGoodOne) {
   run.due = [](int64_t step) { return step % 20 == 0; };
   EXPECT_THROW(run.go(), ConfigError);
   EXPECT_EQ(run.saved, 20);
+}
+
+TEST(Engine, ASignalEndsTheRunAfterAllBatchesOfItsStep) {
+  StopSignals signals;
+  Scripted strategy({{1, true}});
+  strategy.signal_at = 6;
+  Run run(strategy);
+  run.plan.accumulate = 4;
+  run.due = [](int64_t) { return false; };
+  Outcome outcome = run.go();
+  EXPECT_EQ(outcome.stopped_by_signal, SIGTERM);
+  EXPECT_EQ(outcome.steps, 2);
+  EXPECT_EQ(strategy.computed, 8);
+  EXPECT_EQ(run.saved, 2);
 }
 
 TEST(Engine, CountsTheSamplesAndEpochsThatThereWere) {

@@ -2,7 +2,6 @@
 
 #include <charconv>
 #include <cmath>
-#include <limits>
 
 #include "yoke/base/error.h"
 #include "yoke/base/log.h"
@@ -173,7 +172,7 @@ checkpoint::State collect_state(Worker& worker, const Progress& progress, const 
 data::Position saved_position(const nlohmann::json& rest, const std::string& where) {
   const nlohmann::json& position = rest.at("position");
   if (position.contains("sample")) return {position.at("epoch"), position.at("sample")};
-  // Until version 5 it counted global batches, whose size only the configuration tells.
+  // Older ones count global batches, whose size only the configuration tells; with servers not even that.
   const auto saved = config::values_of(rest.at("configuration").get<std::string>());
   auto whole = [&](const char* key) -> int64_t {
     auto found = saved.find(key);
@@ -183,14 +182,15 @@ data::Position saved_position(const nlohmann::json& rest, const std::string& whe
     return value;
   };
   const int64_t batch_size = whole("data.batch_size");
-  if (batch_size < 1)
+  auto sync = saved.find("parallel.sync");
+  const std::string how = sync != saved.end() ? sync->second : "";
+  if (batch_size < 1 || how == "\"ps\"")
     throw CheckpointError(
         "{}: its position counts batches of a size that it does not tell. It was written by an older "
-        "version; "
-        "start with --resume never --init {}.",
+        "version: "
+        "start from its weights with --resume never --init {}.",
         where, where);
-  auto sync = saved.find("parallel.sync");
-  const bool threads = sync != saved.end() && sync->second == "\"threads\"";
+  const bool threads = how == "\"threads\"";
   const int64_t parts =
       rest.at("replicas").get<int64_t>() * (threads ? std::max<int64_t>(1, whole("parallel.data")) : 1);
   return {position.at("epoch"), position.at("batch").get<int64_t>() * batch_size * parts};
@@ -217,7 +217,7 @@ Progress restore_state(const checkpoint::Loaded& loaded, Worker& worker, data::L
   const nlohmann::json& rest = loaded.state.rest;
   try {
     worker.scaler.restore(rest.at("scaler").at("scale"), rest.at("scaler").at("growth_tracker"));
-    Progress progress{rest.at("step"), rest.at("samples"), {}, std::numeric_limits<double>::quiet_NaN()};
+    Progress progress{rest.at("step"), rest.at("samples")};
     if (rest.contains("loss") && rest["loss"].is_number()) progress.loss = rest["loss"];
     int64_t ranks = replicas != nullptr ? replicas->size() : 1;
     auto ranks_before = static_cast<int64_t>(rest.at("ranks").size());

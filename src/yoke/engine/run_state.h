@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <string>
 
 #include "yoke/checkpoint/checkpoint.h"
@@ -14,8 +15,8 @@ namespace yoke::engine {
 struct Progress {
   int64_t step = 0;
   int64_t samples = 0;
-  data::Position position{};  // of the next batch
-  double loss = 0;            // Outcome::final_loss so far; NaN: none
+  data::Position position{};                               // of the next batch
+  double loss = std::numeric_limits<double>::quiet_NaN();  // Outcome::final_loss so far; NaN: none
 };
 
 // `configuration` is the effective one as TOML, kept for people and for `ckpt export`. With `replicas` (all

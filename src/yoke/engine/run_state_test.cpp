@@ -101,10 +101,12 @@ TEST(RunState, ReadsPositionsOfOlderCheckpoints) {
   rest["configuration"] = "[data]\nbatch_size = 10\n\n[parallel]\ndata = 3\nsync = \"threads\"\n";
   rest["replicas"] = 1;
   EXPECT_EQ(saved_position(rest, "x"), (data::Position{2, 45 * 30}));
+  rest["configuration"] = "[data]\nbatch_size = 10\n\n[parallel]\nsync = \"ps\"\n";
+  EXPECT_THROW(saved_position(rest, "x"), CheckpointError);
   rest["configuration"] = "";
-  EXPECT_THAT([&] { saved_position(rest, "run/step-45"); },
-              testing::ThrowsMessage<CheckpointError>(
-                  AllOf(HasSubstr("run/step-45"), HasSubstr("--resume never"))));
+  EXPECT_THAT(
+      [&] { saved_position(rest, "run/step-45"); },
+      testing::ThrowsMessage<CheckpointError>(AllOf(HasSubstr("run/step-45"), HasSubstr("--resume never"))));
 }
 
 TEST(RunState, WhatIsNotFiniteIsNotSavedByAnyStrategy) {
@@ -116,7 +118,7 @@ TEST(RunState, WhatIsNotFiniteIsNotSavedByAnyStrategy) {
         Rank rank(comm, kind, 4);
         EXPECT_NO_THROW(collect_state(*rank.worker, {1, 4, {}, 1}, "", rank.comm));
         torch::NoGradGuard no_grad;
-        auto spoil = !in_weights              ? rank.worker->optimizer->state()
+        auto spoil = !in_weights               ? rank.worker->optimizer->state()
                      : kind == Kind::kPipeline ? rank.worker->stage->versions.newest()
                                                : named_tensors(*rank.worker->model.module);
         // Replicas are equal; of shards and stages one is enough.

@@ -62,7 +62,8 @@ FolderLock::FolderLock(const fs::path& folder) {
   if (!try_lock(file_.get())) {
     if (errno == EWOULDBLOCK)
       throw ConfigError(
-          "out.dir = \"{}\" is in use by {}: two runs would overwrite each other's checkpoints. Choose another "
+          "out.dir = \"{}\" is in use by {}: two runs would overwrite each other's checkpoints. Choose "
+          "another "
           "with --out.dir, or stop that one first.",
           folder.string(), holder_of(file_.get()));
     log::warn("out.dir = \"{}\" cannot be locked ({}): a second run there would not be noticed",

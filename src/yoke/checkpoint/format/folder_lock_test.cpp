@@ -19,10 +19,10 @@ using ::testing::HasSubstr;
 TEST(FolderLock, TheSecondIsToldWhoHasIt) {
   TestFolder folder;
   std::optional<FolderLock> first(folder.path() / "run");
-  EXPECT_THAT([&] { FolderLock second(folder.path() / "run"); },
-              testing::ThrowsMessage<ConfigError>(
-                  AllOf(HasSubstr("is in use by process " + std::to_string(::getpid()) + " on "),
-                        HasSubstr("--out.dir"))));
+  EXPECT_THAT(
+      [&] { FolderLock second(folder.path() / "run"); },
+      testing::ThrowsMessage<ConfigError>(AllOf(
+          HasSubstr("is in use by process " + std::to_string(::getpid()) + " on "), HasSubstr("--out.dir"))));
   first.reset();
   FolderLock third(folder.path() / "run");
 }
