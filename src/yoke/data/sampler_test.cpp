@@ -171,6 +171,7 @@ TEST(Sampler, GivesEachSampleOnceAnEpochWhateverTheWorldBeforeAndAfter) {
                                          other_shards, other_size, batches, drop_last);
           Position at;
           std::vector<int64_t> seen = travel(kSamples, drop_last, {{shards, size, batches}}, at);
+          if (at.epoch > 0) continue;  // that was all of it
           const Sampler then(kSamples, options(other_size, true, drop_last), 7, {0, other_shards});
           const int64_t left = then.batches_from(at.sample);
           auto more = travel(kSamples, drop_last, {{other_shards, other_size, left}}, at);

@@ -35,7 +35,7 @@ class Scripted : public parallel::Strategy {
     if (++computed == signal_at) std::raise(SIGTERM);
     return {torch::tensor(now().loss, torch::kFloat64), 0, 0};
   }
-  StepNews agree(const StepNews& here) override {
+  parallel::StepNews agree(const parallel::StepNews& here) override {
     ++asked_;
     return here;
   }
@@ -56,7 +56,6 @@ class Scripted : public parallel::Strategy {
   bool poisoned = false;  // an update with gradients that are not finite
 
  private:
-  using StepNews = parallel::StepNews;
   const Step& now() const { return steps_[std::min(asked_, steps_.size() - 1)]; }
   const Step& now_committed() const { return steps_[std::min(asked_ - 1, steps_.size() - 1)]; }
   std::vector<Step> steps_;
@@ -64,13 +63,13 @@ class Scripted : public parallel::Strategy {
 };
 
 struct Losses : metrics::Sink {
-  explicit Losses(std::vector<double>& to) : to(to) {}
-  void write(const metrics::Record& record) override { to.push_back(record.loss); }
-  std::vector<double>& to;
+  explicit Losses(std::vector<double>& list) : losses(list) {}
+  void write(const metrics::Record& record) override { losses.push_back(record.loss); }
+  std::vector<double>& losses;
 };
 
-struct Run {
-  explicit Run(Scripted& strategy) : strategy(strategy) {
+struct Training {
+  explicit Training(Scripted& scripted) : strategy(scripted) {
     plan.total_steps = 4;
     plan.log_every = 4;
     plan.learning_rate = [](int64_t) { return 0.1; };
@@ -96,7 +95,7 @@ struct Run {
 
 TEST(Engine, ASkippedStepDoesNotSpoilTheLoss) {
   Scripted strategy({{1, true}, {kNaN, false}, {3, true}, {5, true}});
-  Run run(strategy);
+  Training run(strategy);
   run.plan.skip_non_finite = true;
   Outcome outcome = run.go();
   EXPECT_EQ(outcome.skipped, 1);
@@ -106,7 +105,7 @@ TEST(Engine, ASkippedStepDoesNotSpoilTheLoss) {
 
 TEST(Engine, TheLastLossStaysWhereNothingFiniteCame) {
   Scripted strategy({{2, true}, {kNaN, false}});
-  Run run(strategy);
+  Training run(strategy);
   run.plan.skip_non_finite = true;
   run.plan.log_every = 1;
   EXPECT_EQ(run.go().final_loss, 2);
@@ -116,7 +115,7 @@ TEST(Engine, TheLastLossStaysWhereNothingFiniteCame) {
 TEST(Engine, SkippingChecksTheGradientsOfEveryStep) {
   for (bool wait : {true, false}) {
     Scripted strategy({{1, true}, {1, false}, {1, true}});
-    Run run(strategy);
+    Training run(strategy);
     run.plan.wait_for_loss = wait;
     run.plan.skip_non_finite = true;
     EXPECT_EQ(run.go().skipped, 1);
@@ -127,7 +126,7 @@ TEST(Engine, SkippingChecksTheGradientsOfEveryStep) {
 
 TEST(Engine, StoppingChecksThemWhereSomethingIsRecorded) {
   Scripted strategy({{1, true}});
-  Run run(strategy);
+  Training run(strategy);
   run.due = [](int64_t step) { return step == 2; };
   run.go();
   EXPECT_THAT(strategy.measured, ElementsAre(false, true, false, true));
@@ -139,7 +138,7 @@ TEST(Engine, ALossThatIsNotFiniteStopsAlsoInFp16) {
     for (bool wait : {true, false}) {
       Scripted strategy({{1, true}, {kNaN, false}});
       strategy.scale = scale;
-      Run run(strategy);
+      Training run(strategy);
       run.plan.wait_for_loss = wait;
       EXPECT_THAT([&] { run.go(); },
                   testing::ThrowsMessage<ConfigError>(
@@ -152,7 +151,7 @@ TEST(Engine, ALossThatIsNotFiniteStopsAlsoInFp16) {
 TEST(Engine, OverflowsAtTheLeastLossScaleComeToAnEnd) {
   Scripted strategy({{1, false}});
   strategy.scale = 1;
-  Run run(strategy);
+  Training run(strategy);
   run.plan.total_steps = 1000;
   EXPECT_THAT([&] { run.go(); }, testing::ThrowsMessage<ConfigError>(
                                      AllOf(HasSubstr("step 32: the gradients of 32 steps in a row"),
@@ -162,14 +161,14 @@ TEST(Engine, OverflowsAtTheLeastLossScaleComeToAnEnd) {
 TEST(Engine, OverflowsAreTakenWhileTheLossScaleFalls) {
   Scripted strategy({{1, false}});
   strategy.scale = 2;
-  Run run(strategy);
+  Training run(strategy);
   run.plan.total_steps = 200;
   EXPECT_EQ(run.go().skipped, 200);
 }
 
 TEST(Engine, SkippingComesToAnEnd) {
   Scripted strategy({{kNaN, false}});
-  Run run(strategy);
+  Training run(strategy);
   run.plan.total_steps = 1000;
   run.plan.skip_non_finite = true;
   EXPECT_THAT([&] { run.go(); },
@@ -180,7 +179,7 @@ TEST(Engine, WhileNothingIsUpdatedNoCheckpointGoesForAGoodOne) {
   std::vector<Step> steps(20, Step{1, true});
   steps.push_back({kNaN, false});  // and so on
   Scripted strategy(steps);
-  Run run(strategy);
+  Training run(strategy);
   run.plan.total_steps = 1000;
   run.plan.skip_non_finite = true;
   run.due = [](int64_t step) { return step % 20 == 0; };
@@ -192,7 +191,7 @@ TEST(Engine, ASignalEndsTheRunAfterAllBatchesOfItsStep) {
   StopSignals signals;
   Scripted strategy({{1, true}});
   strategy.signal_at = 6;
-  Run run(strategy);
+  Training run(strategy);
   run.plan.accumulate = 4;
   run.due = [](int64_t) { return false; };
   Outcome outcome = run.go();
@@ -204,7 +203,7 @@ TEST(Engine, ASignalEndsTheRunAfterAllBatchesOfItsStep) {
 
 TEST(Engine, CountsTheSamplesAndEpochsThatThereWere) {
   Scripted strategy({{1, true}});
-  Run run(strategy);  // an epoch is 4 + 4 + 2 samples
+  Training run(strategy);  // an epoch is 4 + 4 + 2 samples
   Outcome outcome = run.go();
   EXPECT_EQ(outcome.samples, 14);
   EXPECT_EQ(outcome.own_samples, 14);

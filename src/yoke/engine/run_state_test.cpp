@@ -19,7 +19,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 constexpr int64_t kSamples = 197;
-constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
+constexpr float kNotANumber = std::numeric_limits<float>::quiet_NaN();
 
 enum class Kind { kDdp, kZero, kPipeline };
 
@@ -27,31 +27,31 @@ enum class Kind { kDdp, kZero, kPipeline };
 std::mutex building;
 
 struct Rank {
-  Rank(comm::Communicator& comm, Kind kind, int64_t batch_size) : comm(comm.size() > 1 ? &comm : nullptr) {
+  Rank(comm::Communicator& world, Kind kind, int64_t batch_size) : comm(world.size() > 1 ? &world : nullptr) {
     WorkerOptions options;
     options.model.name = "mlp";
     options.model.sizes = {784, 8, 8, 10};
     options.optimizer.optimizer = "adamw";
     options.compute.threads = 1;
     options.batch_size = batch_size;
-    if (kind == Kind::kPipeline && comm.size() > 1) {
-      options.pipeline = {2, comm.size() / 2, {}, {}, &comm};
+    if (kind == Kind::kPipeline && world.size() > 1) {
+      options.pipeline = {2, world.size() / 2, {}, {}, &world};
       options.pipeline.options.microbatches = 1;
     } else {
-      options.replicas = this->comm;
+      options.replicas = comm;
       options.zero = kind == Kind::kZero ? 2 : 0;
     }
-    comm.barrier().wait();
+    world.barrier().wait();
     {
       std::unique_lock lock(building, std::defer_lock);
-      if (comm.size() == 1) lock.lock();  // making a worker is collective otherwise
+      if (world.size() == 1) lock.lock();  // making a worker is collective otherwise
       worker = make_worker(options);
     }
     data.samples = kSamples;
     data.batch_size = batch_size;
     data.drop_last = false;
     samples = data::open(data, data::Split::kTrain, worker->model.sample, 1);
-    data::Shard shard{comm.rank(), comm.size()};
+    data::Shard shard{world.rank(), world.size()};
     if (worker->stage) shard = {worker->stage->place.copy, worker->stage->layout.copies};
     loader = std::make_unique<data::Loader>(*samples, data, /*seed=*/1, shard);
   }
@@ -123,7 +123,7 @@ TEST(RunState, WhatIsNotFiniteIsNotSavedByAnyStrategy) {
                                                : named_tensors(*rank.worker->model.module);
         // Replicas are equal; of shards and stages one is enough.
         bool replicated = kind == Kind::kDdp || (kind == Kind::kZero && in_weights);
-        if (replicated || comm.rank() == 1) spoil.back().second.view({-1})[0] = kNaN;
+        if (replicated || comm.rank() == 1) spoil.back().second.view({-1})[0] = kNotANumber;
         try {
           collect_state(*rank.worker, {1, 4, {}, 1}, "", rank.comm);
         } catch (const ConfigError& error) {

@@ -38,6 +38,7 @@ StopSignals::StopSignals() {
 
 StopSignals::~StopSignals() {
   for (const Before& one : before_) ::sigaction(one.signal, &one.action, nullptr);
+  requested = 0;
 }
 
 int requested_stop() {

@@ -24,7 +24,7 @@ class StopSignals {
   std::vector<Before> before_;
 };
 
-// The signal that asked to stop, or 0.
+// The signal that asked to stop, or 0 where there was none, or nothing is installed.
 int requested_stop();
 
 }  // namespace yoke::engine

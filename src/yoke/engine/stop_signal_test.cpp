@@ -14,6 +14,7 @@ TEST(StopSignals, EachAsksToStopAndIsNotedOnce) {
     std::raise(signal);
     EXPECT_EQ(requested_stop(), signal);
   }
+  EXPECT_EQ(requested_stop(), 0);
 }
 
 TEST(StopSignals, WarningsMayComeOften) {
