@@ -11,6 +11,7 @@
 #include "yoke/base/error.h"
 #include "yoke/base/file.h"
 #include "yoke/base/log.h"
+#include "yoke/base/stop_signals.h"
 #include "yoke/cluster/identity.h"
 #include "yoke/cluster/world.h"
 #include "yoke/parallel/ps/setup.h"
@@ -113,15 +114,6 @@ plan::PolicyOptions policy_of(const RunConfig& config, int workers) {
   return policy;
 }
 
-int64_t total_updates(const RunConfig& config, int workers, double batches_per_epoch) {
-  const engine::LoopOptions& loop = config.train.loop;
-  if (loop.steps > 0) return loop.steps;
-  auto k = static_cast<double>(plan::effective_k(policy_of(config, workers)));
-  auto local = static_cast<double>(config.ps.n_push);
-  double minibatches = loop.epochs * batches_per_epoch * workers / static_cast<double>(loop.accumulate);
-  return static_cast<int64_t>(std::ceil(minibatches / k / local));
-}
-
 int worker_count(const RunConfig& config, int world_size) {
   bool inside = config.ps.place == "colocated";
   auto servers = static_cast<int>(config.ps.servers);
@@ -198,7 +190,7 @@ void HostedServer::finish() {
 
 int run_server(const RunConfig& config) {
   // Workers that are told to stop still need their servers, for a last checkpoint; who kills, kills.
-  for (int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGXCPU}) std::signal(signal, SIG_IGN);
+  for (int signal : kStopSignals) std::signal(signal, SIG_IGN);
   cluster::World world = join_with_servers(config);
   world.take_role(fmt::format("parameter server {}", world.rank() - worker_count(config, world.size())));
   HostedServer(config, world, ps::connect(world, config.parallel.backend)).finish();

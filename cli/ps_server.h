@@ -19,9 +19,6 @@ plan::PolicyOptions policy_of(const RunConfig& config, int workers);
 // Workers in a world of that size. Throws ConfigError where servers and workers do not go together.
 int worker_count(const RunConfig& config, int world_size);
 
-// Updates of the whole run.
-int64_t total_updates(const RunConfig& config, int workers, double batches_per_epoch);
-
 // The job of line.train.nproc workers and the servers on this machine. Throws ConfigError.
 cluster::LaunchOptions server_job(const CommandLine& line, const RunConfig& config);
 

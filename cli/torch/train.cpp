@@ -13,7 +13,9 @@
 #include "cli/torch/resume_note.h"
 #include "cli/torch/train_output.h"
 #include "cli/torch/train_parts.h"
+#include "cli/torch/train_resume.h"
 #include "cli/torch/worker_options.h"
+#include "yoke/base/cpu.h"
 #include "yoke/base/error.h"
 #include "yoke/base/file.h"
 #include "yoke/base/log.h"
@@ -37,15 +39,21 @@
 namespace yoke::cli {
 
 engine::LoopPlan loop_plan(const RunConfig& config, const engine::Worker& worker, const data::Loader& loader,
-                           int64_t replicas) {
+                           int64_t replicas, const engine::Progress& done, double steps_per_batch) {
   const engine::LoopOptions& loop = config.train.loop;
+  auto batches = static_cast<double>(loader.batches_per_epoch());
+  auto batches_done = static_cast<double>(loader.batches_done());
+  auto accumulate = static_cast<double>(loop.accumulate);
   engine::LoopPlan plan;
   plan.accumulate = loop.accumulate;
   plan.replicas = replicas;
-  plan.batches_per_epoch = static_cast<double>(loader.batches_per_epoch());
-  double steps_per_epoch = plan.batches_per_epoch / static_cast<double>(loop.accumulate);
-  plan.total_steps =
-      loop.steps > 0 ? loop.steps : static_cast<int64_t>(std::ceil(loop.epochs * steps_per_epoch));
+  plan.batches_per_epoch = batches * steps_per_batch;
+  plan.first_step = done.step;
+  plan.first_epoch = batches_done / batches;
+  double left = std::max(0.0, loop.epochs * batches - batches_done);
+  plan.total_steps = loop.steps > 0
+                         ? loop.steps
+                         : done.step + static_cast<int64_t>(std::ceil(left * steps_per_batch / accumulate));
   plan.log_every = config.out.log_every;
   plan.skip_non_finite = loop.non_finite == "skip";
   // Stages of a pipeline do not wait for a loss that others compute.
@@ -53,35 +61,21 @@ engine::LoopPlan loop_plan(const RunConfig& config, const engine::Worker& worker
   bool tokens = worker.model.sample.kind == SampleKind::kTokens;
   plan.tokens_per_sample =
       tokens ? (config.data.seq_len > 0 ? config.data.seq_len : worker.model.sample.shape[0]) : 0;
-  optim::ScheduleContext context{plan.total_steps, std::max<int64_t>(1, std::llround(steps_per_epoch)),
-                                 replicas};
+  optim::ScheduleContext context{plan.total_steps, plan.batches_per_epoch / accumulate, replicas,
+                                 plan.first_step, plan.first_epoch};
   plan.learning_rate = [schedule = config.train.schedule, lr = config.train.optimizer.lr,
                         context](int64_t step) { return optim::learning_rate(schedule, lr, context, step); };
   plan.peak_memory = [device = worker.device] { return compute::peak_memory_bytes(device); };
   return plan;
 }
 
-// The first rank chooses: it alone reads all bytes.
-std::optional<checkpoint::Loaded> find_resume(const TrainArguments& arguments,
-                                              const std::filesystem::path& out,
-                                              const checkpoint::Team& team) {
-  if (arguments.resume == "never") return std::nullopt;
-  std::optional<checkpoint::Loaded> loaded;
-  auto choose = [&]() -> nlohmann::json {
-    if (team.rank != 0) return nullptr;
-    loaded = arguments.resume == "auto" ? checkpoint::load_newest(out) : checkpoint::load(arguments.resume);
-    if (!loaded) return nullptr;
-    for (const auto& other : loaded->passed_over)
-      log::warn("passed over checkpoint {}: {}", other.path.string(), other.problem);
-    return std::filesystem::absolute(loaded->path).string();
-  };
-  if (team.size == 1) {
-    choose();
-    return loaded;
-  }
-  nlohmann::json chosen = checkpoint::Meeting(team, 0).after("resume", choose)[0];
-  if (team.rank != 0 && chosen.is_string()) loaded = checkpoint::open(chosen.get<std::string>());
-  return loaded;
+void give_hints(const RunConfig& config) {
+  const compute::ComputeOptions& compute = config.train.compute;
+  if (compute.precision == "bf16" && compute.device == "cpu" && !cpu_multiplies_bf16())
+    log::info(
+        "train.precision = \"bf16\": this CPU has no bf16 instructions, so it is slower than fp32 and takes "
+        "more "
+        "memory (weights stay fp32 and are copied). Use fp32 here.");
 }
 
 namespace {
@@ -99,11 +93,12 @@ int train_as_rank(const CommandLine& line, Configuration& configuration, World& 
   const std::filesystem::path out = config.out.dir;
   follow_plan(config, world);
   const bool first = world.rank() == 0;  // who speaks and writes
+  if (first) give_hints(config);
   const checkpoint::Team team = engine::team_of(world.job());
-  std::optional<checkpoint::Loaded> resume = find_resume(line.train, out, team);
+  Resume resume = find_resume(line.train, out, team, first);
 
   engine::WorkerOptions options = worker_options(config, world);
-  if (!resume) options.init = line.train.init;
+  if (!resume.checkpoint) options.init = line.train.init;
   auto worker = engine::make_worker(options);
   comm::Communicator* replicas = world.size() > 1 ? &world.comm() : nullptr;
   auto seed = static_cast<uint64_t>(config.train.loop.seed);
@@ -120,7 +115,13 @@ int train_as_rank(const CommandLine& line, Configuration& configuration, World& 
     world.job().take_role(fmt::format("stage {}", worker->stage->place.stage));
   }
   data::Loader loader(*train_set, cut, seed, shard);
-  engine::LoopPlan plan = loop_plan(config, *worker, loader, shard.size * options.threads);
+  engine::Progress progress;
+  if (resume.checkpoint) progress = engine::restore_state(*resume.checkpoint, *worker, loader, replicas);
+  engine::LoopPlan plan = loop_plan(config, *worker, loader, shard.size * options.threads, progress);
+  if (nothing_left(resume, progress, plan.total_steps, config.train.loop.evaluate)) {
+    if (first) tell_nothing_left(resume, progress, plan.total_steps, line, config);
+    return 0;
+  }
 
   engine::Engine engine(*worker->strategy, loader, plan);
   engine.attach_memory_report(memory_report(*worker, options));
@@ -130,13 +131,11 @@ int train_as_rank(const CommandLine& line, Configuration& configuration, World& 
     speeds.emplace(*replicas, worker->device, [&](const auto& shares) { loader.set_shares(shares); });
     engine.attach_balance([&](int64_t samples, double seconds) { speeds->add(samples, seconds); });
   }
-  engine::Progress progress;
-  if (resume) {
-    progress = engine::restore_state(*resume, *worker, loader, replicas);
-    engine.resume_at(progress.step, progress.samples);
+  if (resume.checkpoint) {
+    engine.resume_at(progress.step, progress.samples, progress.loss);
     if (first)
-      log::info("going on from {} (step {} of {}); {}", resume->path.string(), progress.step,
-                plan.total_steps, resume_note(config, *resume, *worker, world.size()));
+      tell_resume(resume, progress, plan.total_steps, configuration,
+                  resume_note(config, *resume.checkpoint, *worker, world.size()));
   }
   std::optional<RunFolder> folder;
   if (first) folder.emplace(out, configuration, line).attach_sinks(engine);
@@ -150,15 +149,18 @@ int train_as_rank(const CommandLine& line, Configuration& configuration, World& 
       return engine::evaluate(*worker, *test_set, evaluation_batch(config, *worker), stop, replicas);
     });
   }
+  engine::StopSignals signals;  // until the last checkpoint is written
   checkpoint::Writer writer(out / "checkpoints", config.checkpoint, nullptr, team);
   if (config.checkpoint.every_steps > 0) {
     auto state_at = [&](engine::Progress at) {
-      return engine::collect_state(*worker, loader, at, configuration.schema.to_toml(), replicas);
+      at.position = loader.position();
+      return engine::collect_state(*worker, at, configuration.schema.to_toml(), replicas);
     };
     writer.reserve(state_at(progress));
     engine.attach_checkpoints([&](int64_t step) { return step % config.checkpoint.every_steps == 0; },
                               [&, state_at](const engine::SaveRequest& request) {
-                                writer.save(request.step, state_at({request.step, request.samples}));
+                                engine::Progress at{request.step, request.samples, {}, request.loss};
+                                writer.save(request.step, state_at(at));
                               });
   }
 
@@ -175,7 +177,7 @@ int train_as_rank(const CommandLine& line, Configuration& configuration, World& 
   check_budget_was_kept(config, memory[static_cast<size_t>(world.rank())]);
   if (!first) return outcome.stopped_by_signal != 0 ? 128 + outcome.stopped_by_signal : 0;
   metrics::Summary summary =
-      folder->summarise(outcome, plan, *worker, resume ? std::optional(progress.step) : std::nullopt);
+      folder->summarise(outcome, plan, *worker, resume.kept, resume.resumed_from(progress));
   summary.peak_memory_bytes = std::move(memory);
   summary.parameter_hash = hash;
   summary.world_size = world.size() * options.threads;

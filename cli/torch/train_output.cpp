@@ -21,12 +21,6 @@ namespace yoke::cli {
 
 RunFolder::RunFolder(std::filesystem::path path, const Configuration& configuration, const CommandLine& line)
     : path_(std::move(path)), config_(configuration.values), line_(line), started_(wall_seconds()) {
-  std::error_code error;
-  std::filesystem::create_directories(path_, error);
-  if (error) {
-    throw ConfigError("out.dir = \"{}\": cannot make the folder: {}. Choose another with --out.dir.",
-                      path_.string(), error.message());
-  }
   write_file_atomically(path_ / "config.toml", configuration.schema.to_toml());
 }
 
@@ -61,6 +55,7 @@ metrics::RunInfo RunFolder::run_info(const models::Model& model, const engine::L
 
 metrics::Summary RunFolder::summarise(const engine::Outcome& outcome, const engine::LoopPlan& plan,
                                       const engine::Worker& worker,
+                                      const std::optional<metrics::Summary>& kept,
                                       std::optional<int64_t> resumed_from) const {
   metrics::Summary summary;
   summary.model = config_.model.name;
@@ -70,15 +65,20 @@ metrics::Summary RunFolder::summarise(const engine::Outcome& outcome, const engi
   summary.device = config_.train.compute.device;
   summary.device_name = compute::device_name(worker.device);
   summary.steps = outcome.steps;
-  summary.epochs = static_cast<double>(outcome.steps * plan.accumulate) / plan.batches_per_epoch;
+  summary.epochs = outcome.epochs;
   summary.final_loss = outcome.final_loss;
   if (outcome.evaluation) {
     summary.accuracy = outcome.evaluation->accuracy;
     summary.eval_loss = outcome.evaluation->loss;
   }
   summary.step_seconds = {metrics::median(outcome.step_seconds), metrics::p95(outcome.step_seconds)};
-  double samples_per_step = static_cast<double>(config_.data.batch_size * plan.accumulate * plan.replicas);
-  if (!outcome.step_seconds.empty()) summary.samples_per_s = samples_per_step / summary.step_seconds.median;
+  if (!outcome.step_seconds.empty()) {
+    auto steps = static_cast<double>(outcome.step_seconds.size());
+    summary.samples_per_s = static_cast<double>(outcome.own_samples) / steps / summary.step_seconds.median;
+  } else if (kept) {
+    summary.step_seconds = kept->step_seconds;
+    summary.samples_per_s = kept->samples_per_s;
+  }
   if (plan.tokens_per_sample > 0)
     summary.tokens_per_s = summary.samples_per_s * static_cast<double>(plan.tokens_per_sample);
   summary.parameters = worker.model.parameter_count();
@@ -115,7 +115,8 @@ void print_summary(const CommandLine& line, const metrics::Summary& summary, con
     fmt::print(" (step {}, p95 {})\n", format_duration(summary.step_seconds.median),
                format_duration(summary.step_seconds.p95));
   }
-  fmt::print("  memory      {}\n", format_bytes(static_cast<double>(summary.peak_memory_bytes.front())));
+  if (!summary.peak_memory_bytes.empty())
+    fmt::print("  memory      {}\n", format_bytes(static_cast<double>(summary.peak_memory_bytes.front())));
   fmt::print("  parameters  {} ({})\n", format_count(static_cast<double>(summary.parameters)),
              summary.parameter_hash);
   if (config.out.report) fmt::print("  report      {}/report.html\n", config.out.dir);

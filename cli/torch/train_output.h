@@ -16,14 +16,16 @@ namespace yoke::cli {
 
 class RunFolder {
  public:
-  // Makes the folder and writes config.toml. Throws ConfigError when it cannot be written.
+  // Writes config.toml into the folder, which is there (find_resume). Throws ConfigError when it cannot.
   RunFolder(std::filesystem::path path, const Configuration& configuration, const CommandLine& line);
 
   void attach_sinks(engine::Engine& engine);
   metrics::RunInfo run_info(const models::Model& model, const engine::LoopPlan& plan,
                             int64_t first_step) const;
+  // A run that had nothing but an evaluation left keeps the speed of the one before.
   metrics::Summary summarise(const engine::Outcome& outcome, const engine::LoopPlan& plan,
-                             const engine::Worker& worker, std::optional<int64_t> resumed_from) const;
+                             const engine::Worker& worker, const std::optional<metrics::Summary>& kept,
+                             std::optional<int64_t> resumed_from) const;
   // summary.json and report.html.
   void finish(const metrics::Summary& summary) const;
 

@@ -11,7 +11,9 @@
 #include "cli/torch/resume_note.h"
 #include "cli/torch/train_output.h"
 #include "cli/torch/train_parts.h"
+#include "cli/torch/train_resume.h"
 #include "cli/torch/worker_options.h"
+#include "yoke/base/deadline.h"
 #include "yoke/base/error.h"
 #include "yoke/base/file.h"
 #include "yoke/base/log.h"
@@ -38,21 +40,33 @@ parallel::PsSetup setup_of(const RunConfig& config, comm::Messenger& messenger, 
 }
 
 // Steps are updates of the servers.
-void count_in_updates(engine::LoopPlan& plan, const RunConfig& config, int workers) {
-  plan.total_steps = total_updates(config, workers, plan.batches_per_epoch);
+double updates_per_batch(const RunConfig& config, int workers) {
   auto k = static_cast<double>(plan::effective_k(policy_of(config, workers)));
-  plan.batches_per_epoch *= workers / k / static_cast<double>(config.ps.n_push);
+  return workers / k / static_cast<double>(config.ps.n_push);
 }
 
-// A worker that was started again goes on where the others are, in the data as well.
-void catch_up(parallel::PsStrategy& strategy, engine::Engine& engine, data::Loader& loader,
-              int64_t accumulate, int workers) {
-  strategy.begin();
-  parallel::Strategy::Progress all = *strategy.progress();
-  engine.resume_at(all.step, 0);
-  int64_t batches = all.minibatches * accumulate / workers, epoch = loader.batches_per_epoch();
-  loader.seek({batches / epoch, batches % epoch});
-  log::info("back in the run, at update {}", all.step);
+// Where the run started in the data, for workers that are started again into it.
+constexpr const char* kStartKey = "train/start";
+constexpr double kStartPatience = 60;
+
+void tell_start(cluster::World& world, const engine::Progress& start) {
+  if (world.alone()) return;
+  nlohmann::json told = {
+      {"step", start.step}, {"epoch", start.position.epoch}, {"sample", start.position.sample}};
+  world.session().put(kStartKey, told.dump(), Deadline::after(kStartPatience));
+}
+
+engine::Progress hear_start(cluster::World& world) {
+  nlohmann::json told =
+      nlohmann::json::parse(world.session().get(kStartKey, Deadline::after(kStartPatience)));
+  return {told.at("step"), 0, {told.at("epoch"), told.at("sample")}};
+}
+
+// Workers take their parts of global batches, each at its own pace where the rule allows it: the position of
+// the run is that of their mean.
+data::Position mean_position(const parallel::PsStrategy& strategy, const data::Loader& loader,
+                             const engine::Progress& start, int64_t accumulate, int workers) {
+  return loader.after(start.position, strategy.progress()->minibatches * accumulate / workers);
 }
 
 std::string last_checkpoint(const std::filesystem::path& out) {
@@ -81,38 +95,58 @@ int train_as_worker(const CommandLine& line, Configuration& configuration, clust
   std::optional<HostedServer> server;
   if (seats.server) server.emplace(config, world, std::move(seats.server));
   const bool again = world.life() > 0;
-  std::optional<checkpoint::Loaded> resume;
-  if (!again) resume = find_resume(line.train, out, {});
+  if (first) give_hints(config);
+  Resume resume;
+  if (!again) resume = find_resume(line.train, out, {}, first);
 
   engine::WorkerOptions options = worker_options(config);
   options.ps = setup_of(config, *seats.worker, workers);
   options.local_rank = world.identity().local_rank;
   options.local_ranks = world.identity().local_world_size;
-  if (!resume && !again) options.init = line.train.init;
+  if (!resume.checkpoint && !again) options.init = line.train.init;
   auto worker = engine::make_worker(options);
   auto& strategy = dynamic_cast<parallel::PsStrategy&>(*worker->strategy);
   auto seed = static_cast<uint64_t>(config.train.loop.seed);
   auto train_set = data::open(config.data, data::Split::kTrain, worker->model.sample, seed);
   data::Loader loader(*train_set, config.data, seed, {world.rank(), workers});
-  engine::LoopPlan plan = loop_plan(config, *worker, loader, workers);
-  count_in_updates(plan, config, workers);
+  engine::Progress start;
+  if (resume.checkpoint) {
+    start = engine::restore_state(*resume.checkpoint, *worker, loader);
+    strategy.start_at(start.step);
+    if (!first)  // what was saved are the numbers of the first
+      torch::manual_seed(seed +
+                         0x9E3779B97F4A7C15u * static_cast<uint64_t>(start.step * 4096 + world.rank()));
+  }
+  if (first) tell_start(world, start);
+  if (again) {
+    start = hear_start(world);
+    loader.seek(start.position);
+  }
+  const int64_t accumulate = config.train.loop.accumulate;
+  engine::LoopPlan plan =
+      loop_plan(config, *worker, loader, workers, start, updates_per_batch(config, workers));
   strategy.end_at(plan.total_steps);
+  if (nothing_left(resume, start, plan.total_steps, config.train.loop.evaluate)) {
+    if (first) tell_nothing_left(resume, start, plan.total_steps, line, config);
+    strategy.goodbye();
+    if (server) server->finish();
+    return 0;
+  }
 
   engine::Engine engine(*worker->strategy, loader, plan);
   engine.attach_memory_report(memory_report(*worker, options));
-  engine::Progress progress;
-  if (resume) {
-    progress = engine::restore_state(*resume, *worker, loader);
-    strategy.start_at(progress.step);
-    if (!first)  // what was saved are the numbers of the first
-      torch::manual_seed(seed +
-                         0x9E3779B97F4A7C15u * static_cast<uint64_t>(progress.step * 4096 + world.rank()));
-    engine.resume_at(progress.step, progress.samples);
+  if (resume.checkpoint) {
+    engine.resume_at(start.step, start.samples, start.loss);
     if (first)
-      log::info("going on from {} (step {} of {}); {}", resume->path.string(), progress.step,
-                plan.total_steps, resume_note(config, *resume, *worker, workers));
+      tell_resume(resume, start, plan.total_steps, configuration,
+                  resume_note(config, *resume.checkpoint, *worker, workers));
   }
-  if (again) catch_up(strategy, engine, loader, config.train.loop.accumulate, workers);
+  if (again) {  // goes on where the others are, in the data as well
+    strategy.begin();
+    engine.resume_at(strategy.progress()->step, 0);
+    loader.seek(mean_position(strategy, loader, start, accumulate, workers));
+    log::info("back in the run, at update {}", strategy.progress()->step);
+  }
   std::optional<RunFolder> folder;
   if (first) folder.emplace(out, configuration, line).attach_sinks(engine);
   std::unique_ptr<data::Dataset> test_set;
@@ -122,20 +156,21 @@ int train_as_worker(const CommandLine& line, Configuration& configuration, clust
     engine.attach_evaluation(
         [&, stop] { return engine::evaluate(*worker, *test_set, evaluation_batch(config, *worker), stop); });
   }
+  engine::StopSignals signals;  // until the last checkpoint is written
   checkpoint::Writer writer(out / "checkpoints", config.checkpoint);
   if (config.checkpoint.every_steps > 0 && first) {
-    engine.attach_checkpoints([&](int64_t step) { return step % config.checkpoint.every_steps == 0; },
-                              [&](const engine::SaveRequest& request) {
-                                int64_t version = strategy.fetch_state();
-                                writer.save(version,
-                                            engine::collect_state(*worker, loader, {version, request.samples},
-                                                                  configuration.schema.to_toml()));
-                              });
+    engine.attach_checkpoints(
+        [&](int64_t step) { return step % config.checkpoint.every_steps == 0; },
+        [&](const engine::SaveRequest& request) {
+          engine::Progress at{strategy.fetch_state(), request.samples, {}, request.loss};
+          at.position = mean_position(strategy, loader, start, accumulate, workers);
+          writer.save(at.step, engine::collect_state(*worker, at, configuration.schema.to_toml()));
+        });
   }
 
   engine::Outcome outcome;
   try {
-    outcome = engine.run(first ? folder->run_info(worker->model, plan, progress.step) : metrics::RunInfo{});
+    outcome = engine.run(first ? folder->run_info(worker->model, plan, start.step) : metrics::RunInfo{});
   } catch (const CommError& error) {
     writer.wait();
     if (!first) throw;
@@ -149,7 +184,7 @@ int train_as_worker(const CommandLine& line, Configuration& configuration, clust
   int code = outcome.stopped_by_signal != 0 ? 128 + outcome.stopped_by_signal : 0;
   if (!first) return code;
   metrics::Summary summary =
-      folder->summarise(outcome, plan, *worker, resume ? std::optional(progress.step) : std::nullopt);
+      folder->summarise(outcome, plan, *worker, resume.kept, resume.resumed_from(start));
   summary.peak_memory_bytes = {compute::peak_memory_bytes(worker->device)};
   check_budget_was_kept(config, summary.peak_memory_bytes.front());
   summary.parameter_hash = engine::parameter_hash(*worker->model.module);

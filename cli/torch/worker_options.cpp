@@ -19,6 +19,8 @@ engine::WorkerOptions worker_options(const RunConfig& config) {
   options.copies_state = config.checkpoint.every_steps > 0;
   options.batches_ahead = config.data.workers > 0 ? config.data.prefetch : 0;
   options.accumulate = config.train.loop.accumulate;
+  options.equal_batches = config.data.drop_last;
+  options.skip_non_finite = config.train.loop.non_finite == "skip";
   options.seed = config.train.loop.seed;
   options.tuning_file = cluster::cache_folder() / "tuning.json";
   options.ddp = config.ddp;

@@ -10,10 +10,12 @@
 #include <ctime>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "yoke/base/cpu.h"
 #include "yoke/base/error.h"
 #include "yoke/base/file.h"
+#include "yoke/base/log.h"
 
 namespace yoke::compute {
 namespace {
@@ -64,24 +66,22 @@ class FileLock {
  public:
   explicit FileLock(const std::filesystem::path& path)
       : fd_(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644)) {
-    if (!fd_)
-      throw ConfigError("{}: cannot open the lock of the convolution choices: {}", path.string(),
-                        describe_errno(errno));
-    while (flock(fd_.get(), LOCK_EX) != 0) {
-      if (errno != EINTR) throw ConfigError("{}: cannot lock: {}", path.string(), describe_errno(errno));
-    }
+    bool held = static_cast<bool>(fd_);
+    while (held && flock(fd_.get(), LOCK_EX) != 0) held = errno == EINTR;
+    if (!held) problem_ = fmt::format("{}: cannot lock: {}", path.string(), describe_errno(errno));
   }
+  const std::string& problem() const { return problem_; }  // empty: it is held
 
  private:
   FileDescriptor fd_;
+  std::string problem_;
 };
 
 nlohmann::json read_choices(const std::filesystem::path& file) {
   if (!std::filesystem::exists(file)) return nullptr;
   auto document = nlohmann::json::parse(read_file(file, 16 << 20), nullptr, /*allow_exceptions=*/false);
   if (document.is_discarded()) {
-    throw ConfigError("{}: not a file of convolution choices. Delete it; the next run measures again.",
-                      file.string());
+    throw ConfigError("{}: not a file of convolution choices", file.string());
   }
   return document;
 }
@@ -122,10 +122,22 @@ void ConvChoices::set_mode(const std::string& mode) {
 }
 
 void ConvChoices::use_file(const std::filesystem::path& file) {
-  nlohmann::json document = read_choices(file);
   std::lock_guard lock(mutex_);
-  merge_locked(document, /*imported=*/false, file.string());
   file_ = file;
+  merge_file_locked();
+}
+
+void ConvChoices::merge_file_locked() {
+  try {
+    merge_locked(read_choices(file_), /*imported=*/false, file_.string());
+  } catch (const ConfigError& error) {
+    warn_once_locked(error.what());
+  }
+}
+
+void ConvChoices::warn_once_locked(const std::string& problem) {
+  if (std::exchange(warned_, true)) return;
+  log::warn("{}; convolution paths are measured anew, which may change the last bits of a run", problem);
 }
 
 std::optional<ConvPath> ConvChoices::known(const std::string& key,
@@ -151,11 +163,16 @@ ConvPath ConvChoices::choose(const std::string& operation, const std::vector<Con
     return choices_.insert_or_assign(key, Choice{fastest(candidates, run)}).first->second.path;
 
   FileLock file_lock(file_.string() + ".lock");
-  merge_locked(read_choices(file_), /*imported=*/false, file_.string());
+  if (!file_lock.problem().empty()) warn_once_locked(file_lock.problem());
+  merge_file_locked();
   if (auto path = known(key, candidates)) return *path;  // another process was first
   ConvPath path = fastest(candidates, run);
   choices_.insert_or_assign(key, Choice{path});
-  write_file_atomically(file_, to_json_locked().dump(1) + "\n");
+  try {
+    write_file_atomically(file_, to_json_locked().dump(1) + "\n");
+  } catch (const ConfigError& error) {
+    warn_once_locked(error.what());
+  }
   return path;
 }
 
@@ -180,9 +197,7 @@ void ConvChoices::merge_locked(const nlohmann::json& document, bool imported, co
   auto found = document.is_object() ? document.find("choices") : document.end();
   bool version_1 = document.is_object() && document.contains("version") && document["version"] == 1;
   if (!version_1 || found == document.end() || !found->is_object()) {
-    throw ConfigError(
-        "{}: expected {{\"version\": 1, \"choices\": {{…}}}}. Delete it; the next run measures again.",
-        where);
+    throw ConfigError("{}: expected {{\"version\": 1, \"choices\": {{…}}}}", where);
   }
   for (const auto& [key, value] : found->items()) {
     auto path = value.is_string() ? parse_conv_path(value.get<std::string>()) : std::nullopt;
@@ -198,6 +213,7 @@ void ConvChoices::merge_locked(const nlohmann::json& document, bool imported, co
 void ConvChoices::clear() {
   std::lock_guard lock(mutex_);
   forced_.reset();
+  warned_ = false;
   file_.clear();
   choices_.clear();
 }

@@ -40,8 +40,9 @@ class ConvChoices {
   void set_mode(const std::string& mode);
 
   // Takes the choices of `file` (which may not exist yet) and writes new ones there. Processes that measure
-  // at the same time wait for each other (a lock beside the file) and so end with the same choices. A damaged
-  // file is an error: ConfigError.
+  // at the same time wait for each other (a lock beside the file) and so end with the same choices. A file
+  // that is damaged or cannot be read, locked or written costs repeatability between runs, not the run: it is
+  // warned of once and written anew where possible.
   void use_file(const std::filesystem::path& file);
 
   // The way for `operation` among `candidates`, the first of which is the default: imported or known, else
@@ -64,10 +65,13 @@ class ConvChoices {
   std::optional<ConvPath> known(const std::string& key, const std::vector<ConvPath>& candidates) const;
   nlohmann::json to_json_locked() const;
   void merge_locked(const nlohmann::json& document, bool imported, const std::string& where);
+  void merge_file_locked();
+  void warn_once_locked(const std::string& problem);
 
   mutable std::mutex mutex_;
   std::optional<ConvPath> forced_;
   std::filesystem::path file_;
+  bool warned_ = false;
   std::map<std::string, Choice> choices_;
 };
 

@@ -90,20 +90,45 @@ TEST(ConvChoices, WhatIsImportedWinsOverTheFile) {
   EXPECT_EQ(second.choose("a", kTwo, [](ConvPath) { FAIL(); }), ConvPath::kOneDnn);
 }
 
-TEST(ConvChoices, DamagedDocumentsAreErrorsThatNameTheFile) {
-  ConvChoices choices;
-  for (const char* text :
-       {"", "[1]", "{\"version\": 2, \"choices\": {}}", "{\"version\": 1}",
-        "{\"version\": 1, \"choices\": {\"a\": \"gpu\"}}", "{\"version\": 1, \"choices\": {\"a\": 3}}",
-        "{\"version\": \"1\", \"choices\": {}}"}) {
+constexpr const char* kDamaged[] = {"",
+                                    "[1]",
+                                    "{\"version\": 2, \"choices\": {}}",
+                                    "{\"version\": 1}",
+                                    "{\"version\": 1, \"choices\": {\"a\": \"gpu\"}}",
+                                    "{\"version\": 1, \"choices\": {\"a\": 3}}",
+                                    "{\"version\": \"1\", \"choices\": {}}"};
+
+TEST(ConvChoices, ADamagedFileIsMeasuredAnewAndReplaced) {
+  for (const char* text : kDamaged) {
     std::filesystem::path file = fresh_file("conv_choices_damaged.json");
     write_file_atomically(file, text);
-    try {
-      choices.use_file(file);
-      FAIL() << text;
-    } catch (const ConfigError& error) {
-      EXPECT_NE(std::string(error.what()).find("conv_choices_damaged.json"), std::string::npos) << text;
-    }
+    ConvChoices choices, next;
+    choices.use_file(file);
+    EXPECT_EQ(choices.choose("a", kTwo, slow_except(ConvPath::kNative)), ConvPath::kNative) << text;
+    next.use_file(file);
+    EXPECT_EQ(next.choose("a", kTwo, [](ConvPath) { FAIL(); }), ConvPath::kNative) << text;
+  }
+}
+
+TEST(ConvChoices, AFileThatIsDamagedWhileARunUsesItDoesNotStopTheRun) {
+  std::filesystem::path file = fresh_file("conv_choices_damaged_later.json");
+  ConvChoices choices;
+  choices.use_file(file);
+  write_file_atomically(file, "{");
+  EXPECT_EQ(choices.choose("a", kTwo, slow_except(ConvPath::kNative)), ConvPath::kNative);
+}
+
+TEST(ConvChoices, AFileThatCannotBeWrittenDoesNotStopTheRun) {
+  ConvChoices choices;
+  choices.use_file("/proc/no such folder/choices.json");
+  EXPECT_EQ(choices.choose("a", kTwo, slow_except(ConvPath::kNative)), ConvPath::kNative);
+}
+
+TEST(ConvChoices, RefusesADamagedDocumentOfACheckpoint) {
+  for (const char* text : kDamaged) {
+    auto document = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+    if (document.is_discarded()) continue;
+    EXPECT_THROW(ConvChoices().import_json(document), ConfigError) << text;
   }
 }
 

@@ -13,8 +13,9 @@
 
 namespace yoke::data {
 
-// Batches are numbered through all epochs. Workers claim numbers in order and leave results under them,
-// next() takes them in order: the stream does not depend on how many workers there are or which is faster.
+// Batches are numbered from `origin` on, through all epochs. Workers claim numbers in order and leave results
+// under them, next() takes them in order: the stream does not depend on how many workers there are or which
+// is faster.
 struct Loader::Impl {
   Impl(const Dataset& data, const DataOptions& o, uint64_t seed, Shard shard)
       : dataset(data), sampler(data.size(), o, seed, shard), prefetch(std::max<int64_t>(1, o.prefetch)) {
@@ -32,21 +33,16 @@ struct Loader::Impl {
     std::exception_ptr error;
   };
 
-  Position position_of(int64_t number) const {
-    return {number / sampler.batches_per_epoch(), number % sampler.batches_per_epoch()};
-  }
-
-  Batch make(int64_t number) const {
-    Position position = position_of(number);
-    Batch batch = dataset.gather(sampler.indices(position));
-    batch.global_samples = sampler.global_samples(position);
-    batch.weight = sampler.weight(position);
+  Batch make(Position position) const {
+    Batch batch = dataset.gather(sampler.indices_at(position));
+    batch.global_samples = sampler.global_samples_at(position);
+    batch.weight = sampler.weight_at(position);
     return batch;
   }
 
-  Result try_make(int64_t number) const {
+  Result try_make(Position position) const {
     try {
-      return {make(number), nullptr};
+      return {make(position), nullptr};
     } catch (...) {
       return {{}, std::current_exception()};  // for whoever calls next()
     }
@@ -59,8 +55,9 @@ struct Loader::Impl {
       if (stop.stop_requested()) return;
       const int64_t number = claimed++;
       const int64_t generation = seeks;
+      const Position position = sampler.after(origin, number);
       lock.unlock();
-      Result result = try_make(number);
+      Result result = try_make(position);
       lock.lock();
       if (generation != seeks) continue;  // made for a place that was left
       ready.emplace(number, std::move(result));
@@ -89,6 +86,7 @@ struct Loader::Impl {
   std::condition_variable_any room;  // a worker may go on
   std::condition_variable filled;    // the batch that next() waits for is there
   std::map<int64_t, Result> ready;
+  Position origin;      // of number 0
   int64_t claimed = 0;  // the number the next free worker takes
   int64_t taken = 0;    // the number next() hands out
   int64_t seeks = 0;
@@ -106,14 +104,23 @@ int64_t Loader::batches_per_epoch() const {
 
 Batch Loader::next() {
   if (!impl_->workers.empty()) return impl_->take();
-  Batch batch = impl_->make(impl_->taken);
+  Batch batch = impl_->make(position());
   ++impl_->taken;
   return batch;
 }
 
 Position Loader::position() const {
   std::lock_guard lock(impl_->mutex);
-  return impl_->position_of(impl_->taken);
+  return impl_->sampler.after(impl_->origin, impl_->taken);
+}
+
+Position Loader::after(Position from, int64_t batches) const {
+  return impl_->sampler.after(from, batches);
+}
+
+int64_t Loader::batches_done() const {
+  const Position here = position();
+  return (here.epoch + 1) * batches_per_epoch() - impl_->sampler.batches_from(here.sample);
 }
 
 void Loader::set_shares(const std::vector<double>& shares) {
@@ -127,20 +134,11 @@ void Loader::set_shares(const std::vector<double>& shares) {
 }
 
 void Loader::seek(Position position) {
-  const int64_t batches = batches_per_epoch();
-  int64_t number = 0;
-  if (position.epoch < 0 || position.batch < 0 || position.batch >= batches ||
-      __builtin_mul_overflow(position.epoch, batches, &number) ||
-      __builtin_add_overflow(number, position.batch, &number)) {
-    throw ConfigError(
-        "cannot go on from epoch {}, batch {}: an epoch has {} batches. Were the data, data.limit, "
-        "data.batch_size or "
-        "the number of replicas changed since?",
-        position.epoch, position.batch, batches);
-  }
+  const Position origin = impl_->sampler.after(position, 0);
   {
     std::lock_guard lock(impl_->mutex);
-    impl_->claimed = impl_->taken = number;
+    impl_->origin = origin;
+    impl_->claimed = impl_->taken = 0;
     impl_->ready.clear();
     ++impl_->seeks;
   }

@@ -103,7 +103,7 @@ TEST(Loader, GoesOnFromAPositionAsIfItHadNeverStopped) {
     Loader loader(data, options(workers), 5);
     take(loader, 17);
     const Position stopped = loader.position();
-    EXPECT_EQ(stopped, (Position{1, 5}));
+    EXPECT_EQ(stopped, (Position{1, 40}));
     const std::vector<int64_t> expected = take(loader, 30);
 
     Loader resumed(data, options(workers), 5);
@@ -116,6 +116,27 @@ TEST(Loader, GoesOnFromAPositionAsIfItHadNeverStopped) {
   }
 }
 
+TEST(Loader, ResumesWithAnotherBatchSizeAtTheSameSample) {
+  const Echo data(100);
+  DataOptions small = options(2), large = options(2);
+  small.drop_last = large.drop_last = false;
+  small.batch_size = 3;
+  large.batch_size = 30;
+  Loader whole(data, small, 5), before(data, small, 5), after(data, large, 5);
+  const std::vector<int64_t> expected = take(whole, 34 + 4);  // an epoch, and 12 samples of the next
+  std::vector<int64_t> seen = take(before, 10);
+  after.seek(before.position());
+  EXPECT_EQ(after.batches_done(), 1);
+  std::vector<int64_t> rest = take(after, 3);  // 30, 30, 10
+  EXPECT_EQ(after.position(), (Position{1, 0}));
+  EXPECT_EQ(after.batches_done(), 4);
+  before.seek(after.position());
+  const std::vector<int64_t> next = take(before, 4);
+  seen.insert(seen.end(), rest.begin(), rest.end());
+  seen.insert(seen.end(), next.begin(), next.end());
+  EXPECT_EQ(seen, expected);
+}
+
 TEST(Loader, CountsItsPositionThroughEpochs) {
   const Echo data(16);
   Loader loader(data, options(1), 5);
@@ -123,13 +144,13 @@ TEST(Loader, CountsItsPositionThroughEpochs) {
   take(loader, 2);
   EXPECT_EQ(loader.position(), (Position{1, 0}));
   take(loader, 3);
-  EXPECT_EQ(loader.position(), (Position{2, 1}));
+  EXPECT_EQ(loader.position(), (Position{2, 8}));
 }
 
 TEST(Loader, RefusesAPositionThatAnEpochDoesNotHave) {
   const Echo data(16);
   Loader loader(data, options(1), 5);
-  for (Position position : {Position{0, 2}, Position{-1, 0}, Position{0, -1}, Position{INT64_MAX, 1}}) {
+  for (Position position : {Position{0, 17}, Position{-1, 0}, Position{0, -1}, Position{INT64_MAX, 1}}) {
     EXPECT_THROW(loader.seek(position), ConfigError);
   }
   EXPECT_EQ(loader.position(), (Position{0, 0}));
@@ -150,9 +171,9 @@ TEST(Loader, HandsErrorsOfWorkersToNext) {
       } catch (const ConfigError& error) {
         EXPECT_THAT(error.what(), HasSubstr("sample 13 is damaged"));
       }
-      EXPECT_EQ(loader.position(), (Position{0, 1}));
+      EXPECT_EQ(loader.position(), (Position{0, 8}));
     }
-    loader.seek({0, 2});
+    loader.seek({0, 16});
     EXPECT_EQ(take(loader, 1)[0], 16);
   }
 }

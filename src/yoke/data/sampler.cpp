@@ -2,13 +2,16 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "yoke/base/error.h"
 #include "yoke/base/random.h"
+#include "yoke/base/shared_item.h"
 
 namespace yoke::data {
 namespace {
 
+constexpr int64_t kMostEpochs = int64_t{1} << 40;
 constexpr uint64_t kOrderPurpose = 0x6f72646572;  // "order"
 
 // Where part `part` of `parts` of `count` samples begins: count * part / parts without overflow.
@@ -31,30 +34,41 @@ int64_t part_begin(int64_t count, int64_t part, const std::vector<double>& share
 }  // namespace
 
 Sampler::Sampler(int64_t samples, const DataOptions& options, uint64_t seed, Shard shard)
-    : samples_(samples), shuffle_(options.shuffle), seed_(seed), shard_(shard) {
+    : samples_(samples),
+      drop_last_(options.drop_last),
+      shuffle_(options.shuffle),
+      seed_(seed),
+      shard_(shard) {
   YOKE_CHECK(shard.size >= 1 && shard.rank >= 0 && shard.rank < shard.size, "shard {} of {}", shard.rank,
              shard.size);
   if (samples < 1) throw ConfigError("data.name = {}: no samples.", options.name);
   if (options.batch_size < 1)
     throw ConfigError("data.batch_size = {}: expected at least 1.", options.batch_size);
   if (__builtin_mul_overflow(options.batch_size, shard.size, &global_batch_)) global_batch_ = INT64_MAX;
-
-  const int64_t rest = samples % global_batch_;
-  batches_ = samples / global_batch_ + (rest > 0 && !options.drop_last ? 1 : 0);
-  if (batches_ == 0) {
+  if (batches_per_epoch() == 0) {
     throw ConfigError(
         "data.batch_size = {} with {} replicas needs {} samples for one batch, the data set has {}. Use a "
         "batch_size "
         "of at most {}, or data.drop_last = false.",
         options.batch_size, shard.size, global_batch_, samples, std::max<int64_t>(1, samples / shard.size));
   }
-  if (!options.drop_last && rest > 0 && rest < shard.size) {
+}
+
+int64_t Sampler::batches_from(int64_t sample) const {
+  const int64_t left = samples_ - sample;
+  return left / global_batch_ + (left % global_batch_ > 0 && !drop_last_ ? 1 : 0);
+}
+
+Position Sampler::after(Position from, int64_t batches) const {
+  if (from.epoch < 0 || from.epoch > kMostEpochs || from.sample < 0 || from.sample > samples_)
     throw ConfigError(
-        "data.drop_last = false: {} samples in batches of {} leave {} for the last one, fewer than the {} "
-        "replicas. "
-        "Use data.drop_last = true, another data.batch_size or data.limit = {}.",
-        samples, global_batch_, rest, shard.size, samples - rest);
-  }
+        "cannot resume at sample {} of epoch {}: the data set has {} samples. Were the data or data.limit "
+        "changed since?",
+        from.sample, from.epoch, samples_);
+  const int64_t here = batches_from(from.sample);
+  if (batches < here) return {from.epoch, from.sample + batches * global_batch_};
+  batches -= here;
+  return {from.epoch + 1 + batches / batches_per_epoch(), batches % batches_per_epoch() * global_batch_};
 }
 
 void Sampler::set_shares(std::vector<double> shares) {
@@ -64,37 +78,45 @@ void Sampler::set_shares(std::vector<double> shares) {
   shares_ = std::move(shares);
 }
 
-int64_t Sampler::global_samples(Position position) const {
-  return std::min(global_batch_, samples_ - position.batch * global_batch_);
+int64_t Sampler::global_samples_at(Position position) const {
+  return std::min(global_batch_, samples_ - position.sample);
 }
 
-double Sampler::weight(Position position) const {
-  Part own = part(position);
-  return static_cast<double>((own.last - own.first) * shard_.size) /
-         static_cast<double>(global_samples(position));
+double Sampler::weight_at(Position position) const {
+  return part(position).weight;
 }
 
 Sampler::Part Sampler::part(Position position) const {
-  const int64_t begin = position.batch * global_batch_, count = global_samples(position);
-  std::lock_guard lock(mutex_);
-  if (shares_.empty())
-    return {begin + part_begin(count, shard_.rank, shard_.size),
-            begin + part_begin(count, shard_.rank + 1, shard_.size)};
-  return {begin + part_begin(count, shard_.rank, shares_),
-          begin + part_begin(count, shard_.rank + 1, shares_)};
+  const int64_t begin = position.sample, count = global_samples_at(position);
+  if (count < shard_.size) {
+    const SharedItem own = shared_item(count, shard_.rank, shard_.size);
+    return {begin + own.item, begin + own.item + 1,
+            static_cast<double>(shard_.size) / static_cast<double>(count * own.holders)};
+  }
+  int64_t first = 0, last = 0;
+  {
+    std::lock_guard lock(mutex_);
+    auto edge = [&](int64_t part) {
+      return shares_.empty() ? part_begin(count, part, shard_.size) : part_begin(count, part, shares_);
+    };
+    first = edge(shard_.rank);
+    last = edge(shard_.rank + 1);
+  }
+  double weight = static_cast<double>((last - first) * shard_.size) / static_cast<double>(count);
+  return {begin + first, begin + last, weight};
 }
 
-std::vector<int64_t> Sampler::indices(Position position) const {
-  YOKE_CHECK(position.epoch >= 0 && position.batch >= 0 && position.batch < batches_,
-             "epoch {}, batch {} of {}", position.epoch, position.batch, batches_);
-  const auto [first, last] = part(position);
-  std::vector<int64_t> result(static_cast<size_t>(last - first));
+std::vector<int64_t> Sampler::indices_at(Position position) const {
+  YOKE_CHECK(position.epoch >= 0 && position.sample >= 0 && batches_from(position.sample) > 0,
+             "no batch at sample {} of epoch {}", position.sample, position.epoch);
+  const Part own = part(position);
+  std::vector<int64_t> result(static_cast<size_t>(own.last - own.first));
   if (!shuffle_) {
-    for (int64_t i = first; i < last; ++i) result[static_cast<size_t>(i - first)] = i;
+    std::iota(result.begin(), result.end(), own.first);
     return result;
   }
   const Order all = order(position.epoch);
-  std::copy(all->begin() + first, all->begin() + last, result.begin());
+  std::copy(all->begin() + own.first, all->begin() + own.last, result.begin());
   return result;
 }
 

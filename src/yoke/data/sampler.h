@@ -10,10 +10,11 @@
 
 namespace yoke::data {
 
-// The next batch to be handed out. Part of the checkpoint.
+// Where the next batch begins, counted in samples of all shards: it means the same whatever the batch size
+// and the number of shards. Part of the checkpoint.
 struct Position {
   int64_t epoch = 0;
-  int64_t batch = 0;  // within the epoch
+  int64_t sample = 0;  // of the epoch's order
   bool operator==(const Position&) const = default;
 };
 
@@ -22,29 +23,40 @@ struct Shard {
   int64_t size = 1;
 };
 
-// Global batch b of an epoch holds the order's samples b*G .. (b+1)*G-1, G = batch_size x shard.size, and a
-// shard takes a contiguous part: all shards one behind the other are the global batch, however many there
-// are. The smaller last batch (drop_last = false) is split as evenly as it goes. Shards may be unequal, and
-// may change between batches. May be used from several threads.
+// A global batch holds the next G = batch_size x shard.size samples of the epoch's order, and a shard takes a
+// contiguous part: all shards one behind the other are the global batch, however many there are. The smaller
+// last batch (drop_last = false) is split as evenly as it goes; where it has fewer samples than there are
+// shards, several take the same sample, each with a part of its weight. Shards may be unequal, and may change
+// between batches. May be used from several threads.
 class Sampler {
  public:
-  // Throws ConfigError where an epoch would have no batch, or a shard nothing of the last one.
+  // Throws ConfigError where an epoch would have no batch.
   Sampler(int64_t samples, const DataOptions& options, uint64_t seed, Shard shard = {});
 
-  int64_t batches_per_epoch() const { return batches_; }
-  // This shard's samples. Requires 0 <= position.batch < batches_per_epoch().
-  std::vector<int64_t> indices(Position position) const;
+  int64_t batches_per_epoch() const { return batches_from(0); }
+  // Batches that are left of an epoch.
+  int64_t batches_from(int64_t sample) const;
+  // Where the batch begins that comes `batches` later; a position without a batch of its own (the end of an
+  // epoch, or a rest that drop_last leaves out) is the start of the next epoch. Throws ConfigError for a
+  // position that this data set does not have.
+  Position after(Position from, int64_t batches) const;
+
+  // This shard's samples of a batch that begins there, as after() gives it.
+  std::vector<int64_t> indices_at(Position position) const;
+  // The same, with batches counted from the start of the first epoch.
+  std::vector<int64_t> indices(int64_t batch) const { return indices_at(after({}, batch)); }
 
   // Parts in proportion to `shares`, one for each shard, all above 0; each gets at least one sample. Empty:
   // equal ones.
   void set_shares(std::vector<double> shares);
   // Samples of the whole global batch, and what a shard's mean counts in it: its samples x shards / samples.
-  int64_t global_samples(Position position) const;
-  double weight(Position position) const;
+  int64_t global_samples_at(Position position) const;
+  double weight_at(Position position) const;
 
  private:
   struct Part {
     int64_t first = 0, last = 0;
+    double weight = 1;
   };
   Part part(Position position) const;
 
@@ -53,7 +65,7 @@ class Sampler {
 
   int64_t samples_;
   int64_t global_batch_;
-  int64_t batches_;
+  bool drop_last_;
   bool shuffle_;
   uint64_t seed_;
   Shard shard_;

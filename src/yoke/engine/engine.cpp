@@ -2,14 +2,25 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <utility>
 
 #include "yoke/base/error.h"
 #include "yoke/base/fault.h"
 #include "yoke/base/log.h"
+#include "yoke/base/units.h"
 #include "yoke/engine/stop_signal.h"
+#include "yoke/optim/grad_scaler.h"
 
 namespace yoke::engine {
 namespace {
+
+// Steps in a row without an update: after kStuck nothing is saved before the next one (the state may be what
+// made them, and a good checkpoint would go for it), after kMostSkipped the run ends.
+constexpr int64_t kStuck = 10;
+constexpr int64_t kMostSkipped = 100;
+// With a loss scale, once it is at its floor: from 65536 it takes 16 overflows to get there.
+constexpr int64_t kMostOverflows = 32;
 
 // What a step talked in commit(), where its time was counted as update: moved to where it belongs. Seconds
 // under way.
@@ -33,7 +44,8 @@ void Engine::attach_checkpoints(std::function<bool(int64_t)> due,
   save_ = std::move(save);
 }
 
-void Engine::resume_at(int64_t step, int64_t samples) {
+void Engine::resume_at(int64_t step, int64_t samples, double loss) {
+  note_loss(loss);
   step_ = step;
   step_before_ = step;
   samples_ = samples;
@@ -52,7 +64,6 @@ Outcome Engine::run(const metrics::RunInfo& info) {
 }
 
 Outcome Engine::run_to_the_end(const metrics::RunInfo& info) {
-  StopSignals signals;
   for (auto& sink : sinks_) sink->start(info);
   since_start_ = Stopwatch();
   since_record_ = Stopwatch();
@@ -62,11 +73,11 @@ Outcome Engine::run_to_the_end(const metrics::RunInfo& info) {
     bool last = step_ >= plan_.total_steps;
     if (evaluate_ && (last || epoch_ended())) evaluate_now();
     if (passed(plan_.log_every) || last || last_evaluated_ == step_) log_step();
-    saved = checkpoint_due_ && (last || due_since_last_step());
+    saved = checkpoint_due_ && (last || (due_since_last_step() && not_updated_ < kStuck));
     if (saved) {
       Stopwatch watch;
       strategy_.drain();
-      save_({step_, samples_, last});
+      save_({step_, samples_, outcome_.final_loss, last});
       pause_seconds_ += watch.seconds();
     }
   }
@@ -78,11 +89,14 @@ Outcome Engine::run_to_the_end(const metrics::RunInfo& info) {
   if (evaluate_ && step_ >= plan_.total_steps && last_evaluated_ != step_ && stop_signal_ == 0)
     evaluate_now();
   outcome_.stopped_by_signal = stop_signal_;
-  if (outcome_.stopped_by_signal != 0 && save_ && !saved) save_({step_, samples_, /*must=*/true});
   if (!losses_.empty()) log_step();
+  if (outcome_.stopped_by_signal != 0 && save_ && !saved)
+    save_({step_, samples_, outcome_.final_loss, /*must=*/true});
   for (auto& sink : sinks_) sink->finish();
   outcome_.steps = step_;
   outcome_.samples = samples_;
+  outcome_.own_samples = samples_ - samples_at_start_;
+  outcome_.epochs = epoch();
   outcome_.seconds = since_start_.seconds();
   return outcome_;
 }
@@ -93,6 +107,7 @@ void Engine::train_step() {
   metrics::TimeSplit split;
   double begin = now_seconds();
   int64_t samples_before = samples_;
+  epoch_before_ = epoch();
   strategy_.acquire();
   StepLoss loss = compute_gradients(split);
   std::optional<parallel::Communication> talk = strategy_.communication();
@@ -142,7 +157,9 @@ void Engine::train_step() {
 
 Engine::StepLoss Engine::compute_gradients(metrics::TimeSplit& split) {
   StepLoss loss;
+  Stopwatch since_first;
   for (int64_t i = 0; i < plan_.accumulate; ++i) {
+    if (i > 0 && requested_stop() != 0) tell_that_it_stops(i, since_first.seconds());
     Stopwatch waiting;
     data::Batch batch = loader_.next();
     split.data += waiting.seconds();
@@ -163,33 +180,58 @@ Engine::StepLoss Engine::compute_gradients(metrics::TimeSplit& split) {
   return loss;
 }
 
+// A step is not left half-way: what it has added to BatchNorm's statistics and drawn of random numbers could
+// not be taken back, and a resumed run would not be the same.
+void Engine::tell_that_it_stops(int64_t done, double seconds) {
+  if (std::exchange(told_stop_, true)) return;
+  int64_t left = plan_.accumulate - done;
+  log::info("stopping after this step: {} of {} batches left, about {}; Ctrl-C again ends it at once", left,
+            plan_.accumulate,
+            format_duration(seconds * static_cast<double>(left) / static_cast<double>(done)));
+}
+
 bool Engine::commit(const StepLoss& loss, metrics::TimeSplit& split) {
-  if (!loss.finite && !strategy_.loss_scale()) return handle_non_finite("the loss");
+  if (!loss.finite) return handle_non_finite("the loss", step_ + 1);
   Stopwatch watch;
   int64_t next = step_ + 1;
+  bool scaled = strategy_.loss_scale().has_value();  // then overflows are always looked for
   // Gradients are checked before anything of this step can reach a record or a checkpoint.
-  bool measure =
-      next % plan_.log_every == 0 || next == plan_.total_steps || (checkpoint_due_ && checkpoint_due_(next));
+  bool measure = (plan_.skip_non_finite && !scaled) || next % plan_.log_every == 0 ||
+                 next == plan_.total_steps || (checkpoint_due_ && checkpoint_due_(next));
   parallel::CommitResult result = strategy_.commit({plan_.learning_rate(step_), measure});
   split.update += watch.seconds();
   if (result.grad_norm) grad_norm_ = result.grad_norm;
-  // With a loss scale an overflow is part of the method: the scaler halves and goes on.
-  if (!result.updated && !strategy_.loss_scale()) return handle_non_finite("a gradient");
-  return result.updated;
+  if (!result.updated) return scaled ? handle_overflow(loss) : handle_non_finite("a gradient", step_ + 1);
+  not_updated_ = 0;
+  return true;
 }
 
-bool Engine::handle_non_finite(const char* what) {
+bool Engine::handle_non_finite(const char* what, int64_t step) {
   std::string parameter = strategy_.first_non_finite_gradient().value_or("none; the loss alone");
+  constexpr const char* kAdvice = "Lower train.lr, set train.clip_norm";
   if (!plan_.skip_non_finite) {
     throw ConfigError(
-        "step {}: {} is not finite (first parameter with a non-finite gradient: {}). Parameters and "
-        "checkpoints are as "
-        "before this step. Lower train.lr, set train.clip_norm, or train.non_finite = \"skip\".",
-        step_ + 1, what, parameter);
+        "step {}: {} is not finite (first parameter with a non-finite gradient: {}). Nothing of it was "
+        "saved. {}, or train.non_finite = \"skip\".",
+        step, what, parameter, kAdvice);
   }
-  log::warn("step {}: {} is not finite (first parameter: {}); the step is skipped", step_ + 1, what,
-            parameter);
+  log::warn("step {}: {} is not finite (first parameter: {}); the step is skipped", step, what, parameter);
+  if (++not_updated_ >= kMostSkipped)
+    throw ConfigError("step {}: {} steps in a row were skipped because {} was not finite. {}.", step,
+                      not_updated_, what, kAdvice);
   return false;
+}
+
+// Gradients that overflow in fp16 are part of the method: the scaler halves. A loss that is not finite does
+// not depend on the scale.
+bool Engine::handle_overflow(const StepLoss& loss) {
+  if (!std::isfinite(loss.sum.item<double>())) return handle_non_finite("the loss", step_ + 1);
+  bool at_floor = strategy_.loss_scale().value_or(0) <= optim::GradScalerOptions().min_scale;
+  if (++not_updated_ < kMostOverflows || !at_floor) return false;
+  throw ConfigError(
+      "step {}: the gradients of {} steps in a row overflowed fp16, with a loss scale down to {}. Nothing of "
+      "them was saved. Lower train.lr, set train.clip_norm, or use train.precision = \"bf16\" or \"fp32\".",
+      step_ + 1, not_updated_, optim::GradScalerOptions().min_scale);
 }
 
 // Steps are counted here, or by who hands out the work; then one of ours may be several, or none.
@@ -217,10 +259,16 @@ bool Engine::due_since_last_step() const {
   return false;
 }
 
+double Engine::epoch() const {
+  if (!strategy_.progress())
+    return static_cast<double>(loader_.batches_done()) / static_cast<double>(loader_.batches_per_epoch());
+  return plan_.first_epoch +
+         static_cast<double>((step_ - plan_.first_step) * plan_.accumulate) / plan_.batches_per_epoch;
+}
+
 bool Engine::epoch_ended() const {
-  auto batches = static_cast<double>(step_ * plan_.accumulate);
-  auto before = static_cast<double>(step_before_ * plan_.accumulate);
-  return std::floor(batches / plan_.batches_per_epoch) > std::floor(before / plan_.batches_per_epoch);
+  constexpr double kRounding = 1e-9;
+  return std::floor(epoch() + kRounding) > std::floor(epoch_before_ + kRounding);
 }
 
 void Engine::evaluate_now() {
@@ -235,19 +283,36 @@ void Engine::evaluate_now() {
   pause_seconds_ += watch.seconds();
 }
 
+// Over the steps since the last record; those that were skipped for their loss do not count, unless all were.
+double Engine::mean_loss() const {
+  double sum = 0;
+  int64_t count = 0;
+  for (const torch::Tensor& one : losses_) {
+    auto loss = one.item<double>();
+    if (plan_.skip_non_finite && !std::isfinite(loss)) continue;
+    sum += loss;
+    ++count;
+  }
+  return count > 0 ? sum / static_cast<double>(count) : std::numeric_limits<double>::quiet_NaN();
+}
+
+void Engine::note_loss(double loss) {
+  if (!std::isfinite(loss) && has_loss_) return;
+  outcome_.final_loss = loss;
+  has_loss_ = std::isfinite(loss);
+}
+
 void Engine::log_step() {
   if (losses_.empty()) return;
   strategy_.settle();
   auto count = static_cast<double>(losses_.size());
-  double loss = 0;
-  for (const torch::Tensor& one : losses_) loss += one.item<double>() / count;
-  if (!std::isfinite(loss) && !plan_.skip_non_finite && !plan_.wait_for_loss && !strategy_.loss_scale())
-    handle_non_finite("the loss");
+  double loss = mean_loss();
+  if (!std::isfinite(loss) && !plan_.skip_non_finite) handle_non_finite("the loss", step_);
   double seconds = std::max(1e-9, since_record_.seconds() - pause_seconds_);
 
   metrics::Record record;
   record.step = step_;
-  record.epoch = static_cast<double>(step_ * plan_.accumulate) / plan_.batches_per_epoch;
+  record.epoch = epoch();
   record.time = since_start_.seconds();
   record.loss = loss;
   record.lr = plan_.learning_rate(std::max<int64_t>(0, step_ - 1));
@@ -269,7 +334,7 @@ void Engine::log_step() {
                          split_.communication / count, split_.update / count,  split_.other / count};
   for (auto& sink : sinks_) sink->write(record);
 
-  outcome_.final_loss = loss;
+  note_loss(loss);
   losses_.clear();
   grad_norm_.reset();
   split_ = {};

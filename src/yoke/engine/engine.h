@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -19,11 +20,14 @@ namespace yoke::engine {
 
 struct LoopPlan {
   int64_t total_steps = 0;
-  double batches_per_epoch = 1;  // of this rank's loader
+  // Where somebody else counts steps (Strategy::progress), epochs are counted from here, in batches of all.
+  double batches_per_epoch = 1;
+  int64_t first_step = 0;
+  double first_epoch = 0;
   int64_t accumulate = 1;
   int64_t replicas = 1;  // each with batches of its own
   int64_t log_every = 10;
-  bool skip_non_finite = false;   // else a NaN stops the run
+  bool skip_non_finite = false;   // every step's gradients are checked; else a NaN stops the run
   bool wait_for_loss = true;      // read the loss of every step (CPU); else only of logged ones
   int64_t tokens_per_sample = 0;  // 0: speed is told in samples only
   std::function<double(int64_t step)> learning_rate;
@@ -35,13 +39,16 @@ struct LoopPlan {
 struct SaveRequest {
   int64_t step = 0;
   int64_t samples = 0;
+  double loss = 0;  // Outcome::final_loss so far
   bool must = false;
 };
 
 struct Outcome {
   int64_t steps = 0;  // done in total, those before a resume included
   int64_t samples = 0;
-  double final_loss = 0;                 // of the last logged steps
+  int64_t own_samples = 0;  // of these, done by this run since it was started
+  double epochs = 0;
+  double final_loss = 0;                 // of the last logged steps, skipped ones left out
   std::optional<Evaluation> evaluation;  // the last one
   std::vector<double> step_seconds;      // of this process
   double seconds = 0;                    // of this process, the loop alone
@@ -75,12 +82,13 @@ class Engine {
       std::function<OutOfMemory(const std::exception& error, const std::string& doing)> report) {
     memory_report_ = std::move(report);
   }
-  // Steps and samples done before, from a checkpoint.
-  void resume_at(int64_t step, int64_t samples);
+  // Steps and samples done before, from a checkpoint, and the loss then (NaN: none is known).
+  void resume_at(int64_t step, int64_t samples, double loss = std::numeric_limits<double>::quiet_NaN());
 
-  // Runs until the planned steps are done or a signal asks to stop (see stop_signal.h). Throws ConfigError
-  // when the loss or the gradients stop being finite and the policy is to stop, OutOfMemory; nothing is saved
-  // after that.
+  // Runs until the planned steps are done or a signal asks to stop (where StopSignals are installed,
+  // stop_signal.h). Throws OutOfMemory, and ConfigError when the loss or the gradients stop being finite and
+  // the policy is to stop, and when they stay so while steps are skipped or the loss scale falls; nothing is
+  // saved after that.
   Outcome run(const metrics::RunInfo& info);
 
  private:
@@ -92,7 +100,12 @@ class Engine {
   void train_step();
   StepLoss compute_gradients(metrics::TimeSplit& split);
   bool commit(const StepLoss& loss, metrics::TimeSplit& split);
-  bool handle_non_finite(const char* what);
+  bool handle_non_finite(const char* what, int64_t step);
+  bool handle_overflow(const StepLoss& loss);
+  void tell_that_it_stops(int64_t done, double seconds);
+  void note_loss(double loss);
+  double mean_loss() const;
+  double epoch() const;
   void log_step();
   void evaluate_now();
   bool epoch_ended() const;
@@ -115,12 +128,16 @@ class Engine {
   Stopwatch since_start_;
   int64_t step_ = 0;
   int64_t step_before_ = 0;  // this one
+  double epoch_before_ = 0;
   int64_t samples_ = 0;
   int64_t samples_at_start_ = 0;
   bool over_ = false;        // somebody else says so
   int64_t own_samples_ = 0;  // of this rank, in this step
   Outcome outcome_;
   int stop_signal_ = 0;  // that all ranks know of
+  bool told_stop_ = false;
+  int64_t not_updated_ = 0;  // steps in a row
+  bool has_loss_ = false;
   int64_t last_evaluated_ = -1;
   std::optional<double> grad_norm_;
   // Since the last record:

@@ -27,7 +27,7 @@ inline void describe(config::Fields& f, LoopOptions& o) {
             "measure loss and accuracy on the test set after each epoch and at the end");
   f.boolean("sync_batchnorm", o.sync_batchnorm, "BatchNorm with the statistics of all replicas' batches");
   f.choice("non_finite", o.non_finite, {"stop", "skip"},
-           "NaN or inf in loss or gradients: stop with an error, or skip that step");
+           "NaN or inf in loss or gradients: stop with an error, or check every step and skip it");
 }
 
 }  // namespace yoke::engine

@@ -9,6 +9,7 @@
 #include "yoke/parallel/ddp/sync_batchnorm.h"
 #include "yoke/parallel/pipeline/gather.h"
 #include "yoke/parallel/pipeline/pipeline_strategy.h"
+#include "yoke/plan/schedules/orders.h"
 
 namespace yoke::engine {
 namespace {
@@ -43,6 +44,11 @@ void make_stage(Worker& worker, const WorkerOptions& options) {
         "train.optimizer = \"lbfgs\" with parallel.pipeline = {}: it runs the model again and "
         "again. Use sgd or adamw.",
         setup.stages);
+  if (options.accumulate > 1 && !plan::flushes(plan::parse_schedule_kind(setup.options.schedule)))
+    throw ConfigError(
+        "train.accumulate = {} with pipeline.schedule = \"{}\": it updates as micro-batches come. Set "
+        "pipeline.microbatches instead.",
+        options.accumulate, setup.options.schedule);
   parallel::PipelineLayout layout = parallel::make_layout(
       setup.options, setup.stages, setup.copies, estimated_costs(worker), options.batch_size, setup.replicas);
   if (setup.world->rank() == 0) tell_stages(worker.model, layout);
@@ -58,6 +64,7 @@ void make_pipeline(Worker& worker, const WorkerOptions& options, std::vector<com
   parallel::PipelineStrategyOptions strategy;
   strategy.runner = {worker.device, worker.autocast, std::move(segments)};
   strategy.clip_norm = options.optimizer.clip_norm;
+  strategy.skip_non_finite = options.skip_non_finite;
   strategy.place = worker.place;
   auto pipeline = std::make_unique<parallel::PipelineStrategy>(worker.model, *worker.stage, *worker.optimizer,
                                                                worker.scaler, std::move(strategy));

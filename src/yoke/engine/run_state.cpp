@@ -1,5 +1,8 @@
 #include "yoke/engine/run_state.h"
 
+#include <charconv>
+#include <cmath>
+
 #include "yoke/base/error.h"
 #include "yoke/base/json_text.h"
 #include "yoke/base/log.h"
@@ -8,19 +11,35 @@
 #include "yoke/checkpoint/team.h"
 #include "yoke/checkpoint/weights.h"
 #include "yoke/compute/conv_path.h"
+#include "yoke/config/changes.h"
 #include "yoke/engine/circumstances.h"
 #include "yoke/engine/gather_json.h"
+#include "yoke/optim/finite.h"
 #include "yoke/parallel/ddp/zero/sharded_state.h"
 #include "yoke/parallel/pipeline/stage_state.h"
 
 namespace yoke::engine {
 namespace {
 
-// What differs between ranks, by rank: random generators and measured choices.
-nlohmann::json states_of_ranks(const Worker& worker, comm::Communicator* replicas) {
+// What differs between ranks, by rank: random generators and measured choices. With them each tells whether
+// its part of the state is finite.
+nlohmann::json states_of_ranks(const Worker& worker, const checkpoint::State& part, int64_t step,
+                               comm::Communicator* replicas) {
   nlohmann::json here = {{"random", checkpoint::random_state(worker.device)},
                          {"tuning", compute::ConvChoices::global().to_json()}};
-  return gather_json(here, replicas, worker.device);
+  std::optional<std::string> bad = optim::first_non_finite(part.model);
+  if (!bad) bad = optim::first_non_finite(part.optimizer);
+  if (bad) here["non_finite"] = *bad;
+  nlohmann::json all = gather_json(here, replicas, worker.device);
+  for (const nlohmann::json& one : all)
+    if (one.contains("non_finite"))
+      throw ConfigError(
+          "step {}: {} holds numbers that are not finite, so this state is not saved. If training made them, "
+          "resume from the last checkpoint with a lower train.lr or with train.clip_norm; if they were there "
+          "at "
+          "the start, use other weights.",
+          step, one["non_finite"].get<std::string>());
+  return all;
 }
 
 std::vector<optim::NamedTensor> named_parameters(const torch::nn::Module& module) {
@@ -128,9 +147,8 @@ std::vector<optim::NamedTensor> named_tensors(const torch::nn::Module& module) {
   return tensors;
 }
 
-checkpoint::State collect_state(Worker& worker, const data::Loader& loader, Progress progress,
-                                const std::string& configuration, comm::Communicator* replicas) {
-  data::Position position = loader.position();
+checkpoint::State collect_state(Worker& worker, const Progress& progress, const std::string& configuration,
+                                comm::Communicator* replicas) {
   checkpoint::State state;
   worker.strategy->drain();
   if (worker.stage)
@@ -140,10 +158,11 @@ checkpoint::State collect_state(Worker& worker, const data::Loader& loader, Prog
   state.rest = {
       {"step", progress.step},
       {"samples", progress.samples},
-      {"position", {{"epoch", position.epoch}, {"batch", position.batch}}},
+      {"position", {{"epoch", progress.position.epoch}, {"sample", progress.position.sample}}},
+      {"loss", std::isfinite(progress.loss) ? nlohmann::json(progress.loss) : nullptr},
       {"scaler",
        {{"scale", worker.scaler.current_scale()}, {"growth_tracker", worker.scaler.growth_tracker()}}},
-      {"ranks", states_of_ranks(worker, replicas)},
+      {"ranks", states_of_ranks(worker, state, progress.step, replicas)},
       {"replicas", data_replicas(worker, replicas)},
       {"stages", blocks_of_stages(worker)},
       {"stages_of_ranks", stages_of_ranks(worker)},
@@ -151,6 +170,33 @@ checkpoint::State collect_state(Worker& worker, const data::Loader& loader, Prog
       {"configuration", configuration},
   };
   return state;
+}
+
+data::Position saved_position(const nlohmann::json& rest, const std::string& where) {
+  const nlohmann::json& position = rest.at("position");
+  if (position.contains("sample")) return {position.at("epoch"), position.at("sample")};
+  // Older ones count global batches, whose size only the configuration tells; with servers not even that.
+  const auto saved = config::values_of(rest.at("configuration").get<std::string>());
+  auto whole = [&](const char* key) -> int64_t {
+    auto found = saved.find(key);
+    int64_t value = 0;
+    if (found != saved.end())
+      std::from_chars(found->second.data(), found->second.data() + found->second.size(), value);
+    return value;
+  };
+  const int64_t batch_size = whole("data.batch_size");
+  auto sync = saved.find("parallel.sync");
+  const std::string how = sync != saved.end() ? sync->second : "";
+  if (batch_size < 1 || how == "\"ps\"")
+    throw CheckpointError(
+        "{}: its position counts batches of a size that it does not tell. It was written by an older "
+        "version: "
+        "start from its weights with --resume never --init {}.",
+        where, where);
+  const bool threads = how == "\"threads\"";
+  const int64_t parts =
+      rest.at("replicas").get<int64_t>() * (threads ? std::max<int64_t>(1, whole("parallel.data")) : 1);
+  return {position.at("epoch"), position.at("batch").get<int64_t>() * batch_size * parts};
 }
 
 Progress restore_state(const checkpoint::Loaded& loaded, Worker& worker, data::Loader& loader,
@@ -175,21 +221,21 @@ Progress restore_state(const checkpoint::Loaded& loaded, Worker& worker, data::L
   try {
     worker.scaler.restore(rest.at("scaler").at("scale"), rest.at("scaler").at("growth_tracker"));
     Progress progress{rest.at("step"), rest.at("samples")};
+    if (rest.contains("loss") && rest["loss"].is_number()) progress.loss = rest["loss"];
     int64_t ranks = replicas != nullptr ? replicas->size() : 1;
     auto ranks_before = static_cast<int64_t>(rest.at("ranks").size());
     int64_t shards = data_replicas(worker, replicas), shards_before = rest.at("replicas");
     int rank = replicas != nullptr ? replicas->rank() : 0;
-    int64_t batch = rest.at("position").at("batch");
     if (ranks == ranks_before && shards == shards_before) {
       const nlohmann::json& own = rest.at("ranks").at(static_cast<size_t>(rank));
       checkpoint::set_random_state(own.at("random"), worker.device);
       compute::ConvChoices::global().import_json(own.at("tuning"));
     } else {
       draw_anew(progress.step, rank);
-      batch = batch * shards_before / shards;
       if (rank == 0) log::info("this checkpoint is of {} ranks; going on with {}", ranks_before, ranks);
     }
-    loader.seek({rest.at("position").at("epoch"), std::min(batch, loader.batches_per_epoch() - 1)});
+    loader.seek(saved_position(rest, loaded.path.string()));
+    progress.position = loader.position();
     return progress;
   } catch (const nlohmann::json::exception& error) {
     throw CheckpointError(

@@ -140,10 +140,9 @@ Verification verify(const VerifyOptions& options, const Layout& layout) {
     if (!layout.threads) own_samples.set_shares(parse_split(layout.split, comm.size()));
     comm.barrier().wait();
     for (int64_t step = 0; step < options.steps; ++step) {
-      int64_t epoch = step / sampler.batches_per_epoch();
-      data::Position position{epoch, step % sampler.batches_per_epoch()};
-      std::vector<int64_t> all = sampler.indices(position), mine = own_samples.indices(position);
-      double loss = trainee.compute(*dataset, mine, layout.accumulate, own_samples.weight(position));
+      std::vector<int64_t> all = sampler.indices(step), mine = own_samples.indices(step);
+      double weight = own_samples.weight_at(own_samples.after({}, step));
+      double loss = trainee.compute(*dataset, mine, layout.accumulate, weight);
       Tensors gradients = trainee.worker->strategy->gradients();
       if (comm.rank() == 0) {
         double expected = reference.compute(*dataset, all, 1);

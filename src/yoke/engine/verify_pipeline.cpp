@@ -47,9 +47,7 @@ struct Bench {
     return own;
   }
 
-  std::vector<int64_t> samples(int64_t step) const {
-    return sampler->indices({step / sampler->batches_per_epoch(), step % sampler->batches_per_epoch()});
-  }
+  std::vector<int64_t> samples(int64_t step) const { return sampler->indices(step); }
 
   void note_loss(double loss, double expected) {
     result.loss.push_back(loss);

@@ -102,8 +102,7 @@ class ServedTrainees {
     cut.batch_size = batch;
     data::Sampler sampler(dataset->size(), cut, seed);
     for (int64_t step = 0; step < options_.steps; ++step) {
-      int64_t epoch = step / sampler.batches_per_epoch();
-      std::vector<int64_t> all = sampler.indices({epoch, step % sampler.batches_per_epoch()});
+      std::vector<int64_t> all = sampler.indices(step);
       size_t part = all.size() / static_cast<size_t>(workers_);
       std::span<const int64_t> mine =
           std::span<const int64_t>(all).subspan(part * static_cast<size_t>(rank), part);

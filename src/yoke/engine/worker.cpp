@@ -168,7 +168,7 @@ std::unique_ptr<parallel::Strategy> make_strategy(Worker& worker, const WorkerOp
     return std::make_unique<parallel::ThreadsStrategy>(worker.model, followers_of(worker, options),
                                                        *worker.optimizer, worker.scaler, std::move(strategy));
   bool graph = worker.device.is_cuda() && options.compute.cuda_graph && options.accumulate == 1 &&
-               !strategy.keep_batches && worker.precision != Precision::kFp16 &&
+               options.equal_batches && !strategy.keep_batches && worker.precision != Precision::kFp16 &&
                worker.model.sample.kind != SampleKind::kSparse;
   if (graph)
     return std::make_unique<parallel::GraphedDevice>(worker.model, *worker.optimizer, worker.scaler,

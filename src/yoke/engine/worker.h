@@ -45,6 +45,8 @@ struct WorkerOptions {
   int64_t batches_ahead = 0;  // prepared by loaders
   bool copies_state = false;  // checkpoints are written from a copy
   int64_t accumulate = 1;
+  bool equal_batches = true;     // every batch has batch_size samples: steps may be recorded (CUDA graphs)
+  bool skip_non_finite = false;  // train.non_finite = "skip"
   int64_t seed = 1;
   torch::ScalarType type = torch::kFloat32;  // of weights; kFloat64 where rounding must not be seen
   std::string init;                          // safetensors; empty: fresh weights

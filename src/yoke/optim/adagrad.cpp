@@ -15,7 +15,7 @@ class Adagrad final : public FirstOrderOptimizer {
  public:
   Adagrad(const OptimizerOptions& options, std::vector<NamedTensor> parameters)
       : FirstOrderOptimizer(std::move(parameters)), options_(options), sum_(list().zeros()), steps_(list()) {
-    if (options_.eps == OptimizerOptions().eps) options_.eps = 1e-10;  // PyTorch's default for Adagrad
+    options_.eps = effective_eps(options);
   }
 
   std::vector<NamedTensor> state() override {

@@ -18,7 +18,9 @@ class AdamW final : public FirstOrderOptimizer {
         options_(options),
         mean_(list().zeros()),
         mean_square_(list().zeros()),
-        steps_(list()) {}
+        steps_(list()) {
+    options_.eps = effective_eps(options);
+  }
 
   std::vector<NamedTensor> state() override {
     std::vector<NamedTensor> state = {{"step", steps_.all()}};

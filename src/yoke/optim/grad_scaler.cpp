@@ -5,6 +5,7 @@
 #include <ATen/ops/zeros.h>
 #include <torch/utils.h>
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <string>
@@ -15,10 +16,11 @@
 namespace yoke::optim {
 
 GradScaler::GradScaler(GradScalerOptions options) : options_(options), scale_(options.init_scale) {
-  YOKE_CHECK(options.init_scale > 0 && options.growth > 1 && options.backoff > 0 && options.backoff < 1 &&
-                 options.growth_interval > 0,
-             "GradScaler: init_scale {} > 0, growth {} > 1, 0 < backoff {} < 1, growth_interval {} > 0",
-             options.init_scale, options.growth, options.backoff, options.growth_interval);
+  YOKE_CHECK(options.min_scale > 0 && options.init_scale >= options.min_scale && options.growth > 1 &&
+                 options.backoff > 0 && options.backoff < 1 && options.growth_interval > 0,
+             "GradScaler: init_scale {} >= min_scale {} > 0, growth {} > 1, 0 < backoff {} < 1, "
+             "growth_interval {} > 0",
+             options.init_scale, options.min_scale, options.growth, options.backoff, options.growth_interval);
 }
 
 torch::Tensor GradScaler::scale(const torch::Tensor& loss) const {
@@ -53,7 +55,7 @@ bool GradScaler::found_inf() const {
 void GradScaler::update() {
   if (!options_.enabled) return;
   if (found_inf_) {
-    scale_ *= options_.backoff;
+    scale_ = std::max(options_.min_scale, scale_ * options_.backoff);
     tracker_ = 0;
   } else if (++tracker_ == options_.growth_interval) {
     // The loss is fp32: a scale beyond its range would make every step overflow.
@@ -78,7 +80,7 @@ void GradScaler::restore(double scale, int64_t growth_tracker) {
         "checkpoint is damaged; use an older one",
         scale, growth_tracker);
   }
-  scale_ = scale;
+  scale_ = std::max(options_.min_scale, scale);
   tracker_ = growth_tracker;
   found_inf_ = false;
 }

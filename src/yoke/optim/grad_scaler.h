@@ -17,7 +17,8 @@ struct GradScalerOptions {
   double growth = 2.0;
   double backoff = 0.5;
   int64_t growth_interval = 2000;
-  bool enabled = true;  // false: every call passes through
+  double min_scale = 1.0;  // what still overflows at this scale does not do so because of it
+  bool enabled = true;     // false: every call passes through
 };
 
 // Not thread-safe.

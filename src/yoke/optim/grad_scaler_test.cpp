@@ -51,6 +51,20 @@ TEST(GradScaler, StopsGrowingWhereFp32Ends) {
   EXPECT_EQ(scaler.current_scale(), 0x1p127);
 }
 
+TEST(GradScaler, HasAFloor) {
+  GradScaler scaler;
+  run(scaler, 16, 'o');
+  EXPECT_EQ(scaler.current_scale(), 1);
+  run(scaler, 200, 'o');
+  EXPECT_EQ(scaler.current_scale(), 1);
+  scaler.restore(0x1p-130, 0);  // of a run without one
+  EXPECT_EQ(scaler.current_scale(), 1);
+  GradScaler lower({.min_scale = 0.25});
+  run(lower, 200, 'o');
+  EXPECT_EQ(lower.current_scale(), 0.25);
+  EXPECT_THROW(GradScaler({.init_scale = 0.5}), std::exception);
+}
+
 TEST(GradScaler, UnscalesEveryNumberFormatAndFindsInf) {
   GradScaler scaler({.init_scale = 4});
   std::vector<torch::Tensor> parameters;

@@ -181,6 +181,24 @@ TEST(Optimizer, GradientsMayLieInMemoryInAnotherOrder) {
   }
 }
 
+TEST(Optimizer, AnExplicitEpsIsTaken) {
+  auto step_with = [](const char* optimizer, double eps) {
+    torch::Tensor w = torch::zeros({1}, torch::kDouble).requires_grad_();
+    OptimizerOptions options = options_of(optimizer, 0);
+    options.eps = eps;
+    auto made = make(options, {{"w", w}});
+    w.mutable_grad() = torch::full({1}, 1e-9, torch::kDouble);
+    made->step(1);
+    return -w.item<double>();  // gradient / (|gradient| + eps)
+  };
+  for (double eps : {1e-8, 1e-9}) {
+    EXPECT_NEAR(step_with("adagrad", eps), 1e-9 / (1e-9 + eps), 1e-12);
+    EXPECT_NEAR(step_with("adamw", eps), 1e-9 / (1e-9 + eps), 1e-7);
+  }
+  EXPECT_NEAR(step_with("adagrad", 0), 1e-9 / (1e-9 + 1e-10), 1e-12);  // torch.optim's defaults
+  EXPECT_NEAR(step_with("adamw", 0), 1e-9 / (1e-9 + 1e-8), 1e-7);
+}
+
 torch::Tensor sparse_gradient(double factor) {
   torch::Tensor values = torch::tensor({{1., 2.}, {3., -4.}, {.5, .25}}, torch::kDouble) * factor;
   return torch::sparse_coo_tensor(torch::tensor({{0, 2, 0}}), values, {3, 2});

@@ -17,7 +17,7 @@ struct OptimizerOptions {
   double weight_decay = 0.0;  // decoupled for adamw, L2 for the others
   double beta1 = 0.9;         // adamw
   double beta2 = 0.999;       // adamw
-  double eps = 1e-8;          // adamw, adagrad (1e-10 there when left alone)
+  double eps = 0;             // adamw, adagrad; 0: PyTorch's default for each (effective_eps)
   int64_t history = 10;       // lbfgs
   int64_t inner_steps = 20;   // lbfgs: iterations of one step
   double clip_norm = 0.0;     // 0: no clipping
@@ -31,10 +31,16 @@ inline void describe(config::Fields& f, OptimizerOptions& o) {
   f.number("weight_decay", o.weight_decay, "adamw: decoupled weight decay; others: L2 term of the gradient");
   f.number("beta1", o.beta1, "adamw: decay of the mean of gradients", 0, 0.9999999);
   f.number("beta2", o.beta2, "adamw: decay of the mean of squared gradients", 0, 0.9999999);
-  f.number("eps", o.eps, "adamw, adagrad: added to the root in the denominator");
+  f.number("eps", o.eps,
+           "adamw, adagrad: added to the root in the denominator; 0 is 1e-8 for adamw and 1e-10 for adagrad");
   f.integer("history", o.history, "lbfgs: number of remembered steps", 1);
   f.integer("inner_steps", o.inner_steps, "lbfgs: most iterations within one step", 1);
   f.number("clip_norm", o.clip_norm, "scale gradients down to this total norm; 0 does not clip");
+}
+
+inline double effective_eps(const OptimizerOptions& o) {
+  if (o.eps > 0) return o.eps;
+  return o.optimizer == "adagrad" ? 1e-10 : 1e-8;
 }
 
 struct ScheduleOptions {

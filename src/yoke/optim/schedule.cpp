@@ -34,8 +34,9 @@ double cosine(const ScheduleOptions& o, const Moment& now) {
 
 double steps(const ScheduleOptions& o, const Moment& now) {
   double lr = now.full;
+  constexpr double kRounding = 1e-9;  // of steps / steps_per_epoch
   for (double epoch : o.decay_epochs) {
-    if (now.epoch >= epoch) lr *= o.decay;
+    if (now.epoch + kRounding >= epoch) lr *= o.decay;
   }
   return lr;
 }
@@ -54,7 +55,7 @@ Function find(const std::string& name) {
 }
 
 int64_t warmup_length(const ScheduleOptions& o, const ScheduleContext& context) {
-  auto from_epochs = std::llround(o.warmup_epochs * static_cast<double>(context.steps_per_epoch));
+  auto from_epochs = std::llround(o.warmup_epochs * context.steps_per_epoch);
   return std::max<int64_t>(o.warmup_steps, from_epochs);
 }
 
@@ -75,7 +76,9 @@ double learning_rate(const ScheduleOptions& options, double base_lr, const Sched
   }
   auto rest = static_cast<double>(std::max<int64_t>(1, context.total_steps - warmup));
   double progress = std::min(1.0, static_cast<double>(step - warmup) / rest);
-  return schedule(options, {full, progress, now / static_cast<double>(context.steps_per_epoch)});
+  double epoch =
+      context.first_epoch + static_cast<double>(step - context.first_step) / context.steps_per_epoch;
+  return schedule(options, {full, progress, epoch});
 }
 
 }  // namespace yoke::optim

@@ -8,9 +8,12 @@
 namespace yoke::optim {
 
 struct ScheduleContext {
-  int64_t total_steps = 0;      // of the whole run; cosine and linear end there
-  int64_t steps_per_epoch = 1;  // optimizer steps
-  int64_t replicas = 1;         // for the linear scaling rule
+  int64_t total_steps = 0;     // of the whole run; cosine and linear end there
+  double steps_per_epoch = 1;  // optimizer steps: 2.5 for five batches, two of which make a step
+  int64_t replicas = 1;        // for the linear scaling rule
+  // A run that was resumed with other batches: its first step, and the epochs done before.
+  int64_t first_step = 0;
+  double first_epoch = 0;
 };
 
 // Learning rate of step `step` (0 is the first). With scale_lr the rate rises from `base_lr` to

@@ -25,6 +25,24 @@ TEST(Schedule, FollowsTheLinearScalingRuleOfGoyal) {
   EXPECT_DOUBLE_EQ(at_epoch(80), 0.0032);
 }
 
+TEST(Schedule, DecaysAtItsEpochWhereAnEpochIsNoWholeNumberOfSteps) {
+  ScheduleOptions options{.schedule = "step", .warmup_epochs = 2, .decay_epochs = {30}};
+  ScheduleContext context{.total_steps = 88, .steps_per_epoch = 2.5};  // 35 epochs
+  EXPECT_DOUBLE_EQ(learning_rate(options, 1.0, context, 3), 0.8);      // of five steps of warm-up
+  EXPECT_DOUBLE_EQ(learning_rate(options, 1.0, context, 74), 1.0);
+  EXPECT_DOUBLE_EQ(learning_rate(options, 1.0, context, 75), 0.1);
+  context.steps_per_epoch = 937.0 / 3;
+  EXPECT_DOUBLE_EQ(learning_rate(options, 1.0, context, 9369), 1.0);
+  EXPECT_DOUBLE_EQ(learning_rate(options, 1.0, context, 9370), 0.1);
+}
+
+TEST(Schedule, CountsEpochsOnWhereARunWasResumedWithOtherBatches) {
+  ScheduleOptions options{.schedule = "step", .decay_epochs = {3}};
+  ScheduleContext context{.total_steps = 100, .steps_per_epoch = 5, .first_step = 20, .first_epoch = 2};
+  EXPECT_DOUBLE_EQ(learning_rate(options, 1.0, context, 24), 1.0);
+  EXPECT_DOUBLE_EQ(learning_rate(options, 1.0, context, 25), 0.1);
+}
+
 TEST(Schedule, WarmUpRisesFromOneShareToTheFullRate) {
   ScheduleOptions options{.warmup_steps = 4};
   ScheduleContext context{.total_steps = 10, .steps_per_epoch = 5};

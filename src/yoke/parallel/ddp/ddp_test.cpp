@@ -330,6 +330,16 @@ TEST(Ddp, CountsBytesAsTheFormulaSays) {
   train_on_ranks(net, 4, {}, step);
 }
 
+TEST(Ddp, WaitsForNoMoreCommunicationThanThereIs) {
+  RankStep<NetImpl> step = [&](NetImpl& one, DistributedDataParallel& ddp, const Samples& part) {
+    plain_step(one, ddp, part);
+    EXPECT_LE(ddp.last_step().exposed_seconds, ddp.last_step().comm_seconds);
+  };
+  DdpOptions options;
+  options.gradient_as_bucket_view = false;
+  train_on_ranks(start(), 2, options, step, 20);
+}
+
 TEST(Ddp, TellsWhatAHookSavedInEachStep) {
   auto net = start();
   int64_t bytes = 0;

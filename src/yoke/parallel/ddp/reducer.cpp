@@ -5,6 +5,7 @@
 #include <torch/csrc/autograd/variable.h>
 #include <torch/nn/modules/embedding.h>
 
+#include <algorithm>
 #include <numeric>
 #include <unordered_set>
 
@@ -345,7 +346,6 @@ void Reducer::hand_out() {
 }
 
 void Reducer::note_step(double waited) {
-  step_.exposed_seconds = waited;
   step_.bytes_sent = comm_.counters().bytes_sent - bytes_before_;
   step_.bytes_saved = hook_->bytes_saved() - saved_before_;
   for (Bucket& bucket : buckets_) {
@@ -354,6 +354,8 @@ void Reducer::note_step(double waited) {
     step_.comm_seconds += bucket.data.seconds + times.ended - times.started;
     bucket.data.pending = {};
   }
+  // The end of backward also hands gradients out: no more was waited for than there was.
+  step_.exposed_seconds = std::min(waited, step_.comm_seconds);
   if (!measuring_noise_) return;
   torch::Tensor mean = torch::tensor({local_norm2_}, torch::kFloat64).to(device());
   comm::all_reduce(comm_, mean, ReduceOp::kMean, "gradient noise");

@@ -34,7 +34,12 @@ LateUpdates::Update LateUpdates::take() {
   for (const Rounds::Numbers& one : squares_.hear()) square += one[0];
   Update update = std::move(updates_.front());
   updates_.pop_front();
-  double factor = kernels::clip_factor(std::sqrt(square), max_norm_);
+  if (!std::isfinite(square)) {
+    for (torch::Tensor& gradient : update.gradients) gradient.reset();
+    ++dropped_;
+    return update;
+  }
+  double factor = max_norm_ > 0 ? kernels::clip_factor(std::sqrt(square), max_norm_) : 1;
   for (torch::Tensor& gradient : update.gradients)
     if (factor < 1 && gradient.defined()) gradient.mul_(factor);
   return update;

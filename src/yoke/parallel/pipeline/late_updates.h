@@ -8,6 +8,7 @@
 
 #include <torch/types.h>
 
+#include <cstdint>
 #include <deque>
 #include <vector>
 
@@ -27,18 +28,21 @@ class LateUpdates {
     double lr = 0;
   };
 
-  // The communicator, that of all stages, must outlive it.
+  // The communicator, that of all stages, must outlive it. max_norm 0: nothing is clipped.
   LateUpdates(comm::Communicator& world, double max_norm);
 
   // Returns at once. `square` is this rank's part of the squared norm. All ranks add every update.
   void add(Update update, double square);
   size_t waiting() const { return updates_.size(); }
-  // The oldest, clipped. Waits until all ranks have added theirs. Throws CommError.
+  // The oldest, clipped; without its gradients where the norm is not finite. Waits until all ranks have added
+  // theirs. Throws CommError.
   Update take();
+  int64_t dropped() const { return dropped_; }
 
  private:
   Rounds squares_;
   double max_norm_;
+  int64_t dropped_ = 0;
   std::deque<Update> updates_;
 };
 

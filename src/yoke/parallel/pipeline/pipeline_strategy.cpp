@@ -7,6 +7,7 @@
 #include "yoke/base/clock.h"
 #include "yoke/base/error.h"
 #include "yoke/base/log.h"
+#include "yoke/base/shared_item.h"
 #include "yoke/comm/tensors/tensors.h"
 #include "yoke/kernels/clip_factor.h"
 #include "yoke/optim/clip.h"
@@ -53,6 +54,13 @@ void check_without_flush(const PipelineStage& stage, const PipelineStrategyOptio
         "train.precision = \"fp16\" with pipeline.schedule = \"{}\": an overflow cannot be skipped on all "
         "stages. Use bf16, or 1f1b.",
         name);
+  if (options.skip_non_finite && !norm_comes_in_time(stage.layout.request))
+    throw ConfigError(
+        "train.non_finite = \"skip\" with pipeline.schedule = \"{}\": a stage updates before the first one "
+        "has "
+        "its gradient, so an update cannot be skipped on all stages. Use 2bw, pipeline.vertical_sync or "
+        "1f1b.",
+        name);
 }
 
 std::vector<int64_t> shape_signature(const std::vector<torch::Tensor>& inputs, int64_t rows, bool training) {
@@ -88,8 +96,8 @@ PipelineStrategy::PipelineStrategy(const models::Model& model, PipelineStage& st
       stream_(stage.layout.request, stage.place.worker) {
   if (flushes_) return;
   check_without_flush(stage, options_, scaler.current_scale() != 1.0);
-  if (options_.clip_norm > 0 && norm_comes_in_time(stage.layout.request))
-    late_.emplace(stage.world, options_.clip_norm);
+  bool wants_norm = options_.clip_norm > 0 || options_.skip_non_finite;
+  if (wants_norm && norm_comes_in_time(stage.layout.request)) late_.emplace(stage.world, options_.clip_norm);
 }
 
 void PipelineStrategy::acquire() {
@@ -98,24 +106,27 @@ void PipelineStrategy::acquire() {
 }
 
 // Parts differ by a sample at most; each counts by its samples, so that together they are the batch's mean.
+// Where the batch has fewer samples than parts, several parts have the same sample and share its weight.
 MicroBatches PipelineStrategy::cut(const std::vector<torch::Tensor>& inputs, const torch::Tensor& target,
                                    double weight) {
   const plan::ScheduleRequest& request = stage_.layout.request;
   bool each = request.kind == ScheduleKind::kPipedream;  // every part is a minibatch of its own
   int64_t samples = target.size(0), parts = request.microbatches;
-  if (samples < parts)
-    throw ConfigError(
-        "a batch of {} samples cannot be cut into {} micro-batches. Set pipeline.microbatches or "
-        "data.drop_last.",
-        samples, parts);
   bool first = stage_.place.stage == 0, last = is_last_stage();
   MicroBatches batch;
   batch.first = flushes_ ? 0 : stream_.minibatches() * request.microbatches;
   for (int64_t i = 0; i < parts; ++i) {
     int64_t begin = samples * i / parts, rows = samples * (i + 1) / parts - begin;
+    double holders = 1;
+    if (samples < parts) {
+      SharedItem own = shared_item(samples, i, parts);
+      begin = own.item;
+      rows = 1;
+      holders = static_cast<double>(own.holders);
+    }
     MicroBatches::Part part;
-    part.share = static_cast<double>(rows) / static_cast<double>(samples);
-    part.weight = weight / stage_.layout.copies * (each ? 1.0 : part.share);
+    part.share = static_cast<double>(rows) / static_cast<double>(samples) / holders;
+    part.weight = weight / stage_.layout.copies * (each ? 1.0 / holders : part.share);
     part.shape = shape_signature(inputs, rows, /*training=*/true);
     for (const torch::Tensor& input : inputs)
       if (first) part.inputs.push_back(options_.place(input.narrow(0, begin, rows)));
@@ -127,7 +138,7 @@ MicroBatches PipelineStrategy::cut(const std::vector<torch::Tensor>& inputs, con
 
 ComputeResult PipelineStrategy::compute(const std::vector<torch::Tensor>& inputs, const torch::Tensor& target,
                                         const MicroBatch& micro) {
-  if (!flushes_ && (micro.weight != 1 || !micro.last))
+  if (!flushes_ && !micro.last)
     throw ConfigError("train.accumulate with pipeline.schedule = \"{}\": set pipeline.microbatches instead.",
                       plan::to_string(stage_.layout.request.kind));
   // Other stages have micro-batches of it, and would take those of a second try for the next ones.
@@ -171,6 +182,14 @@ void PipelineStrategy::update(const plan::StreamAction& action) {
   late_ ? late_->add(std::move(update), square) : apply(std::move(update));
 }
 
+// Without a flush commit() is too early to know: what is skipped is told here.
+void PipelineStrategy::take_late() {
+  int64_t before = late_->dropped();
+  apply(late_->take());
+  if (late_->dropped() > before && stage_.world.rank() == 0)
+    log::warn("the gradients of an update are not finite; it is skipped");
+}
+
 void PipelineStrategy::apply(LateUpdates::Update update) {
   stage_.versions.begin_update(update.keep, std::move(update.gradients));
   optimizer_.step(update.lr);
@@ -180,7 +199,7 @@ void PipelineStrategy::apply(LateUpdates::Update update) {
 
 Interpreter::Updates PipelineStrategy::updates() {
   auto need = [this](int version) {
-    while (late_ && stage_.versions.newest_version() < version && late_->waiting() > 0) apply(late_->take());
+    while (late_ && stage_.versions.newest_version() < version && late_->waiting() > 0) take_late();
   };
   auto complete = [this](int chunk) {  // without a flush the update follows at once
     if (flushes_ && last_) gradients_.begin(chunk);
@@ -199,7 +218,7 @@ void PipelineStrategy::share_buffers() {
 void PipelineStrategy::drain() {
   if (flushes_) return;
   interpreter_.run(stream_.drain(), {}, updates());
-  while (late_ && late_->waiting() > 0) apply(late_->take());
+  while (late_ && late_->waiting() > 0) take_late();
   drained_.insert(drained_.end(), interpreter_.events().begin(), interpreter_.events().end());
   transfers_.settle();
   stage_.versions.start_anew();

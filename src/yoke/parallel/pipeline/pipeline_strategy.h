@@ -33,13 +33,16 @@ struct PipelineStage {
 struct PipelineStrategyOptions {
   StageRunnerOptions runner;
   double clip_norm = 0;
+  // Without a flush: updates whose gradients are not finite on some stage are left out on all of them.
+  bool skip_non_finite = false;
   // Brings an input to the device, in the format the model's weights have.
   std::function<torch::Tensor(const torch::Tensor&)> place = [](const torch::Tensor& input) { return input; };
 };
 
 class PipelineStrategy : public Strategy {
  public:
-  // Collective. All must outlive the strategy. Throws ConfigError for fp16 without a flush.
+  // Collective. All must outlive the strategy. Throws ConfigError for what needs to know the gradients of all
+  // stages in time (fp16, skip_non_finite) with a schedule that does not.
   PipelineStrategy(const models::Model& model, PipelineStage& stage, optim::Optimizer& optimizer,
                    optim::GradScaler& scaler, PipelineStrategyOptions options);
 
@@ -69,6 +72,7 @@ class PipelineStrategy : public Strategy {
   Interpreter::Updates updates();
   void update(const plan::StreamAction& action);
   void apply(LateUpdates::Update update);
+  void take_late();
   bool is_last_stage() const { return stage_.place.stage + 1 == stage_.layout.request.stages; }
 
   const models::Model& model_;

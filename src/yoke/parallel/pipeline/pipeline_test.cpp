@@ -3,9 +3,11 @@
 #include <torch/utils.h>
 
 #include <cmath>
+#include <limits>
 #include <map>
 #include <mutex>
 
+#include "yoke/base/error.h"
 #include "yoke/comm/run_ranks.h"
 #include "yoke/models/test_batch.h"
 #include "yoke/parallel/common/one_device.h"
@@ -32,7 +34,10 @@ struct Task {
   int stages = 2;
   int copies = 1;
   int steps = 4;
-  int64_t samples = 12;  // of a step, of all copies
+  int64_t samples = 12;      // of a step, of all copies
+  int64_t last_samples = 0;  // of the last step; 0: as many
+  int nan_step = -1;         // whose inputs are not finite
+  bool skip_non_finite = false;
   double clip_norm = 0;
   bool recompute = false;
   std::string optimizer = "sgd";
@@ -52,6 +57,11 @@ std::vector<TestBatch> batches_of(const Task& task) {
   std::vector<TestBatch> batches;
   for (int i = 0; i < task.steps; ++i)
     batches.push_back(converted(models::make_test_batch(model.sample, task.samples), torch::kDouble));
+  if (task.last_samples > 0)
+    for (torch::Tensor* one : {&batches.back().inputs[0], &batches.back().target})
+      *one = one->narrow(0, 0, task.last_samples);
+  if (task.nan_step >= 0)
+    batches[static_cast<size_t>(task.nan_step)].inputs[0].fill_(std::numeric_limits<double>::quiet_NaN());
   return batches;
 }
 
@@ -128,6 +138,7 @@ Result run_pipeline(const Task& task) {
     PipelineStrategyOptions options;
     options.runner.segments = segments_of(task, model.blocks.size());
     options.clip_norm = task.clip_norm;
+    options.skip_non_finite = task.skip_non_finite;
     PipelineStrategy strategy(model, stage, *optimizer, scaler, options);
     std::vector<torch::Tensor> losses;
     std::optional<double> norm;
@@ -170,11 +181,12 @@ Result run_alone(const Task& task) {
   for (const TestBatch& whole : batches_of(task)) {
     device.acquire();
     double loss = 0;
-    for (int64_t i = 0; i < parts; ++i) {
-      TestBatch batch = part_of(whole, i, parts);
-      double weight = 1.0 / static_cast<double>(parts);
-      loss += device.compute(batch.inputs, batch.target, {weight, i + 1 == parts, 0}).loss.item<double>() *
-              weight;
+    int64_t cut = whole.target.size(0) < parts ? 1 : parts;
+    for (int64_t i = 0; i < cut; ++i) {
+      TestBatch batch = part_of(whole, i, cut);
+      double weight = 1.0 / static_cast<double>(cut);
+      loss +=
+          device.compute(batch.inputs, batch.target, {weight, i + 1 == cut, 0}).loss.item<double>() * weight;
     }
     result.losses.push_back(loss);
     result.grad_norm = device.commit({0.1, true}).grad_norm;
@@ -232,6 +244,51 @@ TEST(Pipeline, DoesNotDeadlockWhateverTheNumberOfMicroBatches) {
       expect_equal(task);
     }
   }
+}
+
+TEST(Pipeline, ALastBatchWithFewerSamplesThanMicroBatchesEqualsOneDevice) {
+  for (const char* schedule : {"naive", "gpipe", "1f1b", "interleaved", "zb-h1"}) {
+    for (int64_t samples : {1, 4, 5}) {
+      Task task;
+      task.steps = 2;
+      task.pipeline.schedule = schedule;
+      task.pipeline.microbatches = 6;
+      task.last_samples = samples;
+      expect_equal(task);
+    }
+  }
+}
+
+TEST(Pipeline, ALastBatchWithFewerSamplesThanMicroBatchesPassesWithoutAFlush) {
+  for (const char* schedule : {"pipedream", "2bw"}) {
+    Task task;
+    task.pipeline.schedule = schedule;
+    task.pipeline.microbatches = 6;
+    task.last_samples = 1;
+    for (double loss : run_pipeline(task).losses) EXPECT_TRUE(std::isfinite(loss)) << schedule;
+  }
+}
+
+TEST(Pipeline, SkipsWhatIsNotFiniteOnAllStages) {
+  for (const char* schedule : {"1f1b", "gpipe", "2bw", "pipedream"}) {
+    Task task;
+    task.pipeline.schedule = schedule;
+    task.pipeline.vertical_sync = schedule == std::string("pipedream");
+    task.pipeline.microbatches = 3;
+    task.nan_step = 1;
+    task.skip_non_finite = true;
+    Result result = run_pipeline(task);
+    EXPECT_FALSE(std::isfinite(result.losses[1])) << schedule;
+    EXPECT_TRUE(std::isfinite(result.losses.back())) << schedule;
+    for (const auto& [name, tensor] : result.weights)
+      EXPECT_TRUE(tensor.isfinite().all().item<bool>()) << schedule << " " << name;
+    for (const auto& [name, tensor] : result.optimizer)
+      EXPECT_TRUE(tensor.isfinite().all().item<bool>()) << schedule << " " << name;
+  }
+  Task task;
+  task.pipeline.schedule = "pipedream";
+  task.skip_non_finite = true;
+  EXPECT_THROW(run_pipeline(task), ConfigError);
 }
 
 TEST(Pipeline, SumsGradientsOfTiedWeightsAndSendsSeveralTensors) {

@@ -28,8 +28,7 @@ inline ps::UpdaterOptions updater_options(const optim::OptimizerOptions& from) {
   options.weight_decay = from.weight_decay;
   options.beta1 = from.beta1;
   options.beta2 = from.beta2;
-  bool left_alone = from.optimizer == "adagrad" && from.eps == optim::OptimizerOptions().eps;
-  options.eps = left_alone ? 1e-10 : from.eps;  // PyTorch's default for Adagrad
+  options.eps = optim::effective_eps(from);
   return options;
 }
 
