@@ -106,6 +106,14 @@ void print_table(const nlohmann::json& rows) {
       "the same ranks when they do not communicate.\n");
 }
 
+// A typed key takes the place of its option.
+std::vector<std::string> values_of(const CommandLine& line, const std::string& key,
+                                   const std::vector<std::string>& option) {
+  for (const config::Override& change : line.overrides)
+    if (change.key == key) return {change.value};
+  return option;
+}
+
 }  // namespace
 
 int bench_scaling(const CommandLine& line) {
@@ -116,8 +124,8 @@ int bench_scaling(const CommandLine& line) {
   nlohmann::json rows = nlohmann::json::array();
   for (const std::string& model : arguments.models)
     for (int64_t batch : arguments.batches)
-      for (const std::string& precision : arguments.precisions)
-        for (const std::string& bucket : arguments.buckets) {
+      for (const std::string& precision : values_of(line, "train.precision", arguments.precisions))
+        for (const std::string& bucket : values_of(line, "ddp.bucket_bytes", arguments.buckets)) {
           double one = 0;
           for (int nproc : sizes) {
             nlohmann::json row = measure(line, {model, batch, precision, bucket}, nproc, desk);

@@ -1,6 +1,7 @@
 // The program `yoke`: answers at once what needs no tensors, and becomes `yoke-torch` for the rest.
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <filesystem>
 
@@ -10,6 +11,7 @@
 #include "cli/bench_scaling_command.h"
 #include "cli/config_command.h"
 #include "cli/env_command.h"
+#include "cli/idle_keys.h"
 #include "cli/lab_command.h"
 #include "cli/output.h"
 #include "cli/partition_command.h"
@@ -20,8 +22,11 @@
 #include "cli/run_config.h"
 #include "cli/simulate_command.h"
 #include "cli/topo_command.h"
+#include "cli/verify_layouts.h"
 #include "cli/why_command.h"
 #include "yoke/base/error.h"
+#include "yoke/base/log.h"
+#include "yoke/cluster/identity.h"
 #include "yoke/cluster/launcher/launcher.h"
 
 namespace yoke::cli {
@@ -29,17 +34,50 @@ namespace {
 
 // Mistakes in a configuration are reported before LibTorch is loaded, which takes half a second.
 void check_configuration(const CommandLine& line) {
-  if (line.command == "verify") Configuration().load(line.verify.file, line.overrides);
+  if (line.command == "verify") layout_configurations(line);
   if (line.command == "profile") Configuration().load(line.profile.file, line.overrides);
   if (line.command == "eval") Configuration().load(line.eval.file, line.overrides);
 }
 
 int become_torch_program(char** argv);
 
+// Who trains, and whether this process tells what a user should know: ranks that it starts do so themselves.
+struct Audience {
+  int workers = 1;
+  bool tell = true;
+};
+
+Audience audience_of(const CommandLine& line, const RunConfig& config) {
+  const int nproc = line.train.nproc;
+  if (config.parallel.sync == "threads") {
+    const auto data = static_cast<int>(std::min<int64_t>(config.parallel.data, 1 << 16));
+    if (nproc > 0 && data > 0 && data != nproc)
+      throw ConfigError("--nproc {} with parallel.data = {}: both are the number of threads. Take one of them.",
+                        nproc, data);
+    return {std::max({1, nproc, data}), true};
+  }
+  if (nproc > 0) return {nproc, nproc == 1 && !uses_servers(config)};
+  cluster::Identity here = cluster::identify_from_environment();
+  return {uses_servers(config) ? worker_count(config, here.world_size) : here.world_size, here.rank == 0};
+}
+
+// Before anything starts.
+void check_keys(const CommandLine& line, const Configuration& configuration) {
+  const RunConfig& config = configuration.values;
+  Audience audience = audience_of(line, config);
+  refuse_idle_keys(configuration, audience.workers, audience.tell);
+  if (audience.tell && config.train.compute.device == "cpu" && config.train.compute.precision == "bf16")
+    log::warn(
+        "train.precision = \"bf16\" on the CPU is often slower than fp32 and needs more memory; compare with "
+        "`yoke bench step --model {} --precision fp32,bf16`",
+        config.model.name);
+}
+
 // Ranks of their own processes, or one process that makes replicas of its own.
 int train(const CommandLine& line, char** argv) {
   Configuration configuration;
   configuration.load(line.train.file, line.overrides);
+  check_keys(line, configuration);
   if (uses_servers(configuration.values)) {
     if (line.train.nproc > 0) return cluster::run_job(server_job(line, configuration.values));
     return is_server_rank(configuration.values) ? run_server(configuration.values)

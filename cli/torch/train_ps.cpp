@@ -24,16 +24,6 @@
 namespace yoke::cli {
 namespace {
 
-parallel::PsSetup setup_of(const RunConfig& config, comm::Messenger& messenger, int workers) {
-  parallel::PsSetup setup;
-  setup.messenger = &messenger;
-  setup.workers = workers;
-  setup.ps = config.ps;
-  setup.slowdown = config.slowdown;
-  setup.policy = policy_of(config, workers);
-  return setup;
-}
-
 // Steps are updates of the servers.
 void count_in_updates(engine::LoopPlan& plan, const RunConfig& config, int workers) {
   plan.total_steps = total_updates(config, workers, plan.batches_per_epoch);
@@ -84,7 +74,8 @@ int run_train_with_servers(const CommandLine& line, Configuration& configuration
   if (!again) resume = find_resume(line.train, out, {});
 
   engine::WorkerOptions options = worker_options(config);
-  options.ps = setup_of(config, *seats.worker, workers);
+  options.ps = ps_setup(config, workers);
+  options.ps->messenger = seats.worker.get();
   options.local_rank = world.identity().local_rank;
   options.local_ranks = world.identity().local_world_size;
   if (!resume && !again) options.init = line.train.init;
