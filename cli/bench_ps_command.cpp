@@ -47,9 +47,9 @@ plan::PolicyOptions policy_of(const BenchPsArguments& arguments) {
   if (traits.k == plan::RuleTraits::kGiven && options.k == 0)
     throw ConfigError("--policy {}: needs --k, the number of gradients of an update.", arguments.policy);
   if (traits.k != plan::RuleTraits::kGiven && options.k != 0)
-    log::info("--k {} is not used: {} has none", options.k, arguments.policy);
+    log::warn("--k {} is not used: {} has none", options.k, arguments.policy);
   if (!traits.gated && options.max_delay != 0)
-    log::info("--max-delay {} is not used: {} has none", arguments.max_delay, arguments.policy);
+    log::warn("--max-delay {} is not used: {} has none", arguments.max_delay, arguments.policy);
   plan::validate(options);
   return options;
 }

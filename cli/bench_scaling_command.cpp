@@ -48,16 +48,6 @@ struct Cell {
   std::string bucket;
 };
 
-std::vector<Cell> cells_of(const BenchScalingArguments& arguments) {
-  std::vector<Cell> cells;
-  for (const std::string& model : arguments.models)
-    for (int64_t batch : arguments.batches)
-      for (const std::string& precision : arguments.precisions)
-        for (const std::string& bucket : arguments.buckets)
-          cells.push_back({model, batch, precision, bucket});
-  return cells;
-}
-
 // What the ranks are told: the same keys as a configuration, so that the same checks apply.
 std::vector<std::string> words_for(const CommandLine& line, const Cell& cell, const fs::path& result) {
   const BenchScalingArguments& arguments = line.bench_scaling;
@@ -127,12 +117,31 @@ void print_table(const nlohmann::json& rows) {
       "the same ranks when they do not communicate.\n");
 }
 
+// A typed key takes the place of its option.
+std::vector<std::string> values_of(const CommandLine& line, const std::string& key,
+                                   const std::vector<std::string>& option) {
+  for (const config::Override& change : line.overrides)
+    if (change.key == key) return {change.value};
+  return option;
+}
+
+std::vector<Cell> cells_of(const CommandLine& line) {
+  const BenchScalingArguments& arguments = line.bench_scaling;
+  std::vector<Cell> cells;
+  for (const std::string& model : arguments.models)
+    for (int64_t batch : arguments.batches)
+      for (const std::string& precision : values_of(line, "train.precision", arguments.precisions))
+        for (const std::string& bucket : values_of(line, "ddp.bucket_bytes", arguments.buckets))
+          cells.push_back({model, batch, precision, bucket});
+  return cells;
+}
+
 }  // namespace
 
 int bench_scaling(const CommandLine& line) {
   std::vector<int> sizes = line.bench_scaling.nproc;
   if (std::find(sizes.begin(), sizes.end(), 1) == sizes.end()) sizes.insert(sizes.begin(), 1);
-  std::vector<Cell> cells = cells_of(line.bench_scaling);
+  std::vector<Cell> cells = cells_of(line);
   for (const Cell& cell : cells)
     for (int nproc : sizes) check(line, cell, nproc);
   Desk desk;

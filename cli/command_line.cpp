@@ -8,6 +8,8 @@
 #include <cstdlib>
 
 #include "cli/command_hints.h"
+#include "cli/idle_keys.h"
+#include "cli/idle_options.h"
 #include "cli/positive.h"
 #include "cli/run_config.h"
 #include "cli/version.h"
@@ -55,7 +57,24 @@ class Parser {
     for (const Subcommand* command = &app_; !command->get_subcommands().empty();) {
       command = command->get_subcommands().front();
       out_.command += (out_.command.empty() ? "" : " ") + command->get_name();
+      for (const CLI::Option* option : command->get_options())
+        if (option->count() > 0) out_.given.push_back(option->get_name());
     }
+  }
+
+  static void list(const Subcommand& command, const std::string& name, std::vector<CommandOptions>& all) {
+    auto parts = command.get_subcommands([](const Subcommand*) { return true; });
+    for (const Subcommand* part : parts)
+      list(*part, name.empty() ? part->get_name() : name + " " + part->get_name(), all);
+    if (!parts.empty()) return;
+    all.push_back({name, {}});
+    for (const CLI::Option* option : command.get_options()) all.back().options.push_back(option->get_name());
+  }
+
+  std::vector<CommandOptions> list() const {
+    std::vector<CommandOptions> all;
+    list(app_, "", all);
+    return all;
   }
 
   int exit(const CLI::ParseError& error) const { return app_.exit(error); }
@@ -347,9 +366,22 @@ CommandLine parse_command_line(std::vector<std::string> words) {
   if (!overrides.empty() && !reads_configuration(line.command)) {
     throw ConfigError("{}: `yoke {}` takes no configuration keys.", overrides.front().origin, line.command);
   }
+  for (const config::Override& change : line.overrides)
+    for (const config::Override& other : overrides)
+      if (other.key == change.key && other.value != change.value && other.origin != "--set")
+        throw ConfigError("{} {} and {} {} are the same key. Take one of them.", change.origin, change.value,
+                          other.origin, other.value);
+  refuse_idle_options(line);
+  // Ranks of a bench are told with keys what its options say.
+  if (line.bench_scaling.result_file.empty()) refuse_unread_keys(line.command, overrides);
   // A dotted key wins over its short form only when it comes later in `overrides`: keep them last.
   line.overrides.insert(line.overrides.end(), overrides.begin(), overrides.end());
   return line;
+}
+
+std::vector<CommandOptions> all_command_options() {
+  CommandLine line;
+  return Parser(line).list();
 }
 
 }  // namespace yoke::cli

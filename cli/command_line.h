@@ -72,6 +72,7 @@ struct CommandLine {
   bool quiet = false;
   std::string typed;                        // the whole command, for reports
   std::vector<std::string> words;           // the same, as it was given, without --nproc N: for the ranks
+  std::vector<std::string> given;           // options of the command that were typed: "--steps"
   std::vector<config::Override> overrides;  // --section.key and --set
   std::string config_file;                  // config show
   bool list_faults = false;                 // doctor
@@ -99,5 +100,12 @@ struct CommandLine {
 // Parses the words after the program's name. Prints help or the version and exits where that was asked.
 // Throws ConfigError for anything it does not understand.
 CommandLine parse_command_line(std::vector<std::string> words);
+
+// Every command with its options ("--steps") and positional words ("FILE").
+struct CommandOptions {
+  std::string command;
+  std::vector<std::string> options;
+};
+std::vector<CommandOptions> all_command_options();
 
 }  // namespace yoke::cli

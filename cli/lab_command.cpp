@@ -7,6 +7,7 @@
 #include <cmath>
 #include <filesystem>
 
+#include "cli/idle_keys.h"
 #include "cli/output.h"
 #include "cli/ps_server.h"
 #include "cli/run_checks.h"
@@ -74,10 +75,10 @@ struct Lab {
     set("parallel.sync", "ps");
     set("ps.policy", rule);
     set("ps.servers", fmt::format("{}", arguments.servers));
-    set("ps.k", fmt::format("{}", k_of(rule)));
-    set("ps.max_delay", arguments.max_delay);
+    if (k_of(rule) > 0) set("ps.k", fmt::format("{}", k_of(rule)));
+    if (plan::traits_of(plan::parse_rule(rule)).gated) set("ps.max_delay", arguments.max_delay);
     set("slowdown.law", law);
-    set("slowdown.workers", arguments.delay_workers);
+    if (law != "none") set("slowdown.workers", arguments.delay_workers);
     set("out.dir", folder.string());
     set("checkpoint.every_steps", "0");
     if (config.train.loop.steps > 0) {
@@ -89,6 +90,7 @@ struct Lab {
     configuration.load(own.train.file, own.overrides);
     check_memory(configuration.values);
     check_workers(configuration.values, own.train.nproc);
+    refuse_idle_keys(configuration, own.train.nproc, /*tell=*/false);
     cluster::LaunchOptions job = server_job(own, configuration.values);
     job.stdout_is_taken = true;
     job.rank0_speaks = false;

@@ -1,6 +1,7 @@
 // The program `yoke`: answers at once what needs no tensors, and becomes `yoke-torch` for the rest.
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <filesystem>
 
@@ -10,6 +11,7 @@
 #include "cli/bench_scaling_command.h"
 #include "cli/config_command.h"
 #include "cli/env_command.h"
+#include "cli/idle_keys.h"
 #include "cli/lab_command.h"
 #include "cli/output.h"
 #include "cli/partition_command.h"
@@ -21,8 +23,11 @@
 #include "cli/run_config.h"
 #include "cli/simulate_command.h"
 #include "cli/topo_command.h"
+#include "cli/verify_layouts.h"
 #include "cli/why_command.h"
 #include "yoke/base/error.h"
+#include "yoke/base/log.h"
+#include "yoke/cluster/identity.h"
 #include "yoke/cluster/launcher/launcher.h"
 
 namespace yoke::cli {
@@ -39,14 +44,43 @@ void check_configuration(const CommandLine& line) {
   check("verify", line.verify.file);
   check("profile", line.profile.file);
   check("eval", line.eval.file);
+  if (line.command == "verify") layout_configurations(line);
 }
 
 int become_torch_program(char** argv);
+
+// Who trains, and whether this process tells what a user should know: ranks that it starts do so themselves.
+struct Audience {
+  int workers = 1;
+  bool tell = true;
+};
+
+Audience audience_of(const CommandLine& line, const RunConfig& config) {
+  const int nproc = line.train.nproc;
+  if (config.parallel.sync == "threads") {
+    const auto data = static_cast<int>(std::min<int64_t>(config.parallel.data, 1 << 16));
+    if (nproc > 0 && data > 0 && data != nproc)
+      throw ConfigError("--nproc {} with parallel.data = {}: both are the number of threads. Take one of them.",
+                        nproc, data);
+    return {std::max({1, nproc, data}), true};
+  }
+  if (nproc > 0) return {nproc, nproc == 1 && !uses_servers(config)};
+  cluster::Identity here = cluster::identify_from_environment();
+  return {uses_servers(config) ? worker_count(config, here.world_size) : here.world_size, here.rank == 0};
+}
+
+// Before anything starts.
+void check_keys(const CommandLine& line, const Configuration& configuration) {
+  const RunConfig& config = configuration.values;
+  Audience audience = audience_of(line, config);
+  refuse_idle_keys(configuration, audience.workers, audience.tell);
+}
 
 // Ranks of their own processes, or one process that makes replicas of its own.
 int train(const CommandLine& line, char** argv) {
   Configuration configuration;
   configuration.load(line.train.file, line.overrides);
+  check_keys(line, configuration);
   check_memory(configuration.values);
   // A rank of a launcher's hears the same from the world it joins.
   bool threads = configuration.values.parallel.sync == "threads";

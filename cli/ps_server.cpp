@@ -61,12 +61,10 @@ class PsLedger {
   std::ofstream lines_;
 };
 
-namespace {
-
-ps::ServerOptions server_options(const RunConfig& config, int world_size, PsLedger& ledger) {
+ps::ServerOptions server_options(const RunConfig& config, int workers) {
   ps::ServerOptions options;
   options.servers = static_cast<int>(config.ps.servers);
-  options.workers = worker_count(config, world_size);
+  options.workers = workers;
   options.make_updater = ps::make_optimizer(parallel::updater_options(config.train.optimizer));
   options.pushes_between_pulls = (config.ps.n_fetch + config.ps.n_push - 1) / config.ps.n_push;
   ps::SchedulerOptions& scheduler = options.scheduler;
@@ -82,7 +80,13 @@ ps::ServerOptions server_options(const RunConfig& config, int world_size, PsLedg
   scheduler.adasync = config.ps.adasync;
   scheduler.adasync_seconds = config.ps.adasync_interval;
   scheduler.say = [](const std::string& text) { log::warn("{}", text); };
-  scheduler.on_update = [&ledger](const ps::UpdateRecord& record) { ledger.note(record); };
+  return options;
+}
+
+namespace {
+
+ps::ServerOptions recorded_by(PsLedger& ledger, ps::ServerOptions options) {
+  options.scheduler.on_update = [&ledger](const ps::UpdateRecord& record) { ledger.note(record); };
   options.report = [&ledger](const ps::Accounting& counts, int64_t version, int64_t k) {
     return ledger.report(counts, version, k);
   };
@@ -167,7 +171,8 @@ struct HostedServer::Parts {
       : world(own_world),
         ledger(config, run_folder(config)),
         messenger(std::move(own_messenger)),
-        server(*messenger, server_options(config, own_world.size(), ledger)) {}
+        server(*messenger,
+               recorded_by(ledger, server_options(config, worker_count(config, own_world.size())))) {}
   ~Parts() { messenger.reset(); }  // its thread calls the server
 
   cluster::World& world;

@@ -8,6 +8,7 @@
 #include "yoke/cluster/world.h"
 #include "yoke/comm/messenger.h"
 #include "yoke/plan/policies/rule.h"
+#include "yoke/ps/server.h"
 
 namespace yoke::cli {
 
@@ -18,6 +19,9 @@ plan::PolicyOptions policy_of(const RunConfig& config, int workers);
 
 // Workers in a world of that size. Throws ConfigError where servers and workers do not go together.
 int worker_count(const RunConfig& config, int world_size);
+
+// Of each server. Throws ConfigError.
+ps::ServerOptions server_options(const RunConfig& config, int workers);
 
 // The job of line.train.nproc workers and the servers on this machine. Throws ConfigError.
 cluster::LaunchOptions server_job(const CommandLine& line, const RunConfig& config);

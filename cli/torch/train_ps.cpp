@@ -29,16 +29,6 @@
 namespace yoke::cli {
 namespace {
 
-parallel::PsSetup setup_of(const RunConfig& config, comm::Messenger& messenger, int workers) {
-  parallel::PsSetup setup;
-  setup.messenger = &messenger;
-  setup.workers = workers;
-  setup.ps = config.ps;
-  setup.slowdown = config.slowdown;
-  setup.policy = policy_of(config, workers);
-  return setup;
-}
-
 // Steps are updates of the servers.
 double updates_per_batch(const RunConfig& config, int workers) {
   auto k = static_cast<double>(plan::effective_k(policy_of(config, workers)));
@@ -100,7 +90,8 @@ int train_as_worker(const CommandLine& line, Configuration& configuration, clust
   if (!again) resume = find_resume(line.train, out, {}, first);
 
   engine::WorkerOptions options = worker_options(config);
-  options.ps = setup_of(config, *seats.worker, workers);
+  options.ps = ps_setup(config, workers);
+  options.ps->messenger = seats.worker.get();
   options.local_rank = world.identity().local_rank;
   options.local_ranks = world.identity().local_world_size;
   if (!resume.checkpoint && !again) options.init = line.train.init;

@@ -2,10 +2,13 @@
 #include <fmt/core.h>
 #include <unistd.h>
 
+#include <algorithm>
+
 #include "cli/output.h"
-#include "cli/run_config.h"
+#include "cli/ps_server.h"
 #include "cli/torch/commands.h"
 #include "cli/torch/worker_options.h"
+#include "cli/verify_layouts.h"
 #include "yoke/base/error.h"
 #include "yoke/base/log.h"
 #include "yoke/base/terminal.h"
@@ -18,50 +21,73 @@ namespace {
 
 // Different random numbers on different ranks are no error: layouts are compared without any.
 void switch_off_dropout(RunConfig& config) {
-  if (config.model.dropout > 0)
-    log::info("model.dropout = {} is switched off: ranks draw numbers of their own", config.model.dropout);
   if (models::uses_key(config.model.name, "dropout")) config.model.dropout = 0;
 }
 
-nlohmann::json to_json(const engine::Layout& layout, const engine::Verification& result, bool ok) {
-  return {{"layout", layout.text},
+// JSON has no infinity, and null is below every number for jq.
+constexpr double kInfinityInJson = 1e308;
+
+nlohmann::json to_json(const std::string& layout, const engine::Verification& result, bool ok) {
+  auto number = [](double apart) { return std::min(apart, kInfinityInJson); };
+  return {{"layout", layout},
           {"loss", result.loss},
           {"max_diff",
-           {{"loss", result.worst.loss},
-            {"gradient", result.worst.gradient},
-            {"parameter", result.worst.parameter}}},
+           {{"loss", number(result.worst.loss)},
+            {"gradient", number(result.worst.gradient)},
+            {"parameter", number(result.worst.parameter)}}},
           {"ok", ok}};
+}
+
+// One device with the model, data and optimizer of the layout.
+engine::WorkerOptions alone_options(RunConfig config) {
+  config.parallel = {};
+  config.pipeline = {};
+  config.slowdown = {};
+  config.train.loop.accumulate = 1;
+  config.train.loop.sync_batchnorm = false;
+  return worker_options(config);
+}
+
+// The layout as `train` would make it.
+engine::VerifyOptions verify_options(LayoutConfiguration& layout, const VerifyArguments& arguments) {
+  RunConfig& config = layout.configuration.values;
+  switch_off_dropout(config);
+  engine::VerifyOptions options;
+  options.layout = layout.text;
+  options.data = config.data;
+  options.steps = arguments.steps;
+  options.type = arguments.dtype == "fp64" ? torch::kFloat64 : torch::kFloat32;
+  options.ranks = layout.ranks;
+  options.split = config.parallel.split;
+  options.alone = alone_options(config);
+  options.parallel = worker_options(config);
+  options.parallel.batch_size = config.data.batch_size / layout.copies / config.train.loop.accumulate;
+  if (uses_servers(config))
+    options.served = {server_options(config, layout.ranks), ps_setup(config, layout.ranks)};
+  return options;
 }
 
 }  // namespace
 
 int run_verify(const CommandLine& line) {
   const VerifyArguments& arguments = line.verify;
-  std::vector<engine::Layout> layouts = engine::parse_layouts(arguments.layouts);
-  Configuration configuration;
-  configuration.load(arguments.file, line.overrides);
-  RunConfig& config = configuration.values;
-  switch_off_dropout(config);
-  bool doubles = arguments.dtype == "fp64";
-  double tolerance = arguments.tolerance > 0 ? arguments.tolerance : (doubles ? 1e-10 : 1e-4);
-  engine::VerifyOptions options;
-  options.worker = worker_options(config);
-  options.data = config.data;
-  options.steps = arguments.steps;
-  options.type = doubles ? torch::kFloat64 : torch::kFloat32;
+  std::vector<std::unique_ptr<LayoutConfiguration>> layouts = layout_configurations(line);
+  double dropout = layouts.front()->configuration.values.model.dropout;
+  if (dropout > 0) log::info("model.dropout = {} is switched off: ranks draw numbers of their own", dropout);
+  double tolerance = arguments.tolerance > 0 ? arguments.tolerance : (arguments.dtype == "fp64" ? 1e-10 : 1e-4);
 
   nlohmann::json rows = nlohmann::json::array();
   std::vector<double> reference;
   report::Table table({"layout", "loss", "gradient", "parameter", ""});
   bool all_ok = true;
-  for (const engine::Layout& layout : layouts) {
-    log::info("verify: {} steps of {} beside one device", arguments.steps, layout.text);
-    engine::Verification result = engine::verify(options, layout);
+  for (const auto& layout : layouts) {
+    log::info("verify: {} steps of {} beside one device", arguments.steps, layout->text);
+    engine::Verification result = engine::verify(verify_options(*layout, arguments));
     bool ok = result.worst.largest() <= tolerance;
     all_ok = all_ok && ok;
     reference = result.reference_loss;
-    rows.push_back(to_json(layout, result, ok));
-    table.add({layout.text, fmt::format("{:.1e}", result.worst.loss),
+    rows.push_back(to_json(layout->text, result, ok));
+    table.add({layout->text, fmt::format("{:.1e}", result.worst.loss),
                fmt::format("{:.1e}", result.worst.gradient), fmt::format("{:.1e}", result.worst.parameter),
                ok ? "equal" : "DIFFERENT"});
   }

@@ -1,8 +1,8 @@
 #include "cli/torch/worker_options.h"
 
 #include <algorithm>
-#include <numeric>
 
+#include "cli/ps_server.h"
 #include "cli/run_checks.h"
 #include "yoke/cluster/identity.h"
 #include "yoke/cluster/launch_env.h"
@@ -29,25 +29,25 @@ engine::WorkerOptions worker_options(const RunConfig& config) {
   if (config.parallel.sync == "threads") options.threads = std::max<int64_t>(1, config.parallel.data);
   options.pipeline.options = config.pipeline;
   options.pipeline.stages = static_cast<int>(config.parallel.pipeline);
+  options.pipeline.replicas = config.stage_replicas;
   options.sync_batchnorm = config.train.loop.sync_batchnorm;
   return options;
 }
 
 engine::WorkerOptions worker_options(const RunConfig& config, World& world) {
-  engine::WorkerOptions options = worker_options(config);
-  bool pipeline = config.parallel.pipeline > 1;
-  if (pipeline) options.pipeline.world = &world.comm();
-  if (pipeline) {
-    int workers = static_cast<int>(config.parallel.pipeline);
-    if (!config.stage_replicas.empty())
-      workers = std::accumulate(config.stage_replicas.begin(), config.stage_replicas.end(), 0);
-    options.pipeline.copies = world.size() / workers;
-    options.pipeline.replicas = config.stage_replicas;
-  }
-  if (!pipeline) options.replicas = world.size() > 1 ? &world.comm() : nullptr;
+  engine::WorkerOptions options = engine::on_ranks(worker_options(config), world.comm());
   options.local_rank = world.local_rank();
   options.local_ranks = world.job().identity().local_world_size;
   return options;
+}
+
+parallel::PsSetup ps_setup(const RunConfig& config, int workers) {
+  parallel::PsSetup setup;
+  setup.workers = workers;
+  setup.ps = config.ps;
+  setup.slowdown = config.slowdown;
+  setup.policy = policy_of(config, workers);
+  return setup;
 }
 
 World join_world(const RunConfig& config) {

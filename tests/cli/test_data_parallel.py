@@ -78,6 +78,12 @@ def test_verify_beyond_tolerance_exits_with_6(yoke):
     assert not result["ok"] and not result["layouts"][0]["ok"]
 
 
+def test_verify_never_calls_numbers_equal_that_are_not_finite(yoke):
+    result = yoke("verify", MLP, "--layouts", "data=2", "--steps", 4, "--dtype", "fp32", "--train.lr", 1e30, "--json", "-q", code=6).json
+    assert not result["ok"] and result["layouts"][0]["loss"][-1] is None
+    assert max(result["layouts"][0]["max_diff"].values()) == 1e308
+
+
 def test_verify_covers_every_way_to_be_data_parallel(yoke):
     layouts = "data=2,zero=1; data=4,zero=2; data=2,zero=2,accumulate=2; data=2,split=3:1; data=2,sync=threads"
     result = yoke("verify", MLP, "--layouts", layouts, "--steps", 3, "--json", "-q").json
@@ -132,7 +138,9 @@ def test_what_does_not_go_together_is_explained(yoke, tmp_path, words, says):
 
 @pytest.mark.parametrize("layouts, says", [("dta=2", "'dta=2' is not understood"), ("data=0", "not understood"),
                                            ("", "no layout"), ("zero=3", "not understood"), ("data=2,split=1", "1 shares for 2"),
-                                           ("data=2,sync=threads,zero=1", "goes with data"), ("data=3", "cannot be cut into 3")])
+                                           ("data=2,sync=threads,zero=1", "does not go with parallel.sync"),
+                                           ("data=3", "cannot be cut into 3"), ("zero=2", "parallel.zero = 2"),
+                                           ("pipeline=2,data=2,zero=2,sync=ps,servers=2", "does not go with a pipeline")])
 def test_bad_layouts_are_explained(yoke, layouts, says):
     assert says in yoke("verify", MLP, "--layouts", layouts, "-q", code=2).err
 

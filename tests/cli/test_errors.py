@@ -56,6 +56,22 @@ COMMAND_LINE = [
     (["report", "no/such/run"], ["no/such/run"]),
     (["report", "configs", "--train.lr", "1"], ["takes no configuration keys"]),
     (["ckpt", "ls", "no/such/run"], ["no/such/run"]),
+    # What would have no effect, before anything starts.
+    (["train", TINY, "--ps.policy", "k_async"], ["ps.policy", "need parallel.sync = \"ps\""]),
+    (["train", TINY, "--nproc", "2", "--pipeline.microbatches", "4"], ["pipeline.microbatches", "parallel.pipeline = 1"]),
+    (["train", TINY, "--parallel.zero", "1"], ["parallel.zero", "--nproc N"]),
+    (["train", TINY, "--nproc", "2", "--parallel.sync", "ps", "--trace"], ["out.trace", "(--trace)"]),
+    (["train", TINY, "--nproc", "2", "--parallel.sync", "ps", "--train.sync_batchnorm"], ["train.sync_batchnorm"]),
+    (["train", TINY, "--slowdown.law", "exp:5"], ["'5' has no unit"]),
+    (["train", TINY, "--steps", "5", "--train.steps", "6"], ["--steps 5 and --train.steps 6"]),
+    (["train", "configs/vgg_small.toml", "--train.epochs", "3"], ["train.steps = 30", "takes its place"]),
+    (["train", TINY, "--nproc", "2", "--parallel.sync", "threads", "--parallel.data", "4"], ["--nproc 2 with parallel.data = 4"]),
+    (["bench", "ps", "--policy", "async", "--workers", "2", "--delay", "exp:5"], ["'5' has no unit"]),
+    (["bench", "ps", "--throughput", "--policy", "async"], ["--policy has no effect", "--throughput"]),
+    (["bench", "collectives", "--backend", "mpi", "--algorithm", "ring"], ["--algorithm has no effect"]),
+    (["simulate", "--schedule", "gpipe", "--chunks", "2"], ["--chunks has no effect"]),
+    (["eval", TINY, "--init", "w", "--outputs", "o"], ["--outputs has no effect", "--inputs"]),
+    (["model", "info", "lenet", "--train.lr", "1"], ["does not use train.lr"]),
 ]
 
 

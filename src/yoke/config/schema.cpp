@@ -139,6 +139,7 @@ const Entry& Schema::at(std::string_view key) const {
 void Schema::assign(std::string_view key, const Value& value, const std::string& origin) {
   Entry* entry = find(key);
   if (entry == nullptr) unknown_key(*this, key, origin);
+  entry->corrects = entry->corrects || !entry->is_initial();
   std::string accepted = entry->field.set(value);
   if (!accepted.empty()) {
     throw ConfigError("{}: {} = {}: accepted is {}.", origin, key, config::to_toml(value), accepted);

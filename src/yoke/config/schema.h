@@ -19,7 +19,11 @@ struct Entry {
   Field field;
   Value initial;                    // the built-in value
   std::string origin = "built-in";  // "built-in", "configs/lenet.toml:12", "YOKE_TRAIN__LR", "--train.lr"
+  bool corrects = false;            // an earlier source had set it to something else than the built-in value
   std::string key() const { return section + "." + field.name; }
+  bool is_initial() const { return field.get() == initial; }
+  // Typed or in the environment rather than in a file.
+  bool is_typed() const { return origin.rfind("--", 0) == 0 || origin.rfind("YOKE_", 0) == 0; }
 };
 
 // "train.lr" and its value as typed.

@@ -37,20 +37,38 @@ TEST(Split, FollowsTheSpeedOfRanks) {
   });
 }
 
-TEST(Split, UnequalPartsEqualTheBigBatch) {
+VerifyOptions mlp_beside_itself() {
   VerifyOptions options;
-  options.worker.model.name = "mlp";
-  options.worker.model.sizes = {784, 20, 10};
-  options.worker.optimizer.optimizer = "sgd";
-  options.worker.optimizer.lr = 0.1;
-  options.worker.compute.threads = 1;
-  options.worker.batch_size = 12;
+  options.alone.model.name = "mlp";
+  options.alone.model.sizes = {784, 20, 10};
+  options.alone.optimizer.optimizer = "sgd";
+  options.alone.optimizer.lr = 0.1;
+  options.alone.compute.threads = 1;
+  options.alone.batch_size = 12;
+  options.parallel = options.alone;
   options.data.samples = 48;
   options.steps = 4;
-  for (const char* layout :
-       {"data=2,split=2:1", "data=3,split=1:5:2", "data=2,split=1:100", "data=2,zero=2,split=3:1",
-        "data=2,sync=threads", "data=3,sync=threads,accumulate=2"})
-    EXPECT_LT(verify(options, parse_layouts(layout)[0]).worst.largest(), 1e-10) << layout;
+  return options;
+}
+
+TEST(Split, UnequalPartsEqualTheBigBatch) {
+  VerifyOptions options = mlp_beside_itself();
+  for (auto [ranks, zero, shares] :
+       {std::tuple(2, 0, "2:1"), {3, 0, "1:5:2"}, {2, 0, "1:100"}, {2, 2, "3:1"}}) {
+    options.ranks = ranks;
+    options.parallel.zero = zero;
+    options.split = shares;
+    EXPECT_LT(verify(options).worst.largest(), 1e-10) << shares;
+  }
+}
+
+TEST(Threads, EqualTheBigBatch) {
+  VerifyOptions options = mlp_beside_itself();
+  for (auto [threads, accumulate] : {std::pair(2, 1), {3, 2}}) {
+    options.parallel.threads = threads;
+    options.parallel.accumulate = accumulate;
+    EXPECT_LT(verify(options).worst.largest(), 1e-10) << threads;
+  }
 }
 
 }  // namespace

@@ -2,35 +2,22 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <limits>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "yoke/data/options.h"
 #include "yoke/engine/worker.h"
+#include "yoke/ps/server.h"
 
 namespace yoke::engine {
 
-struct Layout {
-  std::string text;
-  int64_t data = 1;             // replicas
-  int64_t accumulate = 1;       // micro-batches of a step
-  int64_t zero = 0;             // parallel.zero
-  bool threads = false;         // parallel.sync = threads: all replicas in one process
-  std::string split = "equal";  // parallel.split: shares of the replicas
-  bool served = false;          // parallel.sync = ps: parameter servers, with
-  int64_t servers = 1;
-  std::string policy = "sync";
-  int64_t k = 0;
-  int64_t pipeline = 1;  // stages
-  parallel::PipelineOptions schedule{};
-  int64_t ranks() const { return data * pipeline; }
-};
+// Of what is not finite, on one side only, of another shape, or not there at all.
+constexpr double kInfinitelyApart = std::numeric_limits<double>::infinity();
 
-// "data=2; data=4,accumulate=2; pipeline=2,schedule=gpipe,microbatches=4". Throws ConfigError that lists the
-// words it knows.
-std::vector<Layout> parse_layouts(const std::string& text);
-
-// Differences are relative to the largest number of the one device where that is above 1.
+// Largest differences over all steps and ranks, each relative to the largest number of the one device.
 struct Differences {
   double loss = 0;
   double gradient = 0;
@@ -41,22 +28,35 @@ struct Differences {
 struct Verification {
   std::vector<double> reference_loss;  // of one device, by step
   std::vector<double> loss;            // of the layout
-  Differences worst;                   // over all steps
+  Differences worst;
+};
+
+// Parameter servers, as the layout's workers see them and as they are made.
+struct ServedLayout {
+  ps::ServerOptions server;
+  parallel::PsSetup setup;  // without a messenger
 };
 
 struct VerifyOptions {
-  WorkerOptions worker;  // batch_size is the global batch: every layout cuts the same one
+  std::string layout;  // for messages
+  WorkerOptions alone;  // one device; its batch_size is the global batch, which every layout cuts
+  WorkerOptions parallel;  // a rank of the layout, before it meets the others
+  int ranks = 1;           // threads of this process
+  std::string split = "equal";  // parallel.split: shares of the replicas
+  std::optional<ServedLayout> served;
   data::DataOptions data;
   int64_t steps = 10;
   torch::ScalarType type = torch::kFloat64;
+  // Called with every worker of the layout once it is made. Tests break layouts here.
+  std::function<void(int rank, Worker& worker)> tamper;
+
+  // Of the model, each on its part of the batch.
+  int64_t copies() const { return ranks * parallel.threads / parallel.pipeline.stages; }
 };
 
-// Trains `layout` on ranks of this process (threads) and one device beside it, with the micro-batches of a
-// pipeline accumulated; `pipedream` and `2bw` beside a replay of their staleness (verify_stale.h). Throws
-// ConfigError where the batch cannot be cut that way.
-Verification verify(const VerifyOptions& options, const Layout& layout);
-
-// The same with parameter servers (layout.served). Gradients are not compared: nobody has their mean.
-Verification verify_with_servers(const VerifyOptions& options, const Layout& layout);
+// Trains the layout on ranks of this process (threads) and one device beside it. Schedules that do not flush
+// run beside a replay of their staleness (verify_pipeline.h); with servers, `gradient` is that of the mean
+// over workers. Throws ConfigError where the batch cannot be cut that way.
+Verification verify(const VerifyOptions& options);
 
 }  // namespace yoke::engine

@@ -2,13 +2,9 @@
 
 #include <algorithm>
 #include <map>
-#include <mutex>
 
 #include "yoke/base/error.h"
-#include "yoke/comm/run_ranks.h"
-#include "yoke/data/sampler.h"
 #include "yoke/engine/run_state.h"
-#include "yoke/engine/verify_trainee.h"
 #include "yoke/parallel/pipeline/gather.h"
 #include "yoke/parallel/pipeline/replay.h"
 #include "yoke/plan/schedules/orders.h"
@@ -18,162 +14,116 @@ namespace {
 
 using Tensors = std::vector<torch::Tensor>;
 
-// What all ranks of a verification look at.
-struct Bench {
-  Bench(const VerifyOptions& what, const Layout& how)
-      : options(what), layout(how), alone(alone_options(what)), reference(alone) {
-    for (const auto& [name, tensor] : named_tensors(*reference.worker->model.module))
-      weights.push_back(tensor.clone());
-    auto seed = static_cast<uint64_t>(options.worker.seed);
-    dataset = data::open(options.data, data::Split::kTrain, reference.worker->model.sample, seed);
-    data::DataOptions cut = options.data;
-    cut.batch_size = options.worker.batch_size;
-    sampler = std::make_unique<data::Sampler>(dataset->size(), cut, seed);
-  }
-
-  static WorkerOptions alone_options(const VerifyOptions& options) {
-    WorkerOptions alone = options.worker;
-    alone.type = options.type;
-    alone.pipeline = {};
-    return alone;
-  }
-
-  WorkerOptions of_rank(comm::Communicator& comm) const {
-    WorkerOptions own = alone;
-    own.pipeline = {
-        static_cast<int>(layout.pipeline), static_cast<int>(layout.data), {}, layout.schedule, &comm};
-    own.accumulate = layout.accumulate;
-    own.batch_size = options.worker.batch_size / layout.data / layout.accumulate;
-    return own;
-  }
-
-  std::vector<int64_t> samples(int64_t step) const { return sampler->indices(step); }
-
-  void note_loss(double loss, double expected) {
-    result.loss.push_back(loss);
-    result.reference_loss.push_back(expected);
-    result.worst.loss =
-        std::max(result.worst.loss, std::abs(loss - expected) / std::max(1.0, std::abs(expected)));
-  }
-
-  const VerifyOptions& options;
-  const Layout& layout;
-  WorkerOptions alone;
-  Trainee reference;
-  Tensors weights;
-  std::unique_ptr<data::Dataset> dataset;
-  std::unique_ptr<data::Sampler> sampler;
-  std::mutex mutex;
-  Verification result;
-};
-
 // The parameters that the stage holds, here and on the one device.
-std::pair<Tensors, Tensors> held(const Trainee& trainee, const Trainee& reference) {
-  std::pair<Tensors, Tensors> both;
-  const parallel::PipelineStage& stage = *trainee.worker->stage;
-  for (size_t i = 0; i < trainee.parameters.size(); ++i) {
-    if (!stage.tensors[i].held_by(stage.place.stage)) continue;
-    both.first.push_back(trainee.parameters[i]);
-    both.second.push_back(reference.parameters[i]);
+struct Held {
+  Held(const Trainee& trainee, VerifyBench& bench) {
+    const parallel::PipelineStage& stage = *trainee.worker->stage;
+    std::lock_guard lock(bench.mutex);
+    for (size_t i = 0; i < trainee.parameters.size(); ++i) {
+      if (!stage.tensors[i].held_by(stage.place.stage)) continue;
+      own.push_back(trainee.parameters[i]);
+      expected.push_back(bench.reference.parameters[i]);
+      bench.compared[i] = 1;
+    }
   }
-  return both;
-}
+  // A stage may be without parameters.
+  static double apart(const Tensors& ours, const Tensors& theirs) {
+    return theirs.empty() ? 0 : relative_difference(ours, theirs);
+  }
+  Tensors own, expected;
+};
 
 std::span<const int64_t> share_of(const std::vector<int64_t>& all, int64_t part, int64_t parts) {
   size_t each = all.size() / static_cast<size_t>(parts);
   return std::span<const int64_t>(all).subspan(each * static_cast<size_t>(part), each);
 }
 
-void check_cut(const Bench& bench, int64_t micro_batches) {
-  int64_t parts = bench.layout.data * bench.layout.accumulate * micro_batches;
-  if (bench.options.worker.batch_size % parts != 0)
+void check_cut(const VerifyBench& bench, int64_t micro_batches) {
+  const VerifyOptions& options = bench.options;
+  int64_t parts = options.copies() * options.parallel.accumulate * micro_batches;
+  if (options.alone.batch_size % parts != 0)
     throw ConfigError("layout '{}': a batch of {} cannot be cut into {} equal parts. Set data.batch_size.",
-                      bench.layout.text, bench.options.worker.batch_size, parts);
+                      options.layout, options.alone.batch_size, parts);
 }
 
-void train_beside_one_device(Bench& bench, comm::Communicator& comm) {
-  Trainee trainee(bench.of_rank(comm));
-  trainee.start_from(bench.weights);
+void train_beside_one_device(VerifyBench& bench, comm::Communicator& comm, Trainee& trainee) {
   const parallel::PipelineStage& stage = *trainee.worker->stage;
-  int64_t micro = stage.layout.request.microbatches, parts = bench.layout.data * bench.layout.accumulate;
-  check_cut(bench, micro);
-  auto [own, expected] = held(trainee, bench.reference);
-  double lr = bench.options.worker.optimizer.lr;
+  int64_t micro = stage.layout.request.microbatches, accumulate = bench.options.parallel.accumulate;
+  int64_t copies = bench.options.copies();
+  Held held(trainee, bench);
   for (int64_t step = 0; step < bench.options.steps; ++step) {
     std::vector<int64_t> all = bench.samples(step);
-    double loss = trainee.compute(*bench.dataset, share_of(all, stage.place.copy, bench.layout.data),
-                                  bench.layout.accumulate);
-    if (comm.rank() == 0) bench.note_loss(loss, bench.reference.compute(*bench.dataset, all, parts * micro));
+    Differences found;
+    double loss = trainee.compute(*bench.dataset, share_of(all, stage.place.copy, copies), accumulate);
+    if (comm.rank() == 0) bench.compute_reference(step, loss, copies * accumulate * micro);
     comm.barrier().wait();
-    double gradient = relative_difference(gradients_of(own), gradients_of(expected));
+    found.loss = relative_difference(loss, bench.expected_loss);
+    found.gradient = Held::apart(gradients_of(held.own), gradients_of(held.expected));
     comm.barrier().wait();
-    if (comm.rank() == 0) bench.reference.worker->strategy->commit({lr, false});
-    trainee.worker->strategy->commit({lr, false});
+    if (comm.rank() == 0) bench.commit_reference();
+    trainee.worker->strategy->commit({bench.lr(), false});
     comm.barrier().wait();
-    double parameter = relative_difference(own, expected);
-    std::lock_guard lock(bench.mutex);
-    bench.result.worst.gradient = std::max(bench.result.worst.gradient, gradient);
-    bench.result.worst.parameter = std::max(bench.result.worst.parameter, parameter);
+    found.parameter = Held::apart(held.own, held.expected);
+    bench.note(found);
   }
+  bool all = std::all_of(bench.compared.begin(), bench.compared.end(), [](char one) { return one != 0; });
+  if (!all) bench.note({0, 0, kInfinitelyApart});
 }
 
-void compare_ends(Bench& bench, const std::vector<optim::NamedTensor>& ours,
+void compare_ends(VerifyBench& bench, const std::vector<optim::NamedTensor>& ours,
                   const std::vector<optim::NamedTensor>& expected) {
   std::map<std::string, torch::Tensor> by_name(ours.begin(), ours.end()), start;
   auto named = named_tensors(*bench.reference.worker->model.module);
   for (size_t i = 0; i < named.size(); ++i) start[named[i].first] = bench.weights[i];
   Tensors ends, moves, expected_ends, expected_moves;
   for (const auto& [name, tensor] : expected) {
-    ends.push_back(by_name.at(name));
+    ends.push_back(by_name[name]);  // undefined where nobody has it
     expected_ends.push_back(tensor);
-    moves.push_back((ends.back() - start.at(name)) / bench.options.worker.optimizer.lr);
-    expected_moves.push_back((tensor - start.at(name)) / bench.options.worker.optimizer.lr);
+    moves.push_back(ends.back().defined() ? (ends.back() - start.at(name)) / bench.lr() : ends.back());
+    expected_moves.push_back((tensor - start.at(name)) / bench.lr());
   }
-  bench.result.worst.parameter = relative_difference(ends, expected_ends);
-  bench.result.worst.gradient = relative_difference(moves, expected_moves);
+  bench.note({0, relative_difference(moves, expected_moves), relative_difference(ends, expected_ends)});
 }
 
-void train_beside_replay(Bench& bench, comm::Communicator& comm) {
-  Trainee trainee(bench.of_rank(comm));
-  trainee.start_from(bench.weights);
+void train_beside_replay(VerifyBench& bench, comm::Communicator& comm, Trainee& trainee) {
   parallel::Strategy& strategy = *trainee.worker->strategy;
   const parallel::PipelineLayout& layout = trainee.worker->stage->layout;
-  check_cut(bench, layout.request.microbatches);
-  double lr = bench.options.worker.optimizer.lr;
   std::vector<torch::Tensor> losses;
   for (int64_t step = 0; step < bench.options.steps; ++step) {
     data::Batch batch = bench.dataset->gather(bench.samples(step));
     strategy.acquire();
-    torch::Tensor loss = strategy.compute(batch.inputs, batch.target, {1.0, true, lr}).loss;
+    torch::Tensor loss = strategy.compute(batch.inputs, batch.target, {1.0, true, bench.lr()}).loss;
     losses.push_back(strategy.agree({loss, 0}).loss);
-    strategy.commit({lr, false});
+    strategy.commit({bench.lr(), false});
   }
   strategy.drain();
   strategy.settle();
   std::vector<optim::NamedTensor> ours = parallel::gather_model(*trainee.worker->stage);
   if (comm.rank() != 0) return;
-  parallel::StaleReplay replay(bench.reference.worker->model, layout, bench.options.worker.optimizer);
+  parallel::StaleReplay replay(bench.reference.worker->model, layout, bench.options.alone.optimizer);
   for (int64_t step = 0; step < bench.options.steps; ++step) {
     data::Batch batch = bench.dataset->gather(bench.samples(step));
     for (torch::Tensor& input : batch.inputs) input = bench.reference.worker->place(input);
-    bench.note_loss(losses[static_cast<size_t>(step)].item<double>(),
-                    replay.step(batch.inputs, batch.target, lr));
+    double loss = losses[static_cast<size_t>(step)].item<double>();
+    double expected = replay.step(batch.inputs, batch.target, bench.lr());
+    bench.result.loss.push_back(loss);
+    bench.result.reference_loss.push_back(expected);
+    bench.note({relative_difference(loss, expected), 0, 0});
   }
   compare_ends(bench, ours, replay.weights());
 }
 
 }  // namespace
 
-Verification verify_pipeline(const VerifyOptions& options, const Layout& layout) {
-  bool flushes = plan::flushes(plan::parse_schedule_kind(layout.schedule.schedule));
-  if (!flushes && (layout.data > 1 || layout.accumulate > 1))
-    throw ConfigError("layout '{}': {} is verified with data=1 and accumulate=1.", layout.text,
-                      layout.schedule.schedule);
-  Bench bench(options, layout);
-  comm::run_ranks(static_cast<int>(layout.ranks()), [&](comm::Communicator& comm) {
-    flushes ? train_beside_one_device(bench, comm) : train_beside_replay(bench, comm);
-  });
-  return std::move(bench.result);
+void train_stage(VerifyBench& bench, comm::Communicator& comm) {
+  Trainee trainee = bench.trainee(comm.rank(), on_ranks(bench.options.parallel, comm));
+  const plan::ScheduleRequest& request = trainee.worker->stage->layout.request;
+  check_cut(bench, request.microbatches);
+  if (plan::flushes(request.kind)) return train_beside_one_device(bench, comm, trainee);
+  if (bench.options.copies() > 1 || bench.options.parallel.accumulate > 1)
+    throw ConfigError("layout '{}': {} is verified with data=1 and accumulate=1.", bench.options.layout,
+                      plan::to_string(request.kind));
+  train_beside_replay(bench, comm, trainee);
 }
 
 }  // namespace yoke::engine

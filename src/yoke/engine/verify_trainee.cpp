@@ -1,22 +1,50 @@
 #include "yoke/engine/verify_trainee.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "yoke/engine/run_state.h"
 
 namespace yoke::engine {
+namespace {
 
 using Tensors = std::vector<torch::Tensor>;
 
+torch::Tensor numbers_of(const torch::Tensor& tensor) {
+  torch::Tensor dense = tensor.is_sparse() ? tensor.detach().to_dense() : tensor.detach();
+  return dense.to(torch::kFloat64);
+}
+
+WorkerOptions of_type(WorkerOptions options, torch::ScalarType type) {
+  options.type = type;
+  return options;
+}
+
+}  // namespace
+
 double relative_difference(const Tensors& ours, const Tensors& reference) {
-  double worst = 0, scale = 1;
+  if (ours.size() != reference.size()) return kInfinitelyApart;
+  double worst = 0, scale = 0;
+  bool compared = false;
   for (size_t i = 0; i < ours.size(); ++i) {
-    if (!ours[i].defined() || !reference[i].defined()) continue;
-    torch::Tensor b = reference[i].detach().to(torch::kFloat64);
-    worst = std::max(worst, (ours[i].detach().to(torch::kFloat64) - b).abs().max().item<double>());
-    scale = std::max(scale, b.abs().max().item<double>());
+    if (ours[i].defined() != reference[i].defined()) return kInfinitelyApart;
+    if (!ours[i].defined() || reference[i].numel() == 0) continue;
+    if (ours[i].sizes() != reference[i].sizes()) return kInfinitelyApart;
+    torch::Tensor expected = numbers_of(reference[i]);
+    // max() of anything with a NaN is one.
+    double apart = (numbers_of(ours[i]) - expected).abs().max().item<double>();
+    double largest = expected.abs().max().item<double>();
+    if (!std::isfinite(apart) || !std::isfinite(largest)) return kInfinitelyApart;
+    worst = std::max(worst, apart);
+    scale = std::max(scale, largest);
+    compared = true;
   }
-  return worst / scale;
+  if (!compared) return kInfinitelyApart;
+  return worst == 0 ? 0 : scale > 0 ? worst / scale : kInfinitelyApart;
+}
+
+double relative_difference(double ours, double reference) {
+  return relative_difference({torch::tensor(ours, torch::kFloat64)}, {torch::tensor(reference, torch::kFloat64)});
 }
 
 Tensors gradients_of(const Tensors& parameters) {
@@ -49,6 +77,39 @@ double Trainee::compute(const data::Dataset& dataset, std::span<const int64_t> i
         worker->strategy->compute(batch.inputs, batch.target, {weight, i + 1 == micro_batches}).loss * weight;
   }
   return worker->strategy->agree({sum, 0}).loss.item<double>();
+}
+
+VerifyBench::VerifyBench(const VerifyOptions& what)
+    : options(what), reference(of_type(what.alone, what.type)) {
+  for (const auto& [name, tensor] : named_tensors(*reference.worker->model.module))
+    weights.push_back(tensor.clone());
+  compared.resize(reference.parameters.size());
+  auto seed = static_cast<uint64_t>(options.alone.seed);
+  dataset = data::open(options.data, data::Split::kTrain, reference.worker->model.sample, seed);
+  data::DataOptions cut = options.data;
+  cut.batch_size = options.alone.batch_size;
+  sampler = std::make_unique<data::Sampler>(dataset->size(), cut, seed);
+}
+
+Trainee VerifyBench::trainee(int rank, const WorkerOptions& own) const {
+  Trainee trainee(of_type(own, options.type));
+  trainee.start_from(weights);
+  if (options.tamper) options.tamper(rank, *trainee.worker);
+  return trainee;
+}
+
+void VerifyBench::compute_reference(int64_t step, double loss, int64_t micro_batches) {
+  expected_loss = reference.compute(*dataset, samples(step), micro_batches);
+  result.loss.push_back(loss);
+  result.reference_loss.push_back(expected_loss);
+}
+
+void VerifyBench::note(const Differences& found) {
+  std::lock_guard lock(mutex);
+  Differences& worst = result.worst;
+  worst.loss = std::max(worst.loss, found.loss);
+  worst.gradient = std::max(worst.gradient, found.gradient);
+  worst.parameter = std::max(worst.parameter, found.parameter);
 }
 
 }  // namespace yoke::engine

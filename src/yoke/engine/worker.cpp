@@ -258,6 +258,18 @@ void build(Worker* worker, const WorkerOptions& options) {
 
 }  // namespace
 
+WorkerOptions on_ranks(WorkerOptions options, comm::Communicator& ranks) {
+  PipelineSetup& pipeline = options.pipeline;
+  if (pipeline.stages == 1) {
+    options.replicas = ranks.size() > 1 ? &ranks : nullptr;
+    return options;
+  }
+  int workers = std::accumulate(pipeline.replicas.begin(), pipeline.replicas.end(), 0);
+  pipeline.world = &ranks;
+  pipeline.copies = ranks.size() / (workers > 0 ? workers : pipeline.stages);
+  return options;
+}
+
 std::unique_ptr<Worker> make_worker(const WorkerOptions& options) {
   check_budget(options);
   auto worker = std::make_unique<Worker>();

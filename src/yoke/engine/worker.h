@@ -63,6 +63,9 @@ struct WorkerOptions {
   std::filesystem::path tuning_file;    // measured choices are remembered here; empty: not at all
 };
 
+// The options of one of `ranks`, which are the stages and copies of its pipeline or replicas of one model.
+WorkerOptions on_ranks(WorkerOptions options, comm::Communicator& ranks);
+
 struct Worker {
   torch::Device device = torch::kCPU;
   Precision precision = Precision::kFp32;

@@ -35,49 +35,62 @@ WorkerOptions small_mlp(const std::string& optimizer) {
   return options;
 }
 
-double largest_difference(const WorkerOptions& worker, const std::string& layout) {
+struct Cut {
+  int ranks = 2;
+  int64_t zero = 1;
+  int64_t accumulate = 1;
+};
+
+std::ostream& operator<<(std::ostream& out, const Cut& cut) {
+  return out << cut.ranks << " ranks, zero " << cut.zero << ", accumulate " << cut.accumulate;
+}
+
+double largest_difference(const WorkerOptions& worker, const Cut& cut) {
   VerifyOptions options;
-  options.worker = worker;
+  options.alone = options.parallel = worker;
+  options.ranks = cut.ranks;
+  options.parallel.zero = cut.zero;
+  options.parallel.accumulate = cut.accumulate;
+  options.parallel.batch_size = worker.batch_size / cut.ranks / cut.accumulate;
   options.data.samples = 48;
   options.steps = 4;
-  return verify(options, parse_layouts(layout)[0]).worst.largest();
+  return verify(options).worst.largest();
 }
 
 TEST(Zero, EqualsOneDeviceWithEveryOptimizer) {
   for (const char* optimizer : {"sgd", "adamw", "adagrad"})
-    for (const char* layout : {"data=2,zero=1", "data=3,zero=2", "data=2,zero=1,accumulate=2",
-                               "data=2,zero=2,accumulate=3", "data=4,zero=2"})
+    for (const Cut& layout : {Cut{2, 1}, {3, 2}, {2, 1, 2}, {2, 2, 3}, {4, 2}})
       EXPECT_LT(largest_difference(small_mlp(optimizer), layout), 1e-10) << optimizer << " " << layout;
 }
 
 TEST(Zero, EqualsOneDeviceAlsoWithParametersOfItsOwn) {
   WorkerOptions options = small_mlp("adamw");
   options.ddp.share_parameters = false;
-  for (const char* layout : {"data=2,zero=1", "data=3,zero=2", "data=2,zero=2,accumulate=3"})
+  for (const Cut& layout : {Cut{2, 1}, {3, 2}, {2, 2, 3}})
     EXPECT_LT(largest_difference(options, layout), 1e-10) << layout;
 }
 
 TEST(Zero, ClipsByTheNormOfAllRanks) {
   WorkerOptions options = small_mlp("sgd");
   options.optimizer.clip_norm = 0.01;
-  EXPECT_LT(largest_difference(options, "data=3,zero=1"), 1e-10);
-  EXPECT_LT(largest_difference(options, "data=3,zero=2"), 1e-10);
+  EXPECT_LT(largest_difference(options, {3, 1}), 1e-10);
+  EXPECT_LT(largest_difference(options, {3, 2}), 1e-10);
 }
 
 TEST(Zero, WorksWhereSomeRanksOwnNothing) {
   WorkerOptions options = small_mlp("adamw");
   options.model.sizes = {784, 1};
   options.ddp.bucket_bytes = 1'000'000;
-  EXPECT_LT(largest_difference(options, "data=4,zero=2"), 1e-10);
+  EXPECT_LT(largest_difference(options, {4, 2}), 1e-10);
 }
 
 TEST(Zero, RefusesWhatItCannotCut) {
   WorkerOptions options = small_mlp("lbfgs");
-  EXPECT_THAT([&] { largest_difference(options, "data=2,zero=1"); },
+  EXPECT_THAT([&] { largest_difference(options, {2, 1}); },
               testing::ThrowsMessage<Error>(HasSubstr("train.optimizer = lbfgs")));
   options = small_mlp("sgd");
   options.ddp.hook = "int8";
-  EXPECT_THAT([&] { largest_difference(options, "data=2,zero=1"); },
+  EXPECT_THAT([&] { largest_difference(options, {2, 1}); },
               testing::ThrowsMessage<Error>(HasSubstr("ddp.hook")));
 }
 

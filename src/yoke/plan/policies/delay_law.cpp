@@ -41,11 +41,15 @@ std::optional<double> parse_number(std::string_view text) {
   return value;
 }
 
+// A bare number would be seconds, which hardly anybody means by exp:5.
 double time_of(const std::string& law, const std::string& what, const std::string& text, bool may_be_zero) {
-  std::optional<double> seconds = parse_duration(text);
+  std::optional<double> bare = parse_number(text), seconds = parse_duration(text);
+  if (bare && *bare > 0)
+    throw ConfigError("delay law '{}': {} '{}' has no unit. Accepted: {}ms, {}s.", law, what, text, text,
+                      text);
   if (!seconds || *seconds > kLongest || (*seconds == 0 && !may_be_zero))
-    throw ConfigError("delay law '{}': {} '{}' is not a time{}. Accepted: 5ms, 2s, 0.5 (seconds).", law, what,
-                      text, may_be_zero ? "" : " above 0");
+    throw ConfigError("delay law '{}': {} '{}' is not a time{}. Accepted: 5ms, 2s.", law, what, text,
+                      may_be_zero ? "" : " above 0");
   return *seconds;
 }
 

@@ -8,7 +8,7 @@
 //   pareto:SCALE,SHAPE         plus a Pareto time, P(X > x) = (SCALE/x)^SHAPE; SHAPE above 1, or it has no
 //   mean trace:FILE                 plus the times in FILE, one a line, over and over; `#` begins a comment
 //
-// Times are written 5ms, 2s, 1.5 (seconds).
+// Times have a unit: 5ms, 2s; in a trace a bare number is seconds.
 #pragma once
 
 #include <cstdint>

@@ -41,7 +41,7 @@ TEST(DelayLaw, ReadsEveryForm) {
   DelayLaw pareto = parse_delay_law("pareto:1ms,3");
   EXPECT_DOUBLE_EQ(pareto.scale, 1e-3);
   EXPECT_EQ(pareto.shape, 3);
-  for (const char* text : {"none", "const:2x", "exp:5ms", "shifted_exp:0s,7us", "pareto:0.1,1.25"}) {
+  for (const char* text : {"none", "const:2x", "exp:5ms", "shifted_exp:0s,7us", "pareto:0.1s,1.25"}) {
     std::string shown = to_string(parse_delay_law(text));
     EXPECT_EQ(to_string(parse_delay_law(shown)), shown);
   }
@@ -56,6 +56,8 @@ TEST(DelayLaw, SaysWhatIsWrong) {
   EXPECT_THAT(reading("exp"), ThrowsMessage<ConfigError>(HasSubstr("the form is exp:MEAN")));
   EXPECT_THAT(reading("exp:1ms,2ms"), ThrowsMessage<ConfigError>(HasSubstr("the form is exp:MEAN")));
   EXPECT_THAT(reading("exp:5parsec"), ThrowsMessage<ConfigError>(HasSubstr("mean '5parsec' is not a time")));
+  EXPECT_THAT(reading("exp:5"), ThrowsMessage<ConfigError>(HasSubstr("'5' has no unit. Accepted: 5ms, 5s")));
+  EXPECT_THAT(reading("shifted_exp:1ms,0.5"), ThrowsMessage<ConfigError>(HasSubstr("mean '0.5' has no unit")));
   EXPECT_THAT(reading("exp:0"), ThrowsMessage<ConfigError>(HasSubstr("above 0")));
   EXPECT_THAT(reading("exp:-1ms"), ThrowsMessage<ConfigError>(HasSubstr("'-1ms'")));
   EXPECT_THAT(reading("exp:inf"), ThrowsMessage<ConfigError>(HasSubstr("not a time")));

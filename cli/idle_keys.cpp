@@ -1,0 +1,331 @@
+#include "cli/idle_keys.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "yoke/base/error.h"
+#include "yoke/base/log.h"
+#include "yoke/base/text.h"
+#include "yoke/plan/policies/delay_law.h"
+#include "yoke/plan/policies/rule.h"
+
+namespace yoke::cli {
+namespace {
+
+bool is_one_of(const std::string& word, std::initializer_list<const char*> words) {
+  return std::find(words.begin(), words.end(), word) != words.end();
+}
+
+// A run as the table below sees it.
+struct Run {
+  Run(const Configuration& configuration, int workers)
+      : schema(configuration.schema),
+        config(configuration.values),
+        ranks(workers),
+        served(config.parallel.sync == "ps"),
+        threads(config.parallel.sync == "threads"),
+        staged(config.parallel.pipeline > 1 || !config.parallel.plan.empty()),
+        optimizer(config.train.optimizer.optimizer),
+        rule(plan::traits_of(plan::parse_rule(config.ps.policy))) {}
+
+  bool averages() const { return !served && !threads && !staged; }  // over ranks, if there are several
+  int64_t replicas() const {
+    return staged && config.parallel.plan.empty() ? ranks / config.parallel.pipeline : ranks;
+  }
+  bool gpu() const { return config.train.compute.device != "cpu"; }
+  bool on(std::initializer_list<const char*> models) const { return is_one_of(config.model.name, models); }
+  bool has_batchnorm() const { return on({"resnet50", "inception_v3"}); }
+  bool has_images() const { return !on({"mlp", "gpt2", "s2vt", "sparse_lr"}); }
+
+  const config::Schema& schema;
+  const RunConfig& config;
+  int ranks;
+  bool served, threads, staged;
+  const std::string& optimizer;
+  const plan::RuleTraits& rule;
+};
+
+// Why a key is idle; empty: it has an effect.
+struct Reason {
+  Reason() = default;
+  Reason(std::string text) : why(std::move(text)) {}
+  Reason(const char* text) : why(text) {}
+  Reason(std::string text, bool in_files, bool in_sweeps)
+      : why(std::move(text)), file_may(in_files), sweep_may(in_sweeps) {}
+  std::string why;
+  bool file_may = false;   // a file may hold it: the number of ranks is not the file's business
+  bool sweep_may = false;  // it may stand beside an explicit ps.policy
+};
+
+const Reason kWorks;
+
+Reason unless(bool works, Reason why) {
+  return works ? kWorks : std::move(why);
+}
+
+Reason alone(const std::string& why) {
+  return {why + "; start more ranks with --nproc N", true, false};
+}
+
+Reason of_another_rule(const Run& run, const std::string& rules) {
+  return {fmt::format("ps.policy = \"{}\"; it is for {}", run.config.ps.policy, rules), false,
+          run.schema.at("ps.policy").origin != "built-in"};
+}
+
+Reason needs_optimizer(const Run& run, std::initializer_list<const char*> which) {
+  if (is_one_of(run.optimizer, which)) return kWorks;
+  return fmt::format("train.optimizer = \"{}\"; it is for {}", run.optimizer,
+                     join({which.begin(), which.end()}, " and "));
+}
+
+Reason needs_schedule(const Run& run, std::initializer_list<const char*> which) {
+  const std::string& schedule = run.config.train.schedule.schedule;
+  if (is_one_of(schedule, which)) return kWorks;
+  return fmt::format("train.schedule = \"{}\"; it is for {}", schedule,
+                     join({which.begin(), which.end()}, " and "));
+}
+
+Reason needs_averaging(const Run& run) {
+  if (run.averages()) return run.ranks > 1 ? kWorks : alone("one rank has nobody to average with");
+  return fmt::format("{}; it is for replicas that average gradients over ranks",
+                     run.staged ? "a pipeline" : fmt::format("parallel.sync = \"{}\"", run.config.parallel.sync));
+}
+
+Reason steps_count(const Run& run) {
+  const config::Entry &steps = run.schema.at("train.steps"), &epochs = run.schema.at("train.epochs");
+  if (run.config.train.loop.steps == 0 || (steps.is_typed() && !epochs.is_typed())) return kWorks;
+  return fmt::format("train.steps = {} ({}) takes its place; set train.steps = 0", run.config.train.loop.steps,
+                     steps.origin);
+}
+
+Reason shared_statistics(const Run& run) {
+  if (!run.has_batchnorm())
+    return fmt::format("model.name = \"{}\"; it has no BatchNorm", run.config.model.name);
+  if (!run.staged) return needs_averaging(run);
+  return run.replicas() > 1 ? kWorks : "one copy of the pipeline; set parallel.data";
+}
+
+Reason graph(const Run& run) {
+  if (!run.gpu()) return "train.device = \"cpu\"";
+  if (run.ranks > 1 || run.served) return "several workers; whole steps are recorded on one device alone";
+  if (run.config.train.loop.accumulate > 1) return "train.accumulate above 1";
+  if (run.optimizer == "lbfgs") return "train.optimizer = \"lbfgs\"";
+  if (run.config.train.compute.precision == "fp16") return "train.precision = \"fp16\"";
+  return run.on({"sparse_lr"}) ? "sparse samples" : kWorks;
+}
+
+using Check = Reason (*)(const Run&);
+
+struct KeyRow {
+  const char* key;  // or "section.*"
+  Check check;
+};
+
+// Where a key applies; the first reason counts. What is not here applies everywhere, or is refused where it
+// is used: keys of [model] by the models, values that contradict each other by Configuration::load().
+const KeyRow kKeyRows[] = {
+    {"data.dir", [](const Run& r) { return unless(r.config.data.name != "synthetic", "data.name = \"synthetic\"; it reads no files"); }},
+    {"data.samples", [](const Run& r) { return unless(r.config.data.name == "synthetic",
+                               fmt::format("data.name = \"{}\"; data.limit cuts it", r.config.data.name)); }},
+    {"data.seq_len", [](const Run& r) { return unless(r.on({"gpt2"}), "the model takes no tokens"); }},
+    {"data.prefetch", [](const Run& r) { return unless(r.config.data.workers > 0, "data.workers = 0"); }},
+    {"train.epochs", steps_count},
+    {"train.sync_batchnorm", shared_statistics},
+    {"train.momentum", [](const Run& r) { return needs_optimizer(r, {"sgd"}); }},
+    {"train.nesterov", [](const Run& r) { return needs_optimizer(r, {"sgd"}); }},
+    {"train.beta1", [](const Run& r) { return needs_optimizer(r, {"adamw"}); }},
+    {"train.beta2", [](const Run& r) { return needs_optimizer(r, {"adamw"}); }},
+    {"train.eps", [](const Run& r) { return needs_optimizer(r, {"adamw", "adagrad"}); }},
+    {"train.history", [](const Run& r) { return needs_optimizer(r, {"lbfgs"}); }},
+    {"train.inner_steps", [](const Run& r) { return needs_optimizer(r, {"lbfgs"}); }},
+    {"train.schedule",
+     [](const Run& r) { return unless(r.config.train.schedule.schedule != "step" || !r.config.train.schedule.decay_epochs.empty(),
+               "train.decay_epochs is empty"); }},
+    {"train.min_lr", [](const Run& r) { return needs_schedule(r, {"cosine", "linear"}); }},
+    {"train.decay_epochs", [](const Run& r) { return needs_schedule(r, {"step"}); }},
+    {"train.decay", [](const Run& r) { return needs_schedule(r, {"step"}); }},
+    {"train.scale_lr", [](const Run& r) { return unless(r.replicas() > 1, alone("one replica")); }},
+    {"train.conv", [](const Run& r) { return unless(!r.gpu() && r.has_images(), "it is for convolutions on the CPU"); }},
+    {"train.channels_last", [](const Run& r) { return unless(r.gpu() && r.has_images(), "it is for image models on CUDA"); }},
+    {"train.cuda_graph", graph},
+    {"parallel.pipeline",
+     [](const Run& r) { return unless(r.config.parallel.plan.empty(), "parallel.plan says how many stages there are"); }},
+    {"parallel.plan", [](const Run& r) { return unless(r.ranks > 1, alone("one rank is no pipeline")); }},
+    {"parallel.sync", [](const Run& r) { return unless(!r.threads || r.ranks > 1, alone("one replica")); }},
+    {"parallel.zero", needs_averaging},
+    {"parallel.split", needs_averaging},
+    {"parallel.backend", [](const Run& r) { return unless(!r.threads, "threads of one process need none"); }},
+    {"parallel.backend", [](const Run& r) { return unless(r.ranks > 1 || (r.served && r.config.ps.place == "dedicated"),
+                                   alone("one rank talks to nobody")); }},
+    {"ddp.*", needs_averaging},
+    {"ddp.share_parameters", [](const Run& r) { return unless(r.config.parallel.zero > 0, "parallel.zero = 0"); }},
+    {"ddp.broadcast_buffers", [](const Run& r) { return unless(r.has_batchnorm(), "the model has no buffers"); }},
+    {"ps.*", [](const Run& r) { return unless(r.served, fmt::format("parallel.sync = \"{}\"; parameter servers need parallel.sync = "
+                                             "\"ps\"",
+                                             r.config.parallel.sync)); }},
+    {"ps.k", [](const Run& r) -> Reason {
+       if (r.rule.k == plan::RuleTraits::kGiven) return kWorks;
+       return of_another_rule(r, "k_sync, k_batch_sync, k_async and k_batch_async");
+     }},
+    {"ps.max_delay", [](const Run& r) -> Reason {
+       return r.rule.gated ? kWorks : of_another_rule(r, "bounded_delay and ssp");
+     }},
+    {"ps.stale_step", [](const Run& r) -> Reason {
+       if (!r.rule.cancels || r.config.ps.stale_step != "inverse") return kWorks;
+       return of_another_rule(r, "rules with stale gradients");
+     }},
+    {"ps.stale_c", [](const Run& r) { return unless(r.config.ps.stale_step == "distance", "ps.stale_step is not \"distance\""); }},
+    {"ps.stale_max", [](const Run& r) { return unless(r.config.ps.stale_step == "distance", "ps.stale_step is not \"distance\""); }},
+    {"ps.adasync_interval", [](const Run& r) { return unless(r.config.ps.adasync, "ps.adasync = false"); }},
+    {"ps.warm_start", [](const Run& r) { return unless(r.ranks > 1, alone("one worker is always alone")); }},
+    {"ps.on_worker_loss", [](const Run& r) { return unless(r.ranks > 1, alone("the first worker cannot be lost")); }},
+    {"ps.restarts",
+     [](const Run& r) { return unless(r.config.ps.on_worker_loss == "restart", "ps.on_worker_loss is not \"restart\""); }},
+    {"slowdown.workers", [](const Run& r) { return unless(r.config.slowdown.law != "none", "slowdown.law = \"none\""); }},
+    {"slowdown.seed",
+     [](const Run& r) { return unless(!is_one_of(r.config.slowdown.law.substr(0, r.config.slowdown.law.find(':')), {"none", "const"}),
+               fmt::format("slowdown.law = \"{}\" draws no numbers", r.config.slowdown.law)); }},
+    {"pipeline.*", [](const Run& r) { return unless(r.staged, "parallel.pipeline = 1; set parallel.pipeline or parallel.plan"); }},
+    {"pipeline.stages", [](const Run& r) { return unless(r.config.parallel.plan.empty(), "parallel.plan says what the stages are"); }},
+    {"pipeline.chunks",
+     [](const Run& r) { return unless(r.config.pipeline.schedule == "interleaved",
+               fmt::format("pipeline.schedule = \"{}\"; it is for interleaved", r.config.pipeline.schedule)); }},
+    {"pipeline.vertical_sync",
+     [](const Run& r) { return unless(r.config.pipeline.schedule == "pipedream",
+               fmt::format("pipeline.schedule = \"{}\"; it is for pipedream", r.config.pipeline.schedule)); }},
+    {"checkpoint.keep", [](const Run& r) { return unless(r.config.checkpoint.every_steps > 0, "checkpoint.every_steps = 0"); }},
+    {"checkpoint.background", [](const Run& r) { return unless(r.config.checkpoint.every_steps > 0, "checkpoint.every_steps = 0"); }},
+    {"out.trace", [](const Run& r) { return unless(!r.served, "parallel.sync = \"ps\"; traces are of replicas and pipelines"); }},
+};
+
+bool key_matches(const std::string& pattern, const std::string& key) {
+  if (pattern.back() != '*') return pattern == key;
+  return key.rfind(pattern.substr(0, pattern.size() - 1), 0) == 0;
+}
+
+// A value that switches something off.
+bool is_off(const config::Value& value) {
+  std::string text = config::to_toml(value);
+  return is_one_of(text, {"false", "0", "0.0", "[]", "\"\"", "\"none\"", "\"auto\"", "\"equal\"", "\"0\""});
+}
+
+// Whoever types a built-in value means it, unless it switches something off or takes back what the file says.
+bool asks_for_something(const config::Entry& entry) {
+  if (entry.origin == "built-in") return false;
+  if (!entry.is_initial()) return true;
+  return entry.is_typed() && !entry.corrects && !is_off(entry.initial);
+}
+
+Reason reason_of(const Run& run, const std::string& key) {
+  for (const KeyRow& row : kKeyRows) {
+    if (!key_matches(row.key, key)) continue;
+    Reason reason = row.check(run);
+    if (!reason.why.empty()) return reason;
+  }
+  return kWorks;
+}
+
+std::string shown(const IdleKey& idle) {
+  return fmt::format("{} = {} ({}): {}", idle.entry->key(), config::to_toml(idle.entry->field.get()),
+                     idle.entry->origin, idle.why);
+}
+
+}  // namespace
+
+std::vector<IdleKey> idle_keys(const Configuration& configuration, int ranks) {
+  Run run(configuration, ranks);
+  std::vector<IdleKey> idle;
+  for (const config::Entry& entry : configuration.schema.entries()) {
+    if (!asks_for_something(entry)) continue;
+    Reason reason = reason_of(run, entry.key());
+    if (reason.why.empty()) continue;
+    bool tolerated = reason.sweep_may || (reason.file_may && !entry.is_typed());
+    idle.push_back({&entry, std::move(reason.why), tolerated});
+  }
+  return idle;
+}
+
+void refuse_idle_keys(const Configuration& configuration, int ranks, bool tell) {
+  std::vector<std::string> refused;
+  std::vector<IdleKey> all = idle_keys(configuration, ranks);
+  for (const IdleKey& idle : all)
+    if (!idle.tolerated) refused.push_back(shown(idle));
+  if (!refused.empty())
+    throw ConfigError("no effect in this run: {}. Take {} out, or set the built-in value.",
+                      join(refused, ". "), refused.size() == 1 ? "it" : "them");
+  for (const IdleKey& idle : all)
+    if (tell) log::warn("no effect in this run: {}", shown(idle));
+}
+
+namespace {
+
+// What a command reads of a configuration, and what of it it sets by itself. A file may hold more.
+struct KeysRead {
+  const char* command;
+  std::vector<std::string> keys;
+  std::vector<std::string> except;
+};
+
+const std::vector<std::string> kOptimizerKeys = {
+    "train.optimizer", "train.lr",  "train.momentum", "train.nesterov",    "train.weight_decay", "train.beta1",
+    "train.beta2",     "train.eps", "train.history",  "train.inner_steps", "train.clip_norm"};
+const std::vector<std::string> kComputeKeys = {"train.device", "train.precision",     "train.threads",
+                                               "train.conv",   "train.channels_last", "train.seed"};
+
+std::vector<std::string> all_of_keys(std::initializer_list<std::vector<std::string>> lists) {
+  std::vector<std::string> all;
+  for (const auto& list : lists) all.insert(all.end(), list.begin(), list.end());
+  return all;
+}
+
+const std::vector<KeysRead>& reads() {
+  static const std::vector<KeysRead> table = {
+      {"eval", all_of_keys({{"model.*", "data.*"}, kComputeKeys}), {"data.shuffle", "data.workers", "data.prefetch",
+                                                                  "data.drop_last"}},
+      {"model info", {"model.*"}, {}},
+      {"model export", {"model.*", "train.seed"}, {}},
+      {"profile", all_of_keys({{"model.*", "data.batch_size", "data.seq_len", "train.recompute"}, kComputeKeys}), {}},
+      {"bench step",
+       all_of_keys({{"model.*", "train.recompute", "train.cuda_graph"}, kOptimizerKeys, kComputeKeys}),
+       {"model.name", "train.precision", "train.device", "train.recompute"}},
+      {"bench scaling",
+       all_of_keys({{"model.*", "train.recompute", "train.cuda_graph", "train.sync_batchnorm", "train.accumulate",
+                  "parallel.*", "ddp.*", "pipeline.*", "slowdown.*"},
+                 kOptimizerKeys, kComputeKeys}),
+       {"model.name", "parallel.sync", "parallel.plan", "parallel.split"}},
+      {"verify",
+       {"model.*", "data.*", "train.*", "parallel.*", "ddp.*", "ps.*", "slowdown.*", "pipeline.*"},
+       {"data.workers",       "data.prefetch",        "train.epochs",        "train.steps",
+        "train.evaluate",     "train.non_finite",     "train.schedule",      "train.warmup_steps",
+        "train.warmup_epochs", "train.min_lr",        "train.decay_epochs",  "train.decay",
+        "train.scale_lr",     "train.precision",      "train.cuda_graph",    "parallel.plan",
+        "parallel.backend",   "ps.place",             "ps.adasync",          "ps.adasync_interval",
+        "ps.n_push",          "ps.n_fetch",           "ps.warm_start",       "ps.on_worker_loss",
+        "ps.restarts",        "ps.log_updates"}},
+      {"lab stragglers",
+       {"model.*", "data.*", "train.*", "parallel.*", "ps.*", "slowdown.*", "out.*"},
+       {"parallel.sync", "ps.policy", "ps.servers", "ps.k", "ps.max_delay", "slowdown.law", "slowdown.workers",
+        "out.dir"}},
+  };
+  return table;
+}
+
+bool any_key_matches(const std::vector<std::string>& patterns, const std::string& key) {
+  return std::any_of(patterns.begin(), patterns.end(),
+                     [&](const std::string& pattern) { return key_matches(pattern, key); });
+}
+
+}  // namespace
+
+void refuse_unread_keys(const std::string& command, const std::vector<config::Override>& typed) {
+  for (const KeysRead& row : reads()) {
+    if (command != row.command) continue;
+    for (const config::Override& change : typed)
+      if (!any_key_matches(row.keys, change.key) || any_key_matches(row.except, change.key))
+        throw ConfigError("{}: `yoke {}` does not use {}. `yoke {} --help` shows its own options.",
+                          change.origin, command, change.key, command);
+  }
+}
+
+}  // namespace yoke::cli

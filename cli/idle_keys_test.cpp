@@ -1,0 +1,284 @@
+// Every configuration key under every strategy: it has an effect there, or is refused by name.
+#include "cli/idle_keys.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <map>
+
+#include "yoke/base/error.h"
+#include "yoke/base/text.h"
+
+namespace yoke::cli {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::ThrowsMessage;
+
+using Words = std::vector<std::string>;  // "section.key=value"
+
+struct Strategy {
+  const char* name;
+  int ranks;
+  Words words;
+};
+
+const Strategy kStrategies[] = {
+    {"one device", 1, {}},
+    {"ddp", 2, {}},
+    {"zero", 2, {"parallel.zero=1"}},
+    {"threads", 2, {"parallel.sync=threads"}},
+    {"ps", 2, {"parallel.sync=ps"}},
+    {"pipeline", 2, {"parallel.pipeline=2"}},
+};
+
+// In the order of kStrategies: + has an effect, - is refused, w is refused where the worker is made.
+struct Expected {
+  const char* key;
+  const char* value;
+  const char* effect;
+  Words needs;  // without it the key is refused everywhere
+};
+
+const char* const kEverywhere = "++++++";
+const char* const kAveraging = "-++---";
+const char* const kServed = "----+-";
+const char* const kStaged = "-----+";
+
+const Expected kExpected[] = {
+    {"data.name", "mnist", kEverywhere, {}},
+    {"data.dir", "/data", kEverywhere, {"data.name=mnist"}},
+    {"data.batch_size", "8", kEverywhere, {}},
+    {"data.shuffle", "false", kEverywhere, {}},
+    {"data.limit", "100", kEverywhere, {}},
+    {"data.seq_len", "16", kEverywhere, {"model.name=gpt2"}},
+    {"data.samples", "100", kEverywhere, {}},
+    {"data.workers", "2", kEverywhere, {}},
+    {"data.prefetch", "2", kEverywhere, {}},
+    {"data.drop_last", "false", kEverywhere, {}},
+    {"train.epochs", "2", kEverywhere, {}},
+    {"train.steps", "5", kEverywhere, {}},
+    {"train.accumulate", "2", kEverywhere, {}},
+    {"train.seed", "7", kEverywhere, {}},
+    {"train.evaluate", "false", kEverywhere, {}},
+    {"train.sync_batchnorm", "true", kAveraging, {"model.name=resnet50"}},
+    {"train.non_finite", "skip", kEverywhere, {}},
+    {"train.optimizer", "adamw", kEverywhere, {}},
+    {"train.lr", "0.1", kEverywhere, {}},
+    {"train.momentum", "0.5", kEverywhere, {}},
+    {"train.nesterov", "true", kEverywhere, {}},
+    {"train.weight_decay", "0.1", kEverywhere, {}},
+    {"train.beta1", "0.5", kEverywhere, {"train.optimizer=adamw"}},
+    {"train.beta2", "0.5", kEverywhere, {"train.optimizer=adamw"}},
+    {"train.eps", "0.5", kEverywhere, {"train.optimizer=adagrad"}},
+    {"train.history", "5", "++ww-w", {"train.optimizer=lbfgs"}},
+    {"train.inner_steps", "5", "++ww-w", {"train.optimizer=lbfgs"}},
+    {"train.clip_norm", "1", kEverywhere, {}},
+    {"train.schedule", "cosine", kEverywhere, {}},
+    {"train.warmup_steps", "5", kEverywhere, {}},
+    {"train.warmup_epochs", "1", kEverywhere, {}},
+    {"train.min_lr", "0.001", kEverywhere, {"train.schedule=linear"}},
+    {"train.decay_epochs", "1,2", kEverywhere, {"train.schedule=step"}},
+    {"train.decay", "0.5", kEverywhere, {"train.schedule=step", "train.decay_epochs=1"}},
+    {"train.scale_lr", "true", "-++++-", {}},
+    {"train.device", "cuda", kEverywhere, {}},
+    {"train.precision", "bf16", kEverywhere, {}},
+    {"train.recompute", "blocks", kEverywhere, {}},
+    {"train.threads", "2", kEverywhere, {}},
+    {"train.conv", "native", kEverywhere, {"model.name=lenet"}},
+    {"train.channels_last", "false", kEverywhere, {"model.name=lenet", "train.device=cuda"}},
+    {"train.cuda_graph", "false", "+-----", {"train.device=cuda"}},
+    {"parallel.data", "2", kEverywhere, {}},
+    {"parallel.zero", "1", kAveraging, {}},
+    {"parallel.split", "3:1", kAveraging, {}},
+    {"parallel.backend", "tcp", "-++-++", {}},
+    {"ddp.bucket_bytes", "1MB", kAveraging, {}},
+    {"ddp.first_bucket_bytes", "1KB", kAveraging, {}},
+    {"ddp.delay_allreduce", "true", kAveraging, {}},
+    {"ddp.find_unused", "true", "-+w---", {}},
+    {"ddp.static_graph", "true", "-+w---", {}},
+    {"ddp.gradient_as_bucket_view", "false", kAveraging, {}},
+    {"ddp.broadcast_buffers", "true", kAveraging, {"model.name=resnet50"}},
+    {"ddp.share_parameters", "false", "--+---", {}},
+    {"ddp.reduction", "sum", kAveraging, {}},
+    {"ddp.hook", "fp16", "-+w---", {}},
+    {"ps.servers", "2", kServed, {}},
+    {"ps.place", "colocated", kServed, {}},
+    {"ps.policy", "async", kServed, {}},
+    {"ps.k", "2", kServed, {"ps.policy=k_async"}},
+    {"ps.max_delay", "2", kServed, {"ps.policy=ssp"}},
+    {"ps.range_bytes", "1KB", kServed, {}},
+    {"ps.stale_step", "inverse", kServed, {"ps.policy=async"}},
+    {"ps.stale_c", "2", kServed, {"ps.policy=async", "ps.stale_step=distance"}},
+    {"ps.stale_max", "2", kServed, {"ps.policy=async", "ps.stale_step=distance"}},
+    {"ps.adasync", "true", kServed, {}},
+    {"ps.adasync_interval", "2s", kServed, {"ps.adasync=true"}},
+    {"ps.n_push", "2", kServed, {"ps.policy=async"}},
+    {"ps.n_fetch", "2", kServed, {"ps.policy=async"}},
+    {"ps.warm_start", "3", kServed, {}},
+    {"ps.on_worker_loss", "stop", kServed, {}},
+    {"ps.restarts", "2", kServed, {"ps.on_worker_loss=restart"}},
+    {"ps.log_updates", "true", kServed, {}},
+    {"slowdown.law", "exp:1ms", "+++-+-", {}},
+    {"slowdown.workers", "0", "+++-+-", {"slowdown.law=const:2x"}},
+    {"slowdown.seed", "2", "+++-+-", {"slowdown.law=exp:1ms"}},
+    {"pipeline.schedule", "gpipe", kStaged, {}},
+    {"pipeline.microbatches", "4", kStaged, {}},
+    {"pipeline.stages", "0-1,2-3", kStaged, {}},
+    {"pipeline.chunks", "2", kStaged, {"pipeline.schedule=interleaved"}},
+    {"pipeline.vertical_sync", "true", kStaged, {"pipeline.schedule=pipedream"}},
+    {"checkpoint.every_steps", "5", kEverywhere, {}},
+    {"checkpoint.keep", "3", kEverywhere, {}},
+    {"checkpoint.background", "false", kEverywhere, {}},
+    {"out.dir", "runs/x", kEverywhere, {}},
+    {"out.log_every", "1", kEverywhere, {}},
+    {"out.tensorboard", "false", kEverywhere, {}},
+    {"out.trace", "true", "++++-+", {}},
+    {"out.report", "false", kEverywhere, {}},
+};
+
+std::string key_of(const std::string& word) {
+  return word.substr(0, word.find('='));
+}
+
+std::vector<config::Override> typed(const Words& words) {
+  std::vector<config::Override> all;
+  for (const std::string& word : words)
+    all.push_back({key_of(word), word.substr(word.find('=') + 1), "--" + key_of(word)});
+  return all;
+}
+
+Words together(std::initializer_list<Words> lists) {
+  Words all;
+  for (const Words& list : lists) all.insert(all.end(), list.begin(), list.end());
+  return all;
+}
+
+// "" or what is said against the words.
+std::string refusal(const Words& words, int ranks, const std::string& file = "[model]\nname = \"mlp\"\n") {
+  try {
+    Configuration configuration;
+    configuration.schema.read_text(file, "a.toml");
+    configuration.load("", typed(words));
+    refuse_idle_keys(configuration, ranks, /*tell=*/false);
+  } catch (const ConfigError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(IdleKeys, EveryKeyHasAnEffectOrIsRefusedUnderEveryStrategy) {
+  for (const Expected& row : kExpected) {
+    const Words set = {fmt::format("{}={}", row.key, row.value)};
+    for (size_t i = 0; i < std::size(kStrategies); ++i) {
+      const Strategy& strategy = kStrategies[i];
+      std::string said = refusal(together({strategy.words, row.needs, set}), strategy.ranks);
+      bool named = said.find(row.key) != std::string::npos;
+      for (const std::string& need : row.needs) named = named || said.find(key_of(need)) != std::string::npos;
+      EXPECT_EQ(named, row.effect[i] == '-') << row.key << " with " << strategy.name << ": " << said;
+      if (row.needs.empty() || strategy.ranks == 1) continue;
+      said = refusal(together({strategy.words, set}), strategy.ranks);
+      EXPECT_THAT(said, HasSubstr(row.key)) << " with " << strategy.name << " and nothing else";
+    }
+  }
+}
+
+TEST(IdleKeys, NoKeyIsForgotten) {
+  std::map<std::string, int> listed;
+  for (const Expected& row : kExpected) ++listed[row.key];
+  Configuration configuration;
+  for (const config::Entry& entry : configuration.schema.entries()) {
+    // Models refuse keys that they do not use; two keys are what a strategy is, one is tested below.
+    bool elsewhere = entry.section == "model" || entry.key() == "parallel.pipeline" ||
+                     entry.key() == "parallel.sync" || entry.key() == "parallel.plan";
+    EXPECT_EQ(listed[entry.key()], elsewhere ? 0 : 1) << entry.key() << ": say above where it applies";
+  }
+}
+
+TEST(IdleKeys, ASavedConfigurationIsAccepted) {
+  for (const Strategy& strategy : kStrategies) {
+    Configuration saved;
+    for (const config::Override& change : typed(strategy.words)) saved.schema.set(change);
+    EXPECT_EQ(refusal({}, strategy.ranks, saved.schema.to_toml()), "") << strategy.name;
+  }
+}
+
+TEST(IdleKeys, RecipesHaveNone) {
+  for (const auto& file : std::filesystem::directory_iterator(YOKE_SOURCE_DIR "/configs"))
+    for (int ranks : {1, 2}) {
+      Configuration configuration;
+      configuration.load(file.path().string(), {});
+      EXPECT_THAT(idle_keys(configuration, ranks), IsEmpty()) << file.path();
+    }
+}
+
+TEST(IdleKeys, AllAreNamedWithOriginReasonAndRemedy) {
+  EXPECT_THAT(refusal({"ps.policy=k_async", "pipeline.microbatches=4"}, 2),
+              AllOf(HasSubstr("ps.policy = \"k_async\" (--ps.policy): parallel.sync = \"allreduce\""),
+                    HasSubstr("need parallel.sync = \"ps\""), HasSubstr("pipeline.microbatches = 4"),
+                    HasSubstr("Take them out")));
+  EXPECT_THAT(refusal({}, 2, "[pipeline]\nchunks = 2\n"), HasSubstr("(a.toml:2)"));
+}
+
+TEST(IdleKeys, WhoTypesABuiltInValueMeansIt) {
+  EXPECT_THAT(refusal({"ps.servers=1"}, 2), HasSubstr("ps.servers"));
+  EXPECT_THAT(refusal({"pipeline.schedule=1f1b"}, 2), HasSubstr("pipeline.schedule"));
+  EXPECT_EQ(refusal({"parallel.zero=0", "ddp.hook=none", "parallel.split=equal"}, 1), "") << "switched off";
+  EXPECT_EQ(refusal({"ps.policy=sync"}, 2, "[ps]\npolicy = \"async\"\n"), "") << "takes back what the file says";
+}
+
+TEST(IdleKeys, OneFileServesOneRankAndMany) {
+  const char* file = "[parallel]\nzero = 1\n[ddp]\nbucket_bytes = \"1MB\"\n[train]\nscale_lr = true\n";
+  EXPECT_EQ(refusal({}, 1, file), "");
+  EXPECT_THAT(refusal({"parallel.zero=1"}, 1), HasSubstr("one rank has nobody to average with; start more"));
+  Configuration configuration;
+  configuration.schema.read_text(file, "a.toml");
+  std::vector<IdleKey> idle = idle_keys(configuration, 1);
+  ASSERT_EQ(idle.size(), 3u);
+  for (const IdleKey& one : idle) EXPECT_TRUE(one.tolerated) << one.why;
+}
+
+TEST(IdleKeys, ASweepOverPoliciesMayNameKeysOfAllRules) {
+  Words served = {"parallel.sync=ps"};
+  EXPECT_EQ(refusal(together({served, {"ps.policy=sync", "ps.k=2", "ps.max_delay=1"}}), 2), "");
+  EXPECT_THAT(refusal(together({served, {"ps.k=2"}}), 2), HasSubstr("ps.k"));
+}
+
+TEST(IdleKeys, StepsTakeThePlaceOfEpochs) {
+  EXPECT_EQ(refusal({"train.steps=5"}, 1, "[train]\nepochs = 3.0\n"), "");
+  EXPECT_THAT(refusal({"train.epochs=3"}, 1, "[train]\nsteps = 20\n"),
+              HasSubstr("train.steps = 20 (a.toml:2) takes its place"));
+  EXPECT_THAT(refusal({"train.epochs=3", "train.steps=5"}, 1), HasSubstr("train.epochs"));
+  EXPECT_EQ(refusal({"train.epochs=3", "train.steps=0"}, 1, "[train]\nsteps = 20\n"), "");
+}
+
+TEST(IdleKeys, APlanSaysStagesItself) {
+  EXPECT_EQ(refusal({"parallel.plan=auto"}, 2), "");
+  EXPECT_THAT(refusal({"parallel.plan=auto"}, 1), HasSubstr("parallel.plan"));
+  EXPECT_THAT(refusal({"parallel.plan=auto", "parallel.pipeline=2"}, 2), HasSubstr("parallel.pipeline"));
+  EXPECT_THAT(refusal({"parallel.plan=auto", "pipeline.stages=0-1,2-3"}, 2), HasSubstr("pipeline.stages"));
+}
+
+TEST(UnreadKeys, ACommandRefusesWhatItDoesNotUse) {
+  auto reading = [](const char* command, const char* word) {
+    return [=] { refuse_unread_keys(command, typed({word})); };
+  };
+  for (auto [command, word] : {std::pair("model info", "train.lr=1"), {"model export", "data.name=mnist"},
+                               {"eval", "ps.k=2"}, {"eval", "train.lr=1"}, {"profile", "out.dir=x"},
+                               {"bench step", "parallel.zero=1"}, {"bench step", "train.precision=bf16"},
+                               {"bench scaling", "out.dir=x"}, {"bench scaling", "parallel.sync=ps"},
+                               {"verify", "train.schedule=cosine"}, {"verify", "ps.place=colocated"},
+                               {"verify", "checkpoint.keep=3"}, {"lab stragglers", "ps.policy=sync"}})
+    EXPECT_THAT(reading(command, word), ThrowsMessage<ConfigError>(HasSubstr(key_of(word)))) << command;
+  for (auto [command, word] : {std::pair("model info", "model.classes=3"), {"model export", "train.seed=3"},
+                               {"eval", "data.limit=3"}, {"bench step", "train.optimizer=adamw"},
+                               {"bench scaling", "ddp.hook=fp16"}, {"verify", "train.clip_norm=1"},
+                               {"lab stragglers", "train.steps=3"}, {"train", "out.dir=x"}, {"config show", "ps.k=1"}})
+    EXPECT_NO_THROW(reading(command, word)()) << command << " " << word;
+}
+
+}  // namespace
+}  // namespace yoke::cli

@@ -1,0 +1,20 @@
+// Options of commands that would have no effect beside the others.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "cli/command_line.h"
+
+namespace yoke::cli {
+
+// Why `option` ("--levels") has no effect in this command line; empty: it has one.
+std::string idle_reason(const CommandLine& line, const std::string& option);
+
+// Throws ConfigError that names the first of line.given without an effect, and why.
+void refuse_idle_options(const CommandLine& line);
+
+// Whether the table knows conditions of this option.
+bool is_conditional(const std::string& command, const std::string& option);
+
+}  // namespace yoke::cli

@@ -1,0 +1,122 @@
+// Every option of every command: it always has an effect, or the table says when it has none.
+#include "cli/idle_options.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+
+#include "yoke/base/error.h"
+#include "yoke/base/text.h"
+
+namespace yoke::cli {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::Contains;
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
+
+// Options that always have an effect, or whose command refuses what does not go together: `plan` the ways to
+// give devices, `topo` --machines and --network without a preset, `simulate` what repeats or contradicts a plan.
+const std::map<std::string, std::string> kAlways = {
+    {"train", "FILE --resume --init --nproc --device --steps --trace"},
+    {"verify", "FILE --layouts --steps --dtype --tolerance"},
+    {"eval", "FILE --init --inputs --device"},
+    {"model info", "NAME"},
+    {"model export", "NAME --output --seed"},
+    {"bench step", "--model --batch --precision --device --recompute --threads --steps"},
+    {"bench scaling", "--model --nproc --batch --precision --device --threads --steps --rank-result"},
+    {"bench collectives", "--nproc --backend --op --bytes --dtype --iterations --memory --check"},
+    {"bench messenger", "--backend --bytes --seconds"},
+    {"bench ps", "--workers --bytes --servers --throughput"},
+    {"lab stragglers", "FILE --policies --workers --servers --delay --target-loss --output"},
+    {"ckpt ls", "DIR"},
+    {"ckpt verify", "DIR"},
+    {"ckpt export", "DIR --output"},
+    {"ckpt import", "FILE --output"},
+    {"config show", "FILE"},
+    {"config keys", ""},
+    {"report", "RUN_DIR --output --baseline"},
+    {"why", "DIR"},
+    {"env", ""},
+    {"run", ""},
+    {"topo show", "FILE --preset --machines --network"},
+    {"topo predict", "FILE --op --bytes --algorithm --preset --machines --network"},
+    {"profile", "FILE --output --repeats --device"},
+    {"plan",
+     "--profile --devices --bandwidth --levels --cluster --cost-model --memory --speeds --activation-cost "
+     "--states --batch-factor --straight --fewer-devices --explain --output"},
+    {"simulate",
+     "--schedule --stages --microbatches --minibatches --forward --backward --weight-backward --replicas "
+     "--vertical-sync --plan --cluster --svg --trace"},
+    {"partition", "GRAPH --parts --balance --weight --seed --svg"},
+    {"doctor", ""},
+};
+
+TEST(IdleOptions, EveryOptionOfEveryCommandIsKnown) {
+  for (const CommandOptions& command : all_command_options()) {
+    auto known = kAlways.find(command.command);
+    ASSERT_NE(known, kAlways.end()) << command.command;
+    std::vector<std::string> always = split("--help --json --quiet " + known->second, ' ');
+    for (const std::string& option : command.options) {
+      bool listed = std::find(always.begin(), always.end(), option) != always.end();
+      EXPECT_NE(listed, is_conditional(command.command, option)) << command.command << " " << option;
+    }
+    for (size_t i = 3; i < always.size(); ++i) EXPECT_THAT(command.options, Contains(always[i])) << command.command;
+  }
+}
+
+TEST(IdleOptions, AreRefusedWithTheReason) {
+  const std::pair<const char*, const char*> lines[] = {
+      {"eval a.toml --init w --outputs o", "--outputs"},
+      {"simulate --schedule gpipe --chunks 2", "--chunks"},
+      {"simulate --schedule gpipe --stages 1 --transfer 1ms", "--transfer"},
+      {"bench scaling --model lenet --nproc 1 --bucket 1MB", "--bucket"},
+      {"bench scaling --model lenet --nproc 1 --backend tcp", "--backend"},
+      {"bench collectives --backend nccl --algorithm ring", "--algorithm"},
+      {"bench collectives --op all_gather,broadcast --reduce max", "--reduce"},
+      {"bench collectives --backend local --timeout 5", "--timeout"},
+      {"bench ps --throughput --policy sync", "--policy"},
+      {"bench ps --throughput --k 2", "--k"},
+      {"bench ps --throughput --max-delay 2", "--max-delay"},
+      {"bench ps --throughput --delay exp:1ms", "--delay"},
+      {"bench ps --throughput --delay-workers 1", "--delay-workers"},
+      {"bench ps --throughput --compute 1ms", "--compute"},
+      {"bench ps --throughput --updates 5", "--updates"},
+      {"bench ps --throughput --clock real", "--clock"},
+      {"bench ps --throughput --seed 5", "--seed"},
+      {"bench ps --throughput --objective quadratic", "--objective"},
+      {"bench ps --throughput --lr 1", "--lr"},
+      {"bench ps --policy sync --noise 2", "--noise"},
+      {"bench ps --policy sync --lr 1", "--lr"},
+      {"bench ps --policy sync --delay-workers 1", "--delay-workers"},
+      {"bench ps --policy sync --clock virtual --backend tcp", "--backend"},
+      {"bench ps --policy sync --in-flight 2", "--in-flight"},
+      {"bench ps --policy sync --seconds 2", "--seconds"},
+      {"lab stragglers a.toml --policies sync,async --k 2", "--k"},
+      {"lab stragglers a.toml --policies sync,k_async --max-delay 2", "--max-delay"},
+      {"lab stragglers a.toml --delay-workers 1", "--delay-workers"},
+      {"lab stragglers a.toml --fault-free", "--fault-free"},
+  };
+  for (const auto& [line, option] : lines) {
+    auto parsing = [words = split(line, ' ')] { parse_command_line(words); };
+    EXPECT_THAT(parsing, ThrowsMessage<ConfigError>(HasSubstr(std::string(option) + " has no effect"))) << line;
+  }
+  for (const char* line :
+       {"eval a.toml --init w --inputs i --outputs o", "simulate --schedule interleaved --chunks 2",
+        "bench collectives --backend shm --algorithm ring --reduce max", "bench ps --throughput --seconds 2",
+        "bench ps --policy k_sync --k 2 --delay exp:1ms --delay-workers 1 --clock virtual --seed 3",
+        "lab stragglers a.toml --k 2 --max-delay 3 --delay exp:1ms --fault-free"})
+    EXPECT_NO_THROW(parse_command_line(split(line, ' '))) << line;
+}
+
+TEST(IdleOptions, AnOptionAndItsKeyDoNotContradictEachOther) {
+  EXPECT_THAT([] { parse_command_line({"train", "a.toml", "--steps", "5", "--train.steps", "6"}); },
+              ThrowsMessage<ConfigError>(AllOf(HasSubstr("--steps 5"), HasSubstr("--train.steps 6"))));
+  EXPECT_NO_THROW(parse_command_line({"train", "a.toml", "--steps", "5", "--train.steps", "5"}));
+}
+
+}  // namespace
+}  // namespace yoke::cli
