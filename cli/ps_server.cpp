@@ -94,6 +94,24 @@ std::filesystem::path run_folder(const RunConfig& config) {
   return fmt::format("runs/{}_{}", config.model.name, config.data.name);
 }
 
+void check_servers_can(const RunConfig& config) {
+  if (config.train.loop.sync_batchnorm)
+    throw ConfigError(
+        "train.sync_batchnorm = true with parallel.sync = \"ps\": workers of parameter servers do not talk to "
+        "each other, so that each has the statistics of its own batches. Leave it out, or use --nproc without "
+        "parallel.sync.");
+  if (!(config.ps.timeout > 0))
+    throw ConfigError("ps.timeout = {}: a time above 0 is wanted, such as 5m.", config.ps.timeout);
+}
+
+// For errors. With a server inside, a worker is both.
+std::string role_of(const RunConfig& config, int rank, int world_size) {
+  int workers = worker_count(config, world_size);
+  if (rank >= workers) return fmt::format("parameter server {}", rank - workers);
+  bool both = config.ps.place == "colocated" && rank < config.ps.servers;
+  return both ? fmt::format("worker {} with parameter server {}", rank, rank) : fmt::format("worker {}", rank);
+}
+
 }  // namespace
 
 bool uses_servers(const RunConfig& config) {
@@ -140,10 +158,13 @@ int worker_count(const RunConfig& config, int world_size) {
 
 cluster::LaunchOptions server_job(const CommandLine& line, const RunConfig& config) {
   int workers = line.train.nproc;
+  check_servers_can(config);
   policy_of(config, workers);
   int ranks = workers + (config.ps.place == "colocated" ? 0 : static_cast<int>(config.ps.servers));
   cluster::LaunchOptions job = cluster::own_job(ranks, line.words);
+  job.typed = line.typed;
   job.expendable = expendable_ranks(config, ranks);
+  for (int rank = 0; rank < ranks; ++rank) job.roles.push_back(role_of(config, rank, ranks));
   if (config.ps.on_worker_loss == "restart") job.rank_restarts = static_cast<int>(config.ps.restarts);
   return job;
 }
@@ -164,9 +185,11 @@ bool is_server_rank(const RunConfig& config) {
 }
 
 cluster::World join_with_servers(const RunConfig& config) {
+  check_servers_can(config);
   cluster::Identity identity = cluster::identify_from_environment();
   cluster::JoinOptions options;
   options.expendable = expendable_ranks(config, identity.world_size);
+  options.role = role_of(config, identity.rank, identity.world_size);
   return cluster::World(identity, options);
 }
 
