@@ -49,6 +49,8 @@ int train(const CommandLine& line, char** argv) {
   if (configuration.values.parallel.sync != "threads") {
     cluster::LaunchOptions job = cluster::own_job(line.train.nproc, line.words);
     job.typed = line.typed;
+    for (int rank = 0; rank < line.train.nproc; ++rank)
+      job.roles.push_back(stage_role(configuration.values, rank, line.train.nproc));
     return cluster::run_job(job);
   }
   std::vector<std::string> words = line.words;

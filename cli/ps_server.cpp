@@ -94,22 +94,13 @@ std::filesystem::path run_folder(const RunConfig& config) {
   return fmt::format("runs/{}_{}", config.model.name, config.data.name);
 }
 
-void check_servers_can(const RunConfig& config) {
-  if (config.train.loop.sync_batchnorm)
-    throw ConfigError(
-        "train.sync_batchnorm = true with parallel.sync = \"ps\": workers of parameter servers do not talk to "
-        "each other, so that each has the statistics of its own batches. Leave it out, or use --nproc without "
-        "parallel.sync.");
-  if (!(config.ps.timeout > 0))
-    throw ConfigError("ps.timeout = {}: a time above 0 is wanted, such as 5m.", config.ps.timeout);
-}
-
 // For errors. With a server inside, a worker is both.
 std::string role_of(const RunConfig& config, int rank, int world_size) {
   int workers = worker_count(config, world_size);
   if (rank >= workers) return fmt::format("parameter server {}", rank - workers);
   bool both = config.ps.place == "colocated" && rank < config.ps.servers;
-  return both ? fmt::format("worker {} with parameter server {}", rank, rank) : fmt::format("worker {}", rank);
+  return both ? fmt::format("worker {} with parameter server {}", rank, rank)
+              : fmt::format("worker {}", rank);
 }
 
 }  // namespace
@@ -158,7 +149,6 @@ int worker_count(const RunConfig& config, int world_size) {
 
 cluster::LaunchOptions server_job(const CommandLine& line, const RunConfig& config) {
   int workers = line.train.nproc;
-  check_servers_can(config);
   policy_of(config, workers);
   int ranks = workers + (config.ps.place == "colocated" ? 0 : static_cast<int>(config.ps.servers));
   cluster::LaunchOptions job = cluster::own_job(ranks, line.words);
@@ -185,7 +175,6 @@ bool is_server_rank(const RunConfig& config) {
 }
 
 cluster::World join_with_servers(const RunConfig& config) {
-  check_servers_can(config);
   cluster::Identity identity = cluster::identify_from_environment();
   cluster::JoinOptions options;
   options.expendable = expendable_ranks(config, identity.world_size);

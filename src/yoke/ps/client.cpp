@@ -37,6 +37,7 @@ Client::Client(comm::Messenger& messenger, ClientOptions options)
       tensors, {options_.servers, static_cast<int64_t>(element_), options_.range_bytes, options_.width});
   OpenHead head{tensors[0], options_.range_bytes, options_.width, options_.type};
   FlightPlan plan;
+  plan.first_server = rank_of(0);
   plan.requests = static_cast<size_t>(options_.servers);
   plan.timeout = options_.timeout;
   plan.make = [&](size_t server) {
@@ -104,9 +105,11 @@ void Client::send(const std::shared_ptr<Operation>& operation, int server, const
       std::lock_guard lock(mutex_);
       lines_[static_cast<size_t>(server)].open.erase(number);
     }
-    over(operation, short_of ? fmt::format("rank {} answered with {} bytes, {} were asked for",
-                                           rank_of(server), reply.payload.size(), wanted)
-                             : error);
+    std::string problem = error;
+    if (short_of)
+      problem = fmt::format("it answered with {} bytes, {} were asked for", reply.payload.size(), wanted);
+    if (!problem.empty()) problem = fmt::format("{}: {}", server_name(rank_of(server), rank_of(0)), problem);
+    over(operation, problem);
   };
   try {
     messenger_.ask_then(rank_of(server), message, into, Deadline::after(options_.timeout), came);
@@ -152,8 +155,8 @@ Client::Timestamp Client::move(uint16_t kind, int64_t begin, std::span<const std
       message.set_head(PullHead{part.range, part.begin, part.count, 0});
     } else {
       number = next_number(server);
-      message.set_head(
-          PushHead{part.range, part.begin, part.count, number.own, /*update=*/0, /*scale=*/1, 0, number.settled});
+      message.set_head(PushHead{part.range, part.begin, part.count, number.own, /*update=*/0, /*scale=*/1, 0,
+                                number.settled});
       message.payload = values.subspan(offset, bytes);
     }
     std::span<std::byte> target = kind == kPush ? std::span<std::byte>() : into.subspan(offset, bytes);
@@ -213,8 +216,7 @@ Client::Timestamp Client::push_keys(std::span<const int64_t> keys, std::span<con
     Message message;
     message.kind = kPushKeys;
     Number number = next_number(static_cast<int>(server));
-    message.set_head(
-        KeysHead{static_cast<int64_t>(own.size()), options_.width, number.own, number.settled});
+    message.set_head(KeysHead{static_cast<int64_t>(own.size()), options_.width, number.own, number.settled});
     message.payload = payload;
     send(operation, static_cast<int>(server), message, {}, number.own);
   }
@@ -282,6 +284,7 @@ void Client::set_max_delay(int64_t max_delay) {
 void Client::goodbye() {
   if (std::exchange(said_goodbye_, true)) return;
   FlightPlan plan;
+  plan.first_server = rank_of(0);
   plan.requests = static_cast<size_t>(options_.servers);
   plan.timeout = kClientGoodbyeSeconds;
   plan.make = [&](size_t server) {

@@ -74,8 +74,7 @@ class Resending final : public comm::Messenger {
   void ask_then(int peer, const comm::Message& request, std::span<std::byte> into, Deadline deadline,
                 Done done) override {
     bool pushes = request.kind == kPush || request.kind == kPushPull || request.kind == kPushKeys;
-    if (!pushes || next_++ % 3 != 0)
-      return under_.ask_then(peer, request, into, deadline, std::move(done));
+    if (!pushes || next_++ % 3 != 0) return under_.ask_then(peer, request, into, deadline, std::move(done));
     ++resends;
     under_.ask_then(peer, request, into, deadline,
                     [this, peer, request, into, deadline, done](const comm::Message&, const std::string&) {
@@ -152,7 +151,8 @@ TEST_P(PsClient, ThreadsOfOneClientLoseNothingAndNothingCountsTwice) {
           if ((i + t) % 3 == 0)
             last = client.push_keys(keys, std::as_bytes(std::span(ones)));
           else if ((i + t) % 3 == 1)
-            last = client.push_pull(0, std::as_bytes(std::span(ones)), std::as_writable_bytes(std::span(seen)));
+            last =
+                client.push_pull(0, std::as_bytes(std::span(ones)), std::as_writable_bytes(std::span(seen)));
           else
             last = client.push(0, std::span(ones));
           if (i % 16 == 0 || (i + t) % 3 == 1) client.wait(last);

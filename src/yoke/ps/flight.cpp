@@ -51,7 +51,10 @@ class Flight {
                         [this, index, deadline, peer = request.peer, wanted = request.into.size()](
                             const comm::Message& reply, const std::string& error) {
                           if (!error.empty() && plan_.late && deadline.passed()) return is_late(index);
-                          came(error.empty() ? problem_of(index, peer, wanted, reply) : error);
+                          std::string problem = error.empty() ? problem_of(index, wanted, reply) : error;
+                          if (!problem.empty())
+                            problem = fmt::format("{}: {}", server_name(peer, plan_.first_server), problem);
+                          came(problem);
                         });
   }
 
@@ -66,7 +69,7 @@ class Flight {
     std::exception_ptr problem;
     try {
       if (!failed) plan_.late();
-    } catch (const Error&) {
+    } catch (const std::exception&) {
       problem = std::current_exception();
     }
     if (!failed && !problem) {
@@ -79,14 +82,13 @@ class Flight {
   }
 
   // What came is looked at on the messenger's thread: an exception there is told to who waits.
-  std::string problem_of(size_t index, int peer, size_t wanted, const comm::Message& reply) {
+  std::string problem_of(size_t index, size_t wanted, const comm::Message& reply) {
     if (reply.payload.size() != wanted)
-      return fmt::format("rank {} answered with {} bytes, {} were asked for", peer, reply.payload.size(),
-                         wanted);
+      return fmt::format("it answered with {} bytes, {} were asked for", reply.payload.size(), wanted);
     try {
       if (plan_.got) plan_.got(index, reply);
     } catch (const std::exception& problem) {
-      return fmt::format("the answer of rank {}: {}", peer, problem.what());
+      return fmt::format("its answer: {}", problem.what());
     }
     return "";
   }
@@ -110,6 +112,10 @@ class Flight {
 };
 
 }  // namespace
+
+std::string server_name(int rank, int first_server) {
+  return fmt::format("parameter server {} (rank {})", rank - first_server, rank);
+}
 
 void fly(comm::Messenger& messenger, FlightPlan plan) {
   if (plan.requests == 0) return;

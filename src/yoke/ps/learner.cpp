@@ -64,7 +64,7 @@ Learner::Learner(Messenger& messenger, LearnerOptions options)
   messenger_.on_peer_lost([inbox = inbox_, workers = options_.workers](int peer, const std::string& why) {
     if (peer < workers) return;
     std::lock_guard lock(inbox->mutex);
-    inbox->lost = fmt::format("parameter server {} (rank {}) is lost: {}", peer - workers, peer, why);
+    inbox->lost = fmt::format("{} is lost: {}", server_name(peer, workers), why);
     inbox->changed.notify_all();
   });
   auto nothing = [](int from, const Message& message, size_t bytes) -> std::span<std::byte> {
@@ -107,9 +107,7 @@ void Learner::Inbox::told(const Message& message) {
 
 void Learner::open() {
   OpenHead head{elements(), options_.range_bytes, 1, options_.type};
-  FlightPlan plan;
-  plan.requests = static_cast<size_t>(options_.servers);
-  plan.timeout = options_.timeout;
+  FlightPlan plan = plan_of(static_cast<size_t>(options_.servers));
   plan.make = [&](size_t server) {
     return FlightPlan::Request{scheduler() + static_cast<int>(server),
                                message_of(kOpen, head, std::as_bytes(std::span(options_.tensors))),
@@ -133,14 +131,29 @@ size_t Learner::bytes_of(const Range& range) const {
   return static_cast<size_t>(range.count) * element_;
 }
 
+Message Learner::ask(int server, const Message& message, std::span<std::byte> into, double seconds) {
+  const int rank = scheduler() + server;
+  try {
+    return messenger_.ask(rank, message, into, Deadline::after(seconds)).get();
+  } catch (const CommError& error) {
+    throw CommError("{}: {}", server_name(rank, scheduler()), error.what());
+  }
+}
+
 Message Learner::ask_scheduler(const Message& message, std::span<std::byte> into) {
-  return messenger_.ask(scheduler(), message, into, Deadline::after(options_.timeout)).get();
+  return ask(0, message, into, options_.timeout);
+}
+
+FlightPlan Learner::plan_of(size_t requests) {
+  FlightPlan plan;
+  plan.first_server = scheduler();
+  plan.requests = requests;
+  plan.timeout = options_.timeout;
+  return plan;
 }
 
 void Learner::assign(int64_t array, const void* data, int64_t version, int64_t steps) {
-  FlightPlan plan;
-  plan.requests = sharding_.ranges().size();
-  plan.timeout = options_.timeout;
+  FlightPlan plan = plan_of(sharding_.ranges().size());
   plan.make = [&](size_t index) {
     const Range& range = sharding_.ranges()[index];
     AssignHead head{static_cast<int64_t>(index), array, version, steps};
@@ -175,16 +188,14 @@ bool Learner::wait() {
   return true;
 }
 
-// Asks all servers whom they wait for, and for how long. Throws where that is too long, or where they wait for
-// nobody and nothing moves.
+// Asks all servers whom they wait for, and for how long. Throws where that is too long, or where they wait
+// for nobody and nothing moves.
 double Learner::check_late() {
   LateReply latest;
   for (int server = 0; server < options_.servers; ++server) {
-    Message ask;
-    ask.kind = kAskLate;
-    auto late = messenger_.ask(scheduler() + server, ask, {}, Deadline::after(std::min(kLateSeconds, options_.timeout)))
-                    .get()
-                    .get_head<LateReply>();
+    Message question;
+    question.kind = kAskLate;
+    auto late = ask(server, question, {}, std::min(kLateSeconds, options_.timeout)).get_head<LateReply>();
     if (late.worker >= 0 && (latest.worker < 0 || late.seconds > latest.seconds)) latest = late;
   }
   if (latest.worker < 0 && ended()) return 0;
@@ -192,10 +203,11 @@ double Learner::check_late() {
     throw CommError("worker {} has waited {:.3g} s for the parameter servers, and they wait for no worker",
                     messenger_.rank(), options_.timeout);
   if (latest.seconds >= options_.timeout)
-    throw LateWorker(static_cast<int>(latest.worker),
-                     fmt::format("worker {} (rank {}) has given no sign for {:.3g} s while others wait for it: {}. "
-                                 "If it is not stuck, raise ps.timeout",
-                                 latest.worker, latest.worker, latest.seconds, describe_late(latest.state)));
+    throw LateWorker(
+        static_cast<int>(latest.worker),
+        fmt::format("worker {} (rank {}) has given no sign for {:.3g} s while others wait for it: {}. "
+                    "If it is not stuck, raise ps.timeout",
+                    latest.worker, latest.worker, latest.seconds, describe_late(latest.state)));
   return std::clamp(latest.seconds, 0.0, options_.timeout);
 }
 
@@ -250,10 +262,8 @@ void Learner::pull_at(int64_t version, void* parameters) {
 bool Learner::fetch(int64_t version, void* parameters) {
   const std::vector<Range>& ranges = sharding_.ranges();
   std::vector<PullReply> replies(ranges.size());
-  FlightPlan plan;
-  plan.requests = ranges.size();
+  FlightPlan plan = plan_of(ranges.size());
   plan.window = kPullsAhead * static_cast<size_t>(options_.servers);
-  plan.timeout = options_.timeout;
   plan.late = [this] { check_late(); };
   plan.make = [&](size_t index) {
     const Range& range = ranges[index];
@@ -318,10 +328,8 @@ bool Learner::push(const Gradient& gradient) {
   const double scale = combined ? grant.scale : grant.scale * gradient.clip;
   const int64_t flags =
       (combined && gradient.measure ? kMeasureFlag : 0) | (grant.in_order != 0 ? kInOrderFlag : 0);
-  FlightPlan plan;
-  plan.requests = sharding_.ranges().size();
+  FlightPlan plan = plan_of(sharding_.ranges().size());
   plan.window = kPushesAhead * static_cast<size_t>(options_.servers);
-  plan.timeout = options_.timeout;
   plan.late = [this] { check_late(); };
   plan.make = [&](size_t index) {
     const Range& range = sharding_.ranges()[index];
@@ -341,9 +349,7 @@ Learner::State Learner::fetch_state(const std::vector<void*>& arrays) {
   State state;
   state.version = ask_scheduler(snapshot).get_head<VersionReply>().version;
   size_t ranges = sharding_.ranges().size();
-  FlightPlan plan;
-  plan.requests = ranges * arrays.size();
-  plan.timeout = options_.timeout;
+  FlightPlan plan = plan_of(ranges * arrays.size());
   plan.late = [this] { check_late(); };
   plan.make = [&](size_t index) {
     const Range& range = sharding_.ranges()[index % ranges];
@@ -357,8 +363,7 @@ Learner::State Learner::fetch_state(const std::vector<void*>& arrays) {
     if (index == 0) state.steps = reply.get_head<FetchReply>().steps;
   };
   fly(messenger_, std::move(plan));
-  FlightPlan drop;
-  drop.requests = static_cast<size_t>(options_.servers);
+  FlightPlan drop = plan_of(static_cast<size_t>(options_.servers));
   drop.make = [&](size_t server) {
     Message message;
     message.kind = kDrop;
@@ -406,8 +411,7 @@ std::vector<int64_t> Learner::await_end() {
 
 void Learner::goodbye(int64_t peak_memory) {
   if (std::exchange(said_goodbye_, true)) return;
-  FlightPlan plan;
-  plan.requests = static_cast<size_t>(options_.servers);
+  FlightPlan plan = plan_of(static_cast<size_t>(options_.servers));
   plan.timeout = kLearnerGoodbyeSeconds;
   plan.make = [&](size_t server) {
     Message message = message_of(kGoodbye, GoodbyeHead{peak_memory});

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "yoke/comm/messenger.h"
+#include "yoke/ps/flight.h"
 #include "yoke/ps/messages.h"
 #include "yoke/ps/sharding.h"
 
@@ -132,7 +133,9 @@ class Learner {
 
  private:
   void open();
+  comm::Message ask(int server, const comm::Message& message, std::span<std::byte> into, double seconds);
   comm::Message ask_scheduler(const comm::Message& message, std::span<std::byte> into = {});
+  FlightPlan plan_of(size_t requests);
   double check_late();
   std::byte* at(void* vector, const Range& range) const;
   const std::byte* at(const void* vector, const Range& range) const;

@@ -101,7 +101,7 @@ inline size_t most_keys(int64_t keys, size_t each) {
 }
 struct KeysHead {
   int64_t keys = 0;
-  int64_t width = 1;  // values of a key
+  int64_t width = 1;     // values of a key
   int64_t sequence = 0;  // as in PushHead
   int64_t settled = 1;
 };

@@ -59,9 +59,10 @@ inline void describe(config::Fields& f, PsOptions& o) {
       "the job ends");
   f.integer("restarts", o.restarts, "on_worker_loss = restart: how often one worker is started again", 1,
             1000);
-  f.duration("timeout", o.timeout,
-             "how long a server may take to answer, and a worker that others wait for to give a sign: then the "
-             "job ends and names it");
+  f.duration(
+      "timeout", o.timeout,
+      "how long a server may take to answer, and a worker that others wait for to give a sign: then the "
+      "job ends and names it");
   f.boolean("log_updates", o.log_updates, "a JSON line for each update in OUT/updates.jsonl");
 }
 

@@ -21,7 +21,8 @@ std::vector<double> final_values(Class& lesson, unsigned seed) {
       learner.sleep(1e-3 * static_cast<double>(random() % 4));
       std::vector<double> gradient(parameters.size());
       for (size_t i = 0; i < gradient.size(); ++i)
-        gradient[i] = std::pow(10.0, worker * 4) * (parameters[i] + 1.0 / static_cast<double>(3 + worker + i));
+        gradient[i] =
+            std::pow(10.0, worker * 4) * (parameters[i] + 1.0 / static_cast<double>(3 + worker + i));
       learner.push({gradient.data(), 1.0 / (3 + worker), 1e-14, 0});
     }
     if (worker != 0) return;
@@ -33,9 +34,9 @@ std::vector<double> final_values(Class& lesson, unsigned seed) {
 }
 
 TEST(PsOrder, EqualRunsOfASynchronousRuleHaveEqualBits) {
-  for (const plan::PolicyOptions& policy :
-       {plan::PolicyOptions{plan::Rule::kSync, 4, 0, 0}, {plan::Rule::kKSync, 4, 4, 0},
-        {plan::Rule::kBoundedDelay, 4, 0, 0}}) {
+  for (const plan::PolicyOptions& policy : {plan::PolicyOptions{plan::Rule::kSync, 4, 0, 0},
+                                            {plan::Rule::kKSync, 4, 4, 0},
+                                            {plan::Rule::kBoundedDelay, 4, 0, 0}}) {
     std::vector<double> first;
     for (unsigned seed = 0; seed < 3; ++seed) {
       Class lesson{.policy = policy, .updates = policy.rule == plan::Rule::kBoundedDelay ? 40 : 10};
@@ -48,7 +49,8 @@ TEST(PsOrder, EqualRunsOfASynchronousRuleHaveEqualBits) {
 
 TEST(PsOrder, WhatComesEarlyIsHeldWithinItsBound) {
   constexpr int kWorkers = 8;
-  Class lesson{.policy = {plan::Rule::kSync, kWorkers, 0, 0}, .servers = 2, .updates = 3, .tensors = {100'000}};
+  Class lesson{
+      .policy = {plan::Rule::kSync, kWorkers, 0, 0}, .servers = 2, .updates = 3, .tensors = {100'000}};
   lesson.run([&](Learner& learner, int worker, LocalGroup&) {
     std::vector<double> parameters(static_cast<size_t>(learner.elements()));
     while (learner.wait()) {

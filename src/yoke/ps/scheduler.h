@@ -44,8 +44,8 @@ struct SchedulerOptions {
   double distance_max = 1;
   // Updates of gradients of one version are clipped to this norm; 0: they are not.
   double clip_norm = 0;
-  bool adasync = false;                                // K follows the loss, looked at every
-  double adasync_seconds = 1;                          // seconds
+  bool adasync = false;        // K follows the loss, looked at every
+  double adasync_seconds = 1;  // seconds
   // May be empty. What they throw is logged: no update waits for its record.
   std::function<void(const UpdateRecord&)> on_update;
   std::function<void(const std::string&)> say;  // news for people

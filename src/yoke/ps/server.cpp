@@ -22,7 +22,7 @@ using comm::Reply;
 constexpr int64_t kMostElements = int64_t{1} << 40;
 constexpr int64_t kMostRanges = 1 << 22;
 constexpr int64_t kMostTensors = 1 << 20;
-constexpr size_t kMostWaiting = 64;  // requests of one worker that wait for the same range
+constexpr size_t kMostWaiting = 64;         // requests of one worker that wait for the same range
 constexpr double kLastWorkersSeconds = 10;  // for the last workers, once another server has gone
 
 bool consumes_own_version_only(const plan::PolicyOptions& policy) {
@@ -303,8 +303,10 @@ void Server::open(int from, const Message& request, const Messenger::Answer& ans
 
 // All of it, or nothing: memory may not suffice.
 void Server::lay_out(const OpenHead& head, Sharding sharding) {
-  double wanted = static_cast<double>(sharding.elements_of(own_index())) * static_cast<double>(size_of(head.type));
-  double memory = static_cast<double>(::sysconf(_SC_PHYS_PAGES)) * static_cast<double>(::sysconf(_SC_PAGESIZE));
+  double wanted =
+      static_cast<double>(sharding.elements_of(own_index())) * static_cast<double>(size_of(head.type));
+  double memory =
+      static_cast<double>(::sysconf(_SC_PHYS_PAGES)) * static_cast<double>(::sysconf(_SC_PAGESIZE));
   if (wanted > memory)
     throw CommError("server {} needs {} for its part of {} parameters, and the machine has {}", own_index(),
                     format_bytes(wanted), head.elements, format_bytes(memory));
@@ -421,8 +423,8 @@ void Server::pull(int from, const Message& request, const Messenger::Answer& ans
   check_part(from, slot, head.begin, head.count);
   if (slot.store.version() >= head.version) return answer_pull(slot, head, answer);
   if (head.version > kMostVersion || waiting_of(slot.pulls, from) >= kMostWaiting)
-    throw CommError("worker {} asks for version {} of range {}, which is at {}, and waits for {} others", from,
-                    head.version, head.range, slot.store.version(), waiting_of(slot.pulls, from));
+    throw CommError("worker {} asks for version {} of range {}, which is at {}, and waits for {} others",
+                    from, head.version, head.range, slot.store.version(), waiting_of(slot.pulls, from));
   slot.pulls.push_back({from, head, answer});
 }
 

@@ -52,7 +52,7 @@ class Server {
     size_t bytes_held = 0;  // parameters, accumulators and optimizer state
     size_t parameter_bytes = 0;
     size_t most_early_bytes = 0;  // of gradients that were held because they came early
-    int64_t duplicates = 0;  // resends that were recognised
+    int64_t duplicates = 0;       // resends that were recognised
     int64_t refused = 0;
     int64_t payload_bytes = 0;  // pushed and pulled
     double cpu_seconds = 0;     // of the thread that serves, until the last worker left
@@ -177,11 +177,11 @@ class Server {
   std::deque<Decided> decided_;
   int64_t updates_heard_ = 0;
   int64_t snapshot_wanted_ = -1;
-  bool ended_ = false;                   // no update will be decided any more
-  std::vector<bool> lost_;               // by worker
-  std::vector<bool> left_;               // by worker: in order
-  std::vector<TakenNumbers> taken_;      // by worker: pushes outside of updates
-  std::vector<int64_t> peak_memory_;     // by worker: what it said when it left
+  bool ended_ = false;                // no update will be decided any more
+  std::vector<bool> lost_;            // by worker
+  std::vector<bool> left_;            // by worker: in order
+  std::vector<TakenNumbers> taken_;   // by worker: pushes outside of updates
+  std::vector<int64_t> peak_memory_;  // by worker: what it said when it left
   std::vector<std::pair<int, comm::Messenger::Answer>> await_end_;
   size_t early_bytes_ = 0;
   std::vector<int64_t> lives_;           // by worker: how often it was started again

@@ -190,7 +190,8 @@ TEST(PsMessages, NumbersOfPushesAreInBounds) {
   counter.open();
   float values[16] = {};
   auto push = [&](int64_t number, int64_t settled) {
-    return counter.send(kPush, PushHead{1, 16, 16, number, 0, 1, 0, settled}, std::as_bytes(std::span(values)));
+    return counter.send(kPush, PushHead{1, 16, 16, number, 0, 1, 0, settled},
+                        std::as_bytes(std::span(values)));
   };
   for (auto [number, settled] : {std::pair<int64_t, int64_t>{0, 0}, {-1, 1}, {3, 4}, {3, 0}, {3, -kMost}})
     EXPECT_THAT(push(number, settled), HasSubstr("nothing was applied")) << number << " " << settled;

@@ -1,4 +1,5 @@
-// The part of Server that knows who is there: workers that leave, are lost, come back, or keep others waiting.
+// The part of Server that knows who is there: workers that leave, are lost, come back, or keep others
+// waiting.
 #include <time.h>
 
 #include <algorithm>

@@ -124,8 +124,11 @@ void Server::hold(Slot& slot, int from, const PushHead& head, std::span<const st
   numbers_.most_early_bytes = std::max(numbers_.most_early_bytes, early_bytes_);
   bool in_order = (head.flags & kInOrderFlag) != 0;
   if (!in_order) answer({});
-  slot.held.push_back(
-      {from, life, head, {payload.begin(), payload.end()}, in_order ? std::move(answer) : Messenger::Answer()});
+  slot.held.push_back({from,
+                       life,
+                       head,
+                       {payload.begin(), payload.end()},
+                       in_order ? std::move(answer) : Messenger::Answer()});
 }
 
 // A resend of one that is held: the new request is answered in place of the one before.

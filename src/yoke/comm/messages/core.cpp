@@ -17,7 +17,7 @@ constexpr int kMessagesPerTurn = 32;
 // Numbers of requests have 48 bits; each life of a rank has its own, so that a late answer to a life before
 // is not taken for one to this.
 constexpr int kLifeShift = 36;
-constexpr uint64_t kMostRefusal = 64 << 10;  // bytes of text
+constexpr uint64_t kMostRefusal = 64 << 10;         // bytes of text
 constexpr uint64_t kMostBytes = uint64_t{1} << 48;  // of any payload: sums of such numbers do not overflow
 
 WireHead head_of(const Message& message, WireType type, uint64_t id) {
@@ -64,9 +64,7 @@ void MessengerCore::start() {
 }
 
 // Nothing leaves this thread: a messenger that cannot go on has lost everybody, and says why.
-void MessengerCore::live() try {
-  loop();
-} catch (...) {
+void MessengerCore::live() try { loop(); } catch (...) {
   std::string why = fmt::format("the messenger of rank {} failed: {}", rank(), what_was_thrown());
   log::error("{}", why);
   for (int peer = 0; peer < size(); ++peer) lose(peer, why);
@@ -243,8 +241,8 @@ bool MessengerCore::read_message(int peer) {
 
 void MessengerCore::choose_target(int peer, const WireHead& head) {
   bool known = head.type >= WireType::kRequest && head.type <= WireType::kRefusal;
-  if (!known || head.kind >= setup_.kinds || head.head_bytes > head.head.size() ||
-      head.bytes > kMostBytes || (head.type == WireType::kRefusal && head.bytes > kMostRefusal))
+  if (!known || head.kind >= setup_.kinds || head.head_bytes > head.head.size() || head.bytes > kMostBytes ||
+      (head.type == WireType::kRefusal && head.bytes > kMostRefusal))
     throw CommError("rank {} sent an unexpected message: kind {}, type {}, a head of {} bytes, {} bytes",
                     peer, head.kind, static_cast<int>(head.type), head.head_bytes, head.bytes);
   Peer& state = *peers_[static_cast<size_t>(peer)];

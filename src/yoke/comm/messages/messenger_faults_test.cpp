@@ -97,10 +97,11 @@ TEST_P(MessengersInTrouble, CallbacksThatThrowEndNothing) {
       });
       for (int i = 0; i < 3; ++i) {
         std::promise<void> came;
-        messenger.ask_then(1, message(kEcho), {}, Deadline::after(20), [&](const Message&, const std::string&) {
-          came.set_value();
-          throw 42;
-        });
+        messenger.ask_then(1, message(kEcho), {}, Deadline::after(20),
+                           [&](const Message&, const std::string&) {
+                             came.set_value();
+                             throw 42;
+                           });
         came.get_future().get();
         EXPECT_THAT([&] { messenger.ask(1, message(kSum), {}, Deadline::after(20)).get(); },
                     ::testing::ThrowsMessage<CommError>(HasSubstr("the handler of rank 1 failed")));

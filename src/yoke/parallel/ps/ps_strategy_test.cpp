@@ -35,7 +35,8 @@ class Voiding {
       return outputs;
     };
     std::vector<optim::NamedTensor> parameters;
-    for (const auto& item : model_.module->named_parameters()) parameters.emplace_back(item.key(), item.value());
+    for (const auto& item : model_.module->named_parameters())
+      parameters.emplace_back(item.key(), item.value());
     optimizer_ = optim::make({}, std::move(parameters));
   }
 
