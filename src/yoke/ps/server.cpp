@@ -8,6 +8,7 @@
 #include <cstring>
 #include <numeric>
 
+#include "yoke/base/clock.h"
 #include "yoke/base/error.h"
 #include "yoke/base/units.h"
 #include "yoke/kernels/optimizer_steps.h"
@@ -87,6 +88,7 @@ Server::Server(Messenger& messenger, ServerOptions options)
       lost_(static_cast<size_t>(options_.workers), false),
       left_(static_cast<size_t>(options_.workers), false),
       taken_(static_cast<size_t>(options_.workers)),
+      heard_(static_cast<size_t>(options_.workers), 0),
       peak_memory_(static_cast<size_t>(options_.workers), 0),
       lives_(static_cast<size_t>(options_.workers), 0),
       last_named_(static_cast<size_t>(options_.workers), Contributor{0, -1, 0}),
@@ -182,6 +184,7 @@ void Server::handle(int from, const Message& request, const Messenger::Answer& a
                    request.kind == kSnapshot || request.kind == kStop;
   if (!is_worker(from) && !of_server)
     throw CommError("rank {} is no worker of these {}", from, options_.workers);
+  if (is_worker(from)) heard_[static_cast<size_t>(from)] = now_seconds();
   switch (request.kind) {
     case kPush:
       return push(from, request, answer, /*pulls=*/false);

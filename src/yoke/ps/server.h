@@ -181,6 +181,7 @@ class Server {
   std::vector<bool> lost_;            // by worker
   std::vector<bool> left_;            // by worker: in order
   std::vector<TakenNumbers> taken_;   // by worker: pushes outside of updates
+  std::vector<double> heard_;         // by worker: when it last asked for anything
   std::vector<int64_t> peak_memory_;  // by worker: what it said when it left
   std::vector<std::pair<int, comm::Messenger::Answer>> await_end_;
   size_t early_bytes_ = 0;

@@ -85,7 +85,8 @@ LateReply Server::who_is_late(int asker) const {
       if (slot->updates + 1 != oldest.head.number) continue;
       for (const Contributor& one : oldest.from) {
         if (!slot->store.is_over(static_cast<int>(one.worker), one.life, one.minibatch))
-          return {one.worker, now_seconds() - oldest.since, kOwes};
+          return {one.worker, now_seconds() - std::max(oldest.since, heard_[static_cast<size_t>(one.worker)]),
+                  kOwes};
       }
     }
   }
