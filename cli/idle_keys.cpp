@@ -196,7 +196,6 @@ const KeyRow kKeyRows[] = {
                fmt::format("pipeline.schedule = \"{}\"; it is for pipedream", r.config.pipeline.schedule)); }},
     {"checkpoint.keep", [](const Run& r) { return unless(r.config.checkpoint.every_steps > 0, "checkpoint.every_steps = 0"); }},
     {"checkpoint.background", [](const Run& r) { return unless(r.config.checkpoint.every_steps > 0, "checkpoint.every_steps = 0"); }},
-    {"out.trace", [](const Run& r) { return unless(!r.served, "parallel.sync = \"ps\"; traces are of replicas and pipelines"); }},
 };
 
 bool key_matches(const std::string& pattern, const std::string& key) {

@@ -91,7 +91,11 @@ int train(const CommandLine& line, char** argv) {
                                                 : become_torch_program(argv);
   }
   if (line.train.nproc <= 1) return become_torch_program(argv);
-  if (!threads) return cluster::run_job(cluster::own_job(line.train.nproc, line.words));
+  if (!threads) {
+    cluster::LaunchOptions job = cluster::own_job(line.train.nproc, line.words);
+    job.typed = line.typed;
+    return cluster::run_job(job);
+  }
   std::vector<std::string> words = line.words;
   words.insert(words.begin(), argv[0]);
   if (configuration.values.parallel.data == 0)

@@ -139,6 +139,7 @@ cluster::LaunchOptions server_job(const CommandLine& line, const RunConfig& conf
   policy_of(config, workers);
   int ranks = workers + (config.ps.place == "colocated" ? 0 : static_cast<int>(config.ps.servers));
   cluster::LaunchOptions job = cluster::own_job(ranks, line.words);
+  job.typed = line.typed;
   job.expendable = expendable_ranks(config, ranks);
   if (config.ps.on_worker_loss == "restart") job.rank_restarts = static_cast<int>(config.ps.restarts);
   return job;

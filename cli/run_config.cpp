@@ -83,6 +83,13 @@ void check_servers(const RunConfig& config) {
     throw ConfigError("train.optimizer = \"lbfgs\": servers can do sgd, adamw and adagrad.");
   if (train.compute.precision == "fp16")
     throw ConfigError("train.precision = \"fp16\" with parallel.sync = \"ps\": use fp32 or bf16.");
+  if (train.loop.sync_batchnorm)
+    throw ConfigError(
+        "train.sync_batchnorm = true with parallel.sync = \"ps\": workers of parameter servers do not talk "
+        "to "
+        "each other, each has the statistics of its own batches. Leave it out, or leave out parallel.sync.");
+  if (!(config.ps.timeout > 0))
+    throw ConfigError("ps.timeout = {}: a time above 0 is wanted, such as 5m.", config.ps.timeout);
   plan::Rule rule = plan::parse_rule(config.ps.policy);
   bool in_step = rule == plan::Rule::kSync || plan::traits_of(rule).cancels;
   if (in_step && (config.ps.n_push > 1 || config.ps.n_fetch > 1))

@@ -59,6 +59,17 @@ data::Position mean_position(const parallel::PsStrategy& strategy, const data::L
   return loader.after(start.position, strategy.progress()->minibatches * accumulate / workers);
 }
 
+// Everybody learns which worker is stuck; the launcher ends it.
+void accuse(cluster::World& world, const ps::LateWorker& late) {
+  if (world.alone()) return;
+  cluster::FailureReport report;
+  report.rank = late.worker();
+  report.kind = "deadline";
+  report.what = late.what();
+  report.next = "Next: look at that process (`ps`, a debugger attached, the machine's load and memory)";
+  world.session().fail(report);
+}
+
 std::string last_checkpoint(const std::filesystem::path& out) {
   std::optional<checkpoint::Loaded> loaded;
   try {
@@ -140,10 +151,17 @@ int train_as_worker(const CommandLine& line, Configuration& configuration, clust
   }
   std::optional<RunFolder> folder;
   if (first) folder.emplace(out, configuration, line).attach_sinks(engine);
+  if (config.out.trace) {
+    strategy.begin();  // work is handed out to all workers at the same time
+    attach_trace(engine, out, world.rank(), workers);
+  }
   std::unique_ptr<data::Dataset> test_set;
   if (config.train.loop.evaluate && first) {
     test_set = data::open(config.data, data::Split::kTest, worker->model.sample, seed);
-    auto stop = [] { return engine::requested_stop() != 0; };
+    auto stop = [&strategy] {
+      strategy.say_alive();
+      return engine::requested_stop() != 0;
+    };
     engine.attach_evaluation(
         [&, stop] { return engine::evaluate(*worker, *test_set, evaluation_batch(config, *worker), stop); });
   }
@@ -164,23 +182,40 @@ int train_as_worker(const CommandLine& line, Configuration& configuration, clust
     outcome = engine.run(first ? folder->run_info(worker->model, plan, start.step) : metrics::RunInfo{});
   } catch (const CommError& error) {
     writer.wait();
+    if (const auto* late = dynamic_cast<const ps::LateWorker*>(&error)) accuse(world, *late);
     if (!first) throw;
     throw CommError("{}. The last checkpoint is {}; the same command goes on from there.", error.what(),
                     last_checkpoint(out));
   }
   writer.wait();
-  if (first) write_file_atomically(out / "ps.json", strategy.report() + "\n");
-  strategy.goodbye();
-  if (server) server->finish();
+  const int64_t own_memory = compute::peak_memory_bytes(worker->device);
+  std::vector<int64_t> memory;  // by worker, once all have ended
+  std::optional<ps::LateWorker> stuck;
+  if (first) {
+    try {
+      memory = strategy.await_end();
+    } catch (const ps::LateWorker& late) {
+      memory.resize(static_cast<size_t>(workers));
+      stuck = late;
+    }
+    memory.front() = own_memory;
+    write_file_atomically(out / "ps.json", strategy.report() + "\n");
+    if (config.out.trace) join_traces(out);
+  }
+  strategy.goodbye(own_memory);
+  if (server && !stuck) server->finish();
   int code = outcome.stopped_by_signal != 0 ? 128 + outcome.stopped_by_signal : 0;
   if (!first) return code;
   metrics::Summary summary =
       folder->summarise(outcome, plan, *worker, resume.kept, resume.resumed_from(start));
-  summary.peak_memory_bytes = {compute::peak_memory_bytes(worker->device)};
-  check_budget_was_kept(config, summary.peak_memory_bytes.front());
+  summary.peak_memory_bytes = std::move(memory);
   summary.parameter_hash = engine::parameter_hash(*worker->model.module);
   summary.world_size = workers;
   folder->finish(summary);
+  if (stuck) {
+    accuse(world, *stuck);
+    throw CommError("{}; its records are complete", stuck->what());
+  }
   if (code != 0) {
     log::info("stopped at step {} of {}; the same command goes on from there", outcome.steps,
               plan.total_steps);

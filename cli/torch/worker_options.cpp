@@ -47,6 +47,7 @@ parallel::PsSetup ps_setup(const RunConfig& config, int workers) {
   setup.ps = config.ps;
   setup.slowdown = config.slowdown;
   setup.policy = policy_of(config, workers);
+  setup.timeout = config.ps.timeout;
   return setup;
 }
 

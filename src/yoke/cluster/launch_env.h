@@ -36,6 +36,8 @@ std::optional<net::Secret> inherited_secret();
 // long it waits for all ranks (YOKE_JOIN_TIMEOUT, seconds). Throw ConfigError.
 std::optional<net::Protection> inherited_protection();
 std::optional<double> inherited_join_timeout();
+// The command that started this job's launcher, as it was typed (YOKE_COMMAND).
+std::optional<std::string> inherited_command();
 
 // Arms what YOKE_FAULT asks for (base/fault.h) in this process; rank -1: a launcher. Warns, so that nobody is
 // surprised. Throws ConfigError for rules that it cannot read.

@@ -49,4 +49,8 @@ void arm_faults(int rank, int attempt) {
   if (rank <= 0) log::warn("YOKE_FAULT={}: faults are injected into this job", *text);
 }
 
+std::optional<std::string> inherited_command() {
+  return environment_variable("YOKE_COMMAND");
+}
+
 }  // namespace yoke::cluster

@@ -106,7 +106,6 @@ void Engine::train_step() {
   Stopwatch watch;
   metrics::TimeSplit split;
   double begin = now_seconds();
-  int64_t samples_before = samples_;
   epoch_before_ = epoch();
   strategy_.acquire();
   StepLoss loss = compute_gradients(split);
@@ -120,7 +119,7 @@ void Engine::train_step() {
   bool updated = commit(loss, split);
   if (talk) *comm_seconds_ += move_talk_of_commit(talk, strategy_.communication(), split);
   if (!updated) ++outcome_.skipped;
-  count_step(samples_before);
+  count_step();
   double seconds = watch.seconds();
   losses_.push_back(loss.sum);
   split.other = std::max(
@@ -235,15 +234,14 @@ bool Engine::handle_overflow(const StepLoss& loss) {
 }
 
 // Steps are counted here, or by who hands out the work; then one of ours may be several, or none.
-void Engine::count_step(int64_t samples_before) {
+void Engine::count_step() {
   step_before_ = step_;
   std::optional<parallel::Strategy::Progress> all = strategy_.progress();
   if (!all) {
     ++step_;
     return;
   }
-  int64_t each = (samples_ - samples_before) / std::max<int64_t>(1, plan_.replicas);
-  samples_ = samples_at_start_ + all->minibatches * each;
+  samples_ = samples_at_start_ + all->samples;
   step_ = all->step;
   over_ = all->over;
 }

@@ -250,13 +250,24 @@ bool Attempt::expendable(int rank) const {
   return index < work_.options.expendable.size() && work_.options.expendable[index];
 }
 
-// One that was started again and did not find the others any more has not failed: they had ended.
+namespace {
+
+bool was_ended_by_others(int wait_status) {
+  if (!WIFSIGNALED(wait_status)) return false;
+  int signal = WTERMSIG(wait_status);
+  return signal == SIGKILL || signal == SIGTERM || signal == SIGINT || signal == SIGHUP;
+}
+
+}  // namespace
+
+// One that crashed has a defect that the others have, too: that ends the job. One that was started again and
+// did not find the others any more has not failed: they had ended.
 bool Attempt::forgiven(const Child& child, int wait_status) const {
   if (child.asked || phase_ != Phase::kRunning || !expendable(child.rank)) return false;
   int code = exit_code_of(wait_status);
   bool came_too_late = child.life > 0 && (code == static_cast<int>(ExitCode::kPeerFailed) ||
                                           code == static_cast<int>(ExitCode::kRendezvous));
-  return WIFSIGNALED(wait_status) || (wait_status != 0 && came_too_late);
+  return was_ended_by_others(wait_status) || (wait_status != 0 && came_too_late);
 }
 
 bool Attempt::starts_again(const Child& child, int wait_status) const {
