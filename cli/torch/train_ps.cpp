@@ -209,6 +209,7 @@ int train_as_worker(const CommandLine& line, Configuration& configuration, clust
   metrics::Summary summary =
       folder->summarise(outcome, plan, *worker, resume.kept, resume.resumed_from(start));
   summary.peak_memory_bytes = std::move(memory);
+  check_budget_was_kept(config, own_memory);
   summary.parameter_hash = engine::parameter_hash(*worker->model.module);
   summary.world_size = workers;
   folder->finish(summary);
