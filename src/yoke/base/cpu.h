@@ -9,8 +9,4 @@ namespace yoke {
 // elsewhere.
 std::string cpu_name();
 
-// Whether it has instructions that multiply bf16 (AVX512-BF16, AMX, Arm's BF16): without them bf16 is
-// emulated.
-bool cpu_multiplies_bf16();
-
 }  // namespace yoke
