@@ -15,7 +15,6 @@
 #include "cli/torch/train_parts.h"
 #include "cli/torch/train_resume.h"
 #include "cli/torch/worker_options.h"
-#include "yoke/base/cpu.h"
 #include "yoke/base/error.h"
 #include "yoke/base/file.h"
 #include "yoke/base/log.h"
@@ -71,11 +70,12 @@ engine::LoopPlan loop_plan(const RunConfig& config, const engine::Worker& worker
 
 void give_hints(const RunConfig& config) {
   const compute::ComputeOptions& compute = config.train.compute;
-  if (compute.precision == "bf16" && compute.device == "cpu" && !cpu_multiplies_bf16())
+  if (compute.precision == "bf16" && compute.device == "cpu")
     log::info(
-        "train.precision = \"bf16\": this CPU has no bf16 instructions, so it is slower than fp32 and takes "
-        "more "
-        "memory (weights stay fp32 and are copied). Use fp32 here.");
+        "train.precision = \"bf16\" on the CPU takes more memory than fp32 (weights stay fp32 and are "
+        "copied) "
+        "and is often slower. Compare: yoke bench step --model {} --precision fp32,bf16",
+        config.model.name);
 }
 
 namespace {

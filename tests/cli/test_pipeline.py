@@ -134,13 +134,13 @@ def test_one_device_and_stages_save_the_same_tensors(yoke, tmp_path):
 
 
 def test_copies_and_replicas_of_a_stage_share_its_part(yoke, tmp_path):
-    common = [GPT, "--checkpoint.every_steps", 2, "--out.dir", tmp_path / "run", *QUICK]
-    before = yoke("train", *common, "--steps", 2, "--nproc", 4, "--parallel.pipeline", 2, "--parallel.data", 2).json
+    common = [GPT, "--checkpoint.every_steps", 2, *QUICK]
+    before = yoke("train", *common, "--out.dir", tmp_path / "run", "--steps", 2, "--nproc", 4, "--parallel.pipeline", 2, "--parallel.data", 2).json
     files = yoke("ckpt", "ls", tmp_path / "run", "--json").json["checkpoints"][-1]["files"]
     assert [f["stage"] for f in files if f["name"].startswith("model")] == [0, 0, 1, 1]
     names = [name for f in files if f["name"].startswith("model") for name in f["tensors"]]
     assert len(names) == len(set(names))
-    alone = yoke("train", *common, "--steps", 2).json
+    alone = yoke("train", *common, "--steps", 2, "--resume", tmp_path / "run", "--out.dir", tmp_path / "alone").json
     assert alone["resumed_from"] == 2 and alone["parameter_hash"] == before["parameter_hash"]
 
 

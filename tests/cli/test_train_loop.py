@@ -83,3 +83,9 @@ def test_a_damaged_file_of_convolution_choices_does_not_stop_a_run(yoke, tmp_pat
                   "--no-train.evaluate", "--out.dir", tmp_path / "run", env={"XDG_CACHE_HOME": str(tmp_path / "cache")})
     assert "measured anew" in result.err
     assert json.loads(choices.read_text())["version"] == 1
+
+
+def test_bf16_on_a_cpu_comes_with_a_hint(yoke, tmp_path):
+    result = yoke("train", MLP, "--train.precision", "bf16", "--steps", 1, "--no-train.evaluate", "--out.dir", tmp_path)
+    assert "more memory than fp32" in result.err and "yoke bench step --model mlp" in result.err
+    assert "bf16" not in yoke("train", MLP, "--steps", 1, "--no-train.evaluate", "--out.dir", tmp_path / "fp32").err

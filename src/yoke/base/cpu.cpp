@@ -5,7 +5,6 @@
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
-#include <sstream>
 
 #include "yoke/base/text.h"
 
@@ -66,18 +65,6 @@ std::string cpu_name_of(std::string_view cpuinfo) {
 std::string cpu_name() {
   std::ifstream info("/proc/cpuinfo");
   return cpu_name_of(std::string(std::istreambuf_iterator<char>(info), {}));
-}
-
-bool cpu_multiplies_bf16() {
-  std::ifstream info("/proc/cpuinfo");
-  for (std::string line; std::getline(info, line);) {
-    if (line.rfind("flags", 0) != 0 && line.rfind("Features", 0) != 0) continue;
-    std::istringstream words(line);
-    for (std::string word; words >> word;)
-      if (word == "avx512_bf16" || word == "amx_bf16" || word == "bf16" || word == "svebf16") return true;
-    return false;
-  }
-  return true;  // nothing is known
 }
 
 }  // namespace yoke

@@ -11,9 +11,4 @@ std::string cpu_name();
 
 // The same from the text of /proc/cpuinfo. On Arm that has only numbers; names are looked up by them.
 std::string cpu_name_of(std::string_view cpuinfo);
-
-// Whether it has instructions that multiply bf16 (AVX512-BF16, AMX, Arm's BF16): without them bf16 is
-// emulated.
-bool cpu_multiplies_bf16();
-
 }  // namespace yoke
