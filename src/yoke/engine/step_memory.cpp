@@ -118,11 +118,9 @@ int64_t StepProbe::peak_of(const Work& work) {
   return std::max(before + meter.peak_bytes(), compute::peak_memory_bytes(worker_.device));
 }
 
-int64_t StepProbe::peak_bytes(const std::vector<compute::Segment>& segments, int64_t batch_size) {
-  drop_gradients();
-  compute::release_freed_memory(worker_.device);
-  int64_t update = compute::memory_in_use_bytes(worker_.device) + held_.gradients + update_bytes_;
+int64_t StepProbe::pass_peak_bytes(const std::vector<compute::Segment>& segments, int64_t batch_size) {
   int64_t peak = 0;
+  drop_gradients();
   try {
     if (keeps_gradients(options_)) keep_gradients();
     peak = peak_of([&] { forward_and_backward(sample(batch_size), segments); });
@@ -131,7 +129,13 @@ int64_t StepProbe::peak_bytes(const std::vector<compute::Segment>& segments, int
     throw;
   }
   drop_gradients();
-  return std::max(peak, update);
+  return peak;
+}
+
+int64_t StepProbe::peak_bytes(const std::vector<compute::Segment>& segments, int64_t batch_size) {
+  int64_t pass = pass_peak_bytes(segments, batch_size);
+  compute::release_freed_memory(worker_.device);
+  return std::max(pass, compute::memory_in_use_bytes(worker_.device) + held_.gradients + update_bytes_);
 }
 
 int64_t StepProbe::evaluation_peak_bytes(int64_t batch_size) {
@@ -153,14 +157,14 @@ int64_t StepNeeds::largest_batch(double free) const {
 }
 
 StepNeeds step_needs(StepProbe& probe, const Worker& worker, const std::string& recompute) {
-  constexpr int64_t kSmall = 2, kLarger = 4;
+  constexpr int64_t kSmall = 4, kLarger = 12;  // BatchNorm wants two at least
   auto segments =
       compute::recompute_segments(recompute, std::vector<compute::BlockCost>(worker.model.blocks.size()));
-  probe.peak_bytes(segments, kSmall);  // libraries allocate their workspaces
+  probe.pass_peak_bytes(segments, kSmall);  // libraries allocate their workspaces
   compute::release_freed_memory(worker.device);
   auto held = static_cast<double>(compute::memory_in_use_bytes(worker.device));
-  auto small = static_cast<double>(probe.peak_bytes(segments, kSmall)) - held;
-  auto larger = static_cast<double>(probe.peak_bytes(segments, kLarger)) - held;
+  auto small = static_cast<double>(probe.pass_peak_bytes(segments, kSmall)) - held;
+  auto larger = static_cast<double>(probe.pass_peak_bytes(segments, kLarger)) - held;
   StepNeeds needs;
   needs.sample = std::max(1.0, (larger - small) / (kLarger - kSmall));
   needs.base = std::max(0.0, small - kSmall * needs.sample);

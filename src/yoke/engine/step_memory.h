@@ -33,6 +33,9 @@ class StepProbe {
   // optimizer state, gradients, activations, logits, workspaces, and the update's copies.
   int64_t peak_bytes(const std::vector<compute::Segment>& segments, int64_t batch_size);
 
+  // The same without the update.
+  int64_t pass_peak_bytes(const std::vector<compute::Segment>& segments, int64_t batch_size);
+
   // The same for an evaluation in batches of that size.
   int64_t evaluation_peak_bytes(int64_t batch_size);
 
@@ -61,8 +64,7 @@ struct StepNeeds {
   int64_t largest_batch(double free) const;
 };
 
-// From two small steps, with recomputation by one of the policies but budget. BatchNorm wants two samples at
-// least.
+// From small steps, with recomputation by one of the policies but budget.
 StepNeeds step_needs(StepProbe& probe, const Worker& worker, const std::string& recompute);
 
 }  // namespace yoke::engine
