@@ -104,7 +104,7 @@ void StepProbe::drop_gradients() {
 }
 
 template <class Work>
-int64_t StepProbe::peak_of(const Work& work) {
+StepProbe::Peak StepProbe::peak_of(const Work& work) {
   compute::release_freed_memory(worker_.device);
   compute::reset_peak_memory(worker_.device);
   int64_t before = compute::memory_in_use_bytes(worker_.device);
@@ -115,23 +115,31 @@ int64_t StepProbe::peak_of(const Work& work) {
   else
     work();
   // The meter alone, where the kernel does not let us reset its peak.
-  return std::max(before + meter.peak_bytes(), compute::peak_memory_bytes(worker_.device));
+  return {std::max(before + meter.peak_bytes(), compute::peak_memory_bytes(worker_.device)),
+          meter.peak_bytes()};
 }
 
-int64_t StepProbe::peak_bytes(const std::vector<compute::Segment>& segments, int64_t batch_size) {
+StepProbe::Peak StepProbe::peak_of_pass(const std::vector<compute::Segment>& segments, int64_t batch_size) {
   drop_gradients();
-  compute::release_freed_memory(worker_.device);
-  int64_t update = compute::memory_in_use_bytes(worker_.device) + held_.gradients + update_bytes_;
-  int64_t peak = 0;
   try {
     if (keeps_gradients(options_)) keep_gradients();
-    peak = peak_of([&] { forward_and_backward(sample(batch_size), segments); });
+    Peak peak = peak_of([&] { forward_and_backward(sample(batch_size), segments); });
+    drop_gradients();
+    return peak;
   } catch (...) {
     drop_gradients();
     throw;
   }
-  drop_gradients();
-  return std::max(peak, update);
+}
+
+int64_t StepProbe::pass_tensor_bytes(const std::vector<compute::Segment>& segments, int64_t batch_size) {
+  return peak_of_pass(segments, batch_size).tensors;
+}
+
+int64_t StepProbe::peak_bytes(const std::vector<compute::Segment>& segments, int64_t batch_size) {
+  int64_t pass = peak_of_pass(segments, batch_size).bytes;
+  compute::release_freed_memory(worker_.device);
+  return std::max(pass, compute::memory_in_use_bytes(worker_.device) + held_.gradients + update_bytes_);
 }
 
 int64_t StepProbe::evaluation_peak_bytes(int64_t batch_size) {
@@ -140,12 +148,13 @@ int64_t StepProbe::evaluation_peak_bytes(int64_t batch_size) {
   torch::nn::Module& module = *worker_.model.module;
   const Evaluating evaluating(module);
   return peak_of([&] {
-    AutocastGuard autocast(worker_.device.type(), worker_.autocast);
-    Sample one = sample(batch_size);
-    models::Tensors outputs = worker_.model.forward(one.inputs);
-    worker_.model.loss(outputs, one.target);
-    if (worker_.model.correct) worker_.model.correct(outputs, one.target);
-  });
+           AutocastGuard autocast(worker_.device.type(), worker_.autocast);
+           Sample one = sample(batch_size);
+           models::Tensors outputs = worker_.model.forward(one.inputs);
+           worker_.model.loss(outputs, one.target);
+           if (worker_.model.correct) worker_.model.correct(outputs, one.target);
+         })
+      .bytes;
 }
 
 int64_t StepNeeds::largest_batch(double free) const {
@@ -153,14 +162,12 @@ int64_t StepNeeds::largest_batch(double free) const {
 }
 
 StepNeeds step_needs(StepProbe& probe, const Worker& worker, const std::string& recompute) {
-  constexpr int64_t kSmall = 2, kLarger = 4;
+  constexpr int64_t kSmall = 4, kLarger = 12;  // BatchNorm wants two at least
   auto segments =
       compute::recompute_segments(recompute, std::vector<compute::BlockCost>(worker.model.blocks.size()));
-  probe.peak_bytes(segments, kSmall);  // libraries allocate their workspaces
-  compute::release_freed_memory(worker.device);
-  auto held = static_cast<double>(compute::memory_in_use_bytes(worker.device));
-  auto small = static_cast<double>(probe.peak_bytes(segments, kSmall)) - held;
-  auto larger = static_cast<double>(probe.peak_bytes(segments, kLarger)) - held;
+  probe.pass_tensor_bytes(segments, kSmall);  // libraries allocate their workspaces
+  auto small = static_cast<double>(probe.pass_tensor_bytes(segments, kSmall));
+  auto larger = static_cast<double>(probe.pass_tensor_bytes(segments, kLarger));
   StepNeeds needs;
   needs.sample = std::max(1.0, (larger - small) / (kLarger - kSmall));
   needs.base = std::max(0.0, small - kSmall * needs.sample);

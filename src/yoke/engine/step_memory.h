@@ -33,6 +33,9 @@ class StepProbe {
   // optimizer state, gradients, activations, logits, workspaces, and the update's copies.
   int64_t peak_bytes(const std::vector<compute::Segment>& segments, int64_t batch_size);
 
+  // Tensors of forward and backward alone, beyond what is in use without them.
+  int64_t pass_tensor_bytes(const std::vector<compute::Segment>& segments, int64_t batch_size);
+
   // The same for an evaluation in batches of that size.
   int64_t evaluation_peak_bytes(int64_t batch_size);
 
@@ -40,8 +43,13 @@ class StepProbe {
   struct Sample;
   Sample sample(int64_t batch_size) const;
   void forward_and_backward(const Sample& sample, const std::vector<compute::Segment>& segments);
+  struct Peak {
+    int64_t bytes;    // in use, as the device counts
+    int64_t tensors;  // allocated since the beginning
+  };
   template <class Work>
-  int64_t peak_of(const Work& work);
+  Peak peak_of(const Work& work);
+  Peak peak_of_pass(const std::vector<compute::Segment>& segments, int64_t batch_size);
   void keep_gradients();
   void drop_gradients();
 
@@ -61,8 +69,7 @@ struct StepNeeds {
   int64_t largest_batch(double free) const;
 };
 
-// From two small steps, with recomputation by one of the policies but budget. BatchNorm wants two samples at
-// least.
+// From small steps, with recomputation by one of the policies but budget.
 StepNeeds step_needs(StepProbe& probe, const Worker& worker, const std::string& recompute);
 
 }  // namespace yoke::engine
