@@ -88,15 +88,16 @@ Reason needs_schedule(const Run& run, std::initializer_list<const char*> which) 
 
 Reason needs_averaging(const Run& run) {
   if (run.averages()) return run.ranks > 1 ? kWorks : alone("one rank has nobody to average with");
-  return fmt::format("{}; it is for replicas that average gradients over ranks",
-                     run.staged ? "a pipeline" : fmt::format("parallel.sync = \"{}\"", run.config.parallel.sync));
+  return fmt::format(
+      "{}; it is for replicas that average gradients over ranks",
+      run.staged ? "a pipeline" : fmt::format("parallel.sync = \"{}\"", run.config.parallel.sync));
 }
 
 Reason steps_count(const Run& run) {
   const config::Entry &steps = run.schema.at("train.steps"), &epochs = run.schema.at("train.epochs");
   if (run.config.train.loop.steps == 0 || (steps.is_typed() && !epochs.is_typed())) return kWorks;
-  return fmt::format("train.steps = {} ({}) takes its place; set train.steps = 0", run.config.train.loop.steps,
-                     steps.origin);
+  return fmt::format("train.steps = {} ({}) takes its place; set train.steps = 0",
+                     run.config.train.loop.steps, steps.origin);
 }
 
 Reason shared_statistics(const Run& run) {
@@ -115,19 +116,25 @@ Reason graph(const Run& run) {
   return run.on({"sparse_lr"}) ? "sparse samples" : kWorks;
 }
 
-using Check = Reason (*)(const Run&);
+using Applies = Reason (*)(const Run&);
 
 struct KeyRow {
   const char* key;  // or "section.*"
-  Check check;
+  Applies check;
 };
 
 // Where a key applies; the first reason counts. What is not here applies everywhere, or is refused where it
 // is used: keys of [model] by the models, values that contradict each other by Configuration::load().
 const KeyRow kKeyRows[] = {
-    {"data.dir", [](const Run& r) { return unless(r.config.data.name != "synthetic", "data.name = \"synthetic\"; it reads no files"); }},
-    {"data.samples", [](const Run& r) { return unless(r.config.data.name == "synthetic",
-                               fmt::format("data.name = \"{}\"; data.limit cuts it", r.config.data.name)); }},
+    {"data.dir",
+     [](const Run& r) {
+       return unless(r.config.data.name != "synthetic", "data.name = \"synthetic\"; it reads no files");
+     }},
+    {"data.samples",
+     [](const Run& r) {
+       return unless(r.config.data.name == "synthetic",
+                     fmt::format("data.name = \"{}\"; data.limit cuts it", r.config.data.name));
+     }},
     {"data.seq_len", [](const Run& r) { return unless(r.on({"gpt2"}), "the model takes no tokens"); }},
     {"data.prefetch", [](const Run& r) { return unless(r.config.data.workers > 0, "data.workers = 0"); }},
     {"train.epochs", steps_count},
@@ -136,66 +143,117 @@ const KeyRow kKeyRows[] = {
     {"train.nesterov", [](const Run& r) { return needs_optimizer(r, {"sgd"}); }},
     {"train.beta1", [](const Run& r) { return needs_optimizer(r, {"adamw"}); }},
     {"train.beta2", [](const Run& r) { return needs_optimizer(r, {"adamw"}); }},
-    {"train.eps", [](const Run& r) { return needs_optimizer(r, {"adamw", "adagrad"}); }},
+    {"train.eps",
+     [](const Run& r) {
+       return needs_optimizer(r, {"adamw", "adagrad"});
+     }},
     {"train.history", [](const Run& r) { return needs_optimizer(r, {"lbfgs"}); }},
     {"train.inner_steps", [](const Run& r) { return needs_optimizer(r, {"lbfgs"}); }},
     {"train.schedule",
-     [](const Run& r) { return unless(r.config.train.schedule.schedule != "step" || !r.config.train.schedule.decay_epochs.empty(),
-               "train.decay_epochs is empty"); }},
-    {"train.min_lr", [](const Run& r) { return needs_schedule(r, {"cosine", "linear"}); }},
+     [](const Run& r) {
+       return unless(
+           r.config.train.schedule.schedule != "step" || !r.config.train.schedule.decay_epochs.empty(),
+           "train.decay_epochs is empty");
+     }},
+    {"train.min_lr",
+     [](const Run& r) {
+       return needs_schedule(r, {"cosine", "linear"});
+     }},
     {"train.decay_epochs", [](const Run& r) { return needs_schedule(r, {"step"}); }},
     {"train.decay", [](const Run& r) { return needs_schedule(r, {"step"}); }},
     {"train.scale_lr", [](const Run& r) { return unless(r.replicas() > 1, alone("one replica")); }},
-    {"train.conv", [](const Run& r) { return unless(!r.gpu() && r.has_images(), "it is for convolutions on the CPU"); }},
-    {"train.channels_last", [](const Run& r) { return unless(r.gpu() && r.has_images(), "it is for image models on CUDA"); }},
+    {"train.conv",
+     [](const Run& r) { return unless(!r.gpu() && r.has_images(), "it is for convolutions on the CPU"); }},
+    {"train.channels_last",
+     [](const Run& r) { return unless(r.gpu() && r.has_images(), "it is for image models on CUDA"); }},
     {"train.cuda_graph", graph},
     {"parallel.pipeline",
-     [](const Run& r) { return unless(r.config.parallel.plan.empty(), "parallel.plan says how many stages there are"); }},
+     [](const Run& r) {
+       return unless(r.config.parallel.plan.empty(), "parallel.plan says how many stages there are");
+     }},
     {"parallel.plan", [](const Run& r) { return unless(r.ranks > 1, alone("one rank is no pipeline")); }},
     {"parallel.sync", [](const Run& r) { return unless(!r.threads || r.ranks > 1, alone("one replica")); }},
     {"parallel.zero", needs_averaging},
     {"parallel.split", needs_averaging},
     {"parallel.backend", [](const Run& r) { return unless(!r.threads, "threads of one process need none"); }},
-    {"parallel.backend", [](const Run& r) { return unless(r.ranks > 1 || (r.served && r.config.ps.place == "dedicated"),
-                                   alone("one rank talks to nobody")); }},
+    {"parallel.backend",
+     [](const Run& r) {
+       return unless(r.ranks > 1 || (r.served && r.config.ps.place == "dedicated"),
+                     alone("one rank talks to nobody"));
+     }},
     {"ddp.*", needs_averaging},
-    {"ddp.share_parameters", [](const Run& r) { return unless(r.config.parallel.zero > 0, "parallel.zero = 0"); }},
-    {"ddp.broadcast_buffers", [](const Run& r) { return unless(r.has_batchnorm(), "the model has no buffers"); }},
-    {"ps.*", [](const Run& r) { return unless(r.served, fmt::format("parallel.sync = \"{}\"; parameter servers need parallel.sync = "
-                                             "\"ps\"",
-                                             r.config.parallel.sync)); }},
-    {"ps.k", [](const Run& r) -> Reason {
+    {"ddp.share_parameters",
+     [](const Run& r) { return unless(r.config.parallel.zero > 0, "parallel.zero = 0"); }},
+    {"ddp.broadcast_buffers",
+     [](const Run& r) { return unless(r.has_batchnorm(), "the model has no buffers"); }},
+    {"ps.*",
+     [](const Run& r) {
+       return unless(r.served, fmt::format("parallel.sync = \"{}\"; parameter servers need parallel.sync = "
+                                           "\"ps\"",
+                                           r.config.parallel.sync));
+     }},
+    {"ps.k",
+     [](const Run& r) -> Reason {
        if (r.rule.k == plan::RuleTraits::kGiven) return kWorks;
        return of_another_rule(r, "k_sync, k_batch_sync, k_async and k_batch_async");
      }},
-    {"ps.max_delay", [](const Run& r) -> Reason {
+    {"ps.max_delay",
+     [](const Run& r) -> Reason {
        return r.rule.gated ? kWorks : of_another_rule(r, "bounded_delay and ssp");
      }},
-    {"ps.stale_step", [](const Run& r) -> Reason {
+    {"ps.stale_step",
+     [](const Run& r) -> Reason {
        if (!r.rule.cancels || r.config.ps.stale_step != "inverse") return kWorks;
        return of_another_rule(r, "rules with stale gradients");
      }},
-    {"ps.stale_c", [](const Run& r) { return unless(r.config.ps.stale_step == "distance", "ps.stale_step is not \"distance\""); }},
-    {"ps.stale_max", [](const Run& r) { return unless(r.config.ps.stale_step == "distance", "ps.stale_step is not \"distance\""); }},
+    {"ps.stale_c",
+     [](const Run& r) {
+       return unless(r.config.ps.stale_step == "distance", "ps.stale_step is not \"distance\"");
+     }},
+    {"ps.stale_max",
+     [](const Run& r) {
+       return unless(r.config.ps.stale_step == "distance", "ps.stale_step is not \"distance\"");
+     }},
     {"ps.adasync_interval", [](const Run& r) { return unless(r.config.ps.adasync, "ps.adasync = false"); }},
     {"ps.warm_start", [](const Run& r) { return unless(r.ranks > 1, alone("one worker is always alone")); }},
-    {"ps.on_worker_loss", [](const Run& r) { return unless(r.ranks > 1, alone("the first worker cannot be lost")); }},
+    {"ps.on_worker_loss",
+     [](const Run& r) { return unless(r.ranks > 1, alone("the first worker cannot be lost")); }},
     {"ps.restarts",
-     [](const Run& r) { return unless(r.config.ps.on_worker_loss == "restart", "ps.on_worker_loss is not \"restart\""); }},
-    {"slowdown.workers", [](const Run& r) { return unless(r.config.slowdown.law != "none", "slowdown.law = \"none\""); }},
+     [](const Run& r) {
+       return unless(r.config.ps.on_worker_loss == "restart", "ps.on_worker_loss is not \"restart\"");
+     }},
+    {"slowdown.workers",
+     [](const Run& r) { return unless(r.config.slowdown.law != "none", "slowdown.law = \"none\""); }},
     {"slowdown.seed",
-     [](const Run& r) { return unless(!is_one_of(r.config.slowdown.law.substr(0, r.config.slowdown.law.find(':')), {"none", "const"}),
-               fmt::format("slowdown.law = \"{}\" draws no numbers", r.config.slowdown.law)); }},
-    {"pipeline.*", [](const Run& r) { return unless(r.staged, "parallel.pipeline = 1; set parallel.pipeline or parallel.plan"); }},
-    {"pipeline.stages", [](const Run& r) { return unless(r.config.parallel.plan.empty(), "parallel.plan says what the stages are"); }},
+     [](const Run& r) {
+       return unless(
+           !is_one_of(r.config.slowdown.law.substr(0, r.config.slowdown.law.find(':')), {"none", "const"}),
+           fmt::format("slowdown.law = \"{}\" draws no numbers", r.config.slowdown.law));
+     }},
+    {"pipeline.*",
+     [](const Run& r) {
+       return unless(r.staged, "parallel.pipeline = 1; set parallel.pipeline or parallel.plan");
+     }},
+    {"pipeline.stages",
+     [](const Run& r) {
+       return unless(r.config.parallel.plan.empty(), "parallel.plan says what the stages are");
+     }},
     {"pipeline.chunks",
-     [](const Run& r) { return unless(r.config.pipeline.schedule == "interleaved",
-               fmt::format("pipeline.schedule = \"{}\"; it is for interleaved", r.config.pipeline.schedule)); }},
+     [](const Run& r) {
+       return unless(
+           r.config.pipeline.schedule == "interleaved",
+           fmt::format("pipeline.schedule = \"{}\"; it is for interleaved", r.config.pipeline.schedule));
+     }},
     {"pipeline.vertical_sync",
-     [](const Run& r) { return unless(r.config.pipeline.schedule == "pipedream",
-               fmt::format("pipeline.schedule = \"{}\"; it is for pipedream", r.config.pipeline.schedule)); }},
-    {"checkpoint.keep", [](const Run& r) { return unless(r.config.checkpoint.every_steps > 0, "checkpoint.every_steps = 0"); }},
-    {"checkpoint.background", [](const Run& r) { return unless(r.config.checkpoint.every_steps > 0, "checkpoint.every_steps = 0"); }},
+     [](const Run& r) {
+       return unless(
+           r.config.pipeline.schedule == "pipedream",
+           fmt::format("pipeline.schedule = \"{}\"; it is for pipedream", r.config.pipeline.schedule));
+     }},
+    {"checkpoint.keep",
+     [](const Run& r) { return unless(r.config.checkpoint.every_steps > 0, "checkpoint.every_steps = 0"); }},
+    {"checkpoint.background",
+     [](const Run& r) { return unless(r.config.checkpoint.every_steps > 0, "checkpoint.every_steps = 0"); }},
 };
 
 bool key_matches(const std::string& pattern, const std::string& key) {
@@ -266,9 +324,10 @@ struct KeysRead {
   std::vector<std::string> except;
 };
 
-const std::vector<std::string> kOptimizerKeys = {
-    "train.optimizer", "train.lr",  "train.momentum", "train.nesterov",    "train.weight_decay", "train.beta1",
-    "train.beta2",     "train.eps", "train.history",  "train.inner_steps", "train.clip_norm"};
+const std::vector<std::string> kOptimizerKeys = {"train.optimizer",   "train.lr",           "train.momentum",
+                                                 "train.nesterov",    "train.weight_decay", "train.beta1",
+                                                 "train.beta2",       "train.eps",          "train.history",
+                                                 "train.inner_steps", "train.clip_norm"};
 const std::vector<std::string> kComputeKeys = {"train.device", "train.precision",     "train.threads",
                                                "train.conv",   "train.channels_last", "train.seed"};
 
@@ -280,32 +339,36 @@ std::vector<std::string> all_of_keys(std::initializer_list<std::vector<std::stri
 
 const std::vector<KeysRead>& reads() {
   static const std::vector<KeysRead> table = {
-      {"eval", all_of_keys({{"model.*", "data.*"}, kComputeKeys}), {"data.shuffle", "data.workers", "data.prefetch",
-                                                                  "data.drop_last"}},
+      {"eval",
+       all_of_keys({{"model.*", "data.*"}, kComputeKeys}),
+       {"data.shuffle", "data.workers", "data.prefetch", "data.drop_last"}},
       {"model info", {"model.*"}, {}},
       {"model export", {"model.*", "train.seed"}, {}},
-      {"profile", all_of_keys({{"model.*", "data.batch_size", "data.seq_len", "train.recompute"}, kComputeKeys}), {}},
+      {"profile",
+       all_of_keys({{"model.*", "data.batch_size", "data.seq_len", "train.recompute"}, kComputeKeys}),
+       {}},
       {"bench step",
        all_of_keys({{"model.*", "train.recompute", "train.cuda_graph"}, kOptimizerKeys, kComputeKeys}),
        {"model.name", "train.precision", "train.device", "train.recompute"}},
       {"bench scaling",
-       all_of_keys({{"model.*", "train.recompute", "train.cuda_graph", "train.sync_batchnorm", "train.accumulate",
-                  "parallel.*", "ddp.*", "pipeline.*", "slowdown.*"},
-                 kOptimizerKeys, kComputeKeys}),
+       all_of_keys({{"model.*", "train.recompute", "train.cuda_graph", "train.sync_batchnorm",
+                     "train.accumulate", "parallel.*", "ddp.*", "pipeline.*", "slowdown.*"},
+                    kOptimizerKeys,
+                    kComputeKeys}),
        {"model.name", "parallel.sync", "parallel.plan", "parallel.split"}},
       {"verify",
        {"model.*", "data.*", "train.*", "parallel.*", "ddp.*", "ps.*", "slowdown.*", "pipeline.*"},
-       {"data.workers",       "data.prefetch",        "train.epochs",        "train.steps",
-        "train.evaluate",     "train.non_finite",     "train.schedule",      "train.warmup_steps",
-        "train.warmup_epochs", "train.min_lr",        "train.decay_epochs",  "train.decay",
-        "train.scale_lr",     "train.precision",      "train.cuda_graph",    "parallel.plan",
-        "parallel.backend",   "ps.place",             "ps.adasync",          "ps.adasync_interval",
-        "ps.n_push",          "ps.n_fetch",           "ps.warm_start",       "ps.on_worker_loss",
-        "ps.restarts",        "ps.log_updates"}},
+       {"data.workers",        "data.prefetch",    "train.epochs",       "train.steps",
+        "train.evaluate",      "train.non_finite", "train.schedule",     "train.warmup_steps",
+        "train.warmup_epochs", "train.min_lr",     "train.decay_epochs", "train.decay",
+        "train.scale_lr",      "train.precision",  "train.cuda_graph",   "parallel.plan",
+        "parallel.backend",    "ps.place",         "ps.adasync",         "ps.adasync_interval",
+        "ps.n_push",           "ps.n_fetch",       "ps.warm_start",      "ps.on_worker_loss",
+        "ps.restarts",         "ps.log_updates"}},
       {"lab stragglers",
        {"model.*", "data.*", "train.*", "parallel.*", "ps.*", "slowdown.*", "out.*"},
-       {"parallel.sync", "ps.policy", "ps.servers", "ps.k", "ps.max_delay", "slowdown.law", "slowdown.workers",
-        "out.dir"}},
+       {"parallel.sync", "ps.policy", "ps.servers", "ps.k", "ps.max_delay", "slowdown.law",
+        "slowdown.workers", "out.dir"}},
   };
   return table;
 }

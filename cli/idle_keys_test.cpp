@@ -227,7 +227,8 @@ TEST(IdleKeys, WhoTypesABuiltInValueMeansIt) {
   EXPECT_THAT(refusal({"ps.servers=1"}, 2), HasSubstr("ps.servers"));
   EXPECT_THAT(refusal({"pipeline.schedule=1f1b"}, 2), HasSubstr("pipeline.schedule"));
   EXPECT_EQ(refusal({"parallel.zero=0", "ddp.hook=none", "parallel.split=equal"}, 1), "") << "switched off";
-  EXPECT_EQ(refusal({"ps.policy=sync"}, 2, "[ps]\npolicy = \"async\"\n"), "") << "takes back what the file says";
+  EXPECT_EQ(refusal({"ps.policy=sync"}, 2, "[ps]\npolicy = \"async\"\n"), "")
+      << "takes back what the file says";
 }
 
 TEST(IdleKeys, OneFileServesOneRankAndMany) {
@@ -266,17 +267,29 @@ TEST(UnreadKeys, ACommandRefusesWhatItDoesNotUse) {
   auto reading = [](const char* command, const char* word) {
     return [=] { refuse_unread_keys(command, typed({word})); };
   };
-  for (auto [command, word] : {std::pair("model info", "train.lr=1"), {"model export", "data.name=mnist"},
-                               {"eval", "ps.k=2"}, {"eval", "train.lr=1"}, {"profile", "out.dir=x"},
-                               {"bench step", "parallel.zero=1"}, {"bench step", "train.precision=bf16"},
-                               {"bench scaling", "out.dir=x"}, {"bench scaling", "parallel.sync=ps"},
-                               {"verify", "train.schedule=cosine"}, {"verify", "ps.place=colocated"},
-                               {"verify", "checkpoint.keep=3"}, {"lab stragglers", "ps.policy=sync"}})
+  for (auto [command, word] : {std::pair("model info", "train.lr=1"),
+                               {"model export", "data.name=mnist"},
+                               {"eval", "ps.k=2"},
+                               {"eval", "train.lr=1"},
+                               {"profile", "out.dir=x"},
+                               {"bench step", "parallel.zero=1"},
+                               {"bench step", "train.precision=bf16"},
+                               {"bench scaling", "out.dir=x"},
+                               {"bench scaling", "parallel.sync=ps"},
+                               {"verify", "train.schedule=cosine"},
+                               {"verify", "ps.place=colocated"},
+                               {"verify", "checkpoint.keep=3"},
+                               {"lab stragglers", "ps.policy=sync"}})
     EXPECT_THAT(reading(command, word), ThrowsMessage<ConfigError>(HasSubstr(key_of(word)))) << command;
-  for (auto [command, word] : {std::pair("model info", "model.classes=3"), {"model export", "train.seed=3"},
-                               {"eval", "data.limit=3"}, {"bench step", "train.optimizer=adamw"},
-                               {"bench scaling", "ddp.hook=fp16"}, {"verify", "train.clip_norm=1"},
-                               {"lab stragglers", "train.steps=3"}, {"train", "out.dir=x"}, {"config show", "ps.k=1"}})
+  for (auto [command, word] : {std::pair("model info", "model.classes=3"),
+                               {"model export", "train.seed=3"},
+                               {"eval", "data.limit=3"},
+                               {"bench step", "train.optimizer=adamw"},
+                               {"bench scaling", "ddp.hook=fp16"},
+                               {"verify", "train.clip_norm=1"},
+                               {"lab stragglers", "train.steps=3"},
+                               {"train", "out.dir=x"},
+                               {"config show", "ps.k=1"}})
     EXPECT_NO_THROW(reading(command, word)()) << command << " " << word;
 }
 

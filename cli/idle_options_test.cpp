@@ -19,7 +19,8 @@ using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 
 // Options that always have an effect, or whose command refuses what does not go together: `plan` the ways to
-// give devices, `topo` --machines and --network without a preset, `simulate` what repeats or contradicts a plan.
+// give devices, `topo` --machines and --network without a preset, `simulate` what repeats or contradicts a
+// plan.
 const std::map<std::string, std::string> kAlways = {
     {"train", "FILE --resume --init --nproc --device --steps --trace"},
     {"verify", "FILE --layouts --steps --dtype --tolerance"},
@@ -64,7 +65,8 @@ TEST(IdleOptions, EveryOptionOfEveryCommandIsKnown) {
       bool listed = std::find(always.begin(), always.end(), option) != always.end();
       EXPECT_NE(listed, is_conditional(command.command, option)) << command.command << " " << option;
     }
-    for (size_t i = 3; i < always.size(); ++i) EXPECT_THAT(command.options, Contains(always[i])) << command.command;
+    for (size_t i = 3; i < always.size(); ++i)
+      EXPECT_THAT(command.options, Contains(always[i])) << command.command;
   }
 }
 
@@ -102,7 +104,8 @@ TEST(IdleOptions, AreRefusedWithTheReason) {
   };
   for (const auto& [line, option] : lines) {
     auto parsing = [words = split(line, ' ')] { parse_command_line(words); };
-    EXPECT_THAT(parsing, ThrowsMessage<ConfigError>(HasSubstr(std::string(option) + " has no effect"))) << line;
+    EXPECT_THAT(parsing, ThrowsMessage<ConfigError>(HasSubstr(std::string(option) + " has no effect")))
+        << line;
   }
   for (const char* line :
        {"eval a.toml --init w --inputs i --outputs o", "simulate --schedule interleaved --chunks 2",
@@ -113,8 +116,11 @@ TEST(IdleOptions, AreRefusedWithTheReason) {
 }
 
 TEST(IdleOptions, AnOptionAndItsKeyDoNotContradictEachOther) {
-  EXPECT_THAT([] { parse_command_line({"train", "a.toml", "--steps", "5", "--train.steps", "6"}); },
-              ThrowsMessage<ConfigError>(AllOf(HasSubstr("--steps 5"), HasSubstr("--train.steps 6"))));
+  EXPECT_THAT(
+      [] {
+        parse_command_line({"train", "a.toml", "--steps", "5", "--train.steps", "6"});
+      },
+      ThrowsMessage<ConfigError>(AllOf(HasSubstr("--steps 5"), HasSubstr("--train.steps 6"))));
   EXPECT_NO_THROW(parse_command_line({"train", "a.toml", "--steps", "5", "--train.steps", "5"}));
 }
 

@@ -31,15 +31,15 @@ std::string without_trace(const std::string& text) {
   return trace == std::string::npos ? text : text.substr(0, trace);
 }
 
-// Nothing is broken: something smaller will do. What nobody closer to the cause has explained; LibTorch's allocators
-// throw types of their own.
+// Nothing is broken: something smaller will do. What nobody closer to the cause has explained; LibTorch's
+// allocators throw types of their own.
 std::optional<std::string> out_of_memory(const std::exception& error) {
   const std::string text = error.what();
   const char* kHint = "Try a smaller data.batch_size or model, or train.recompute = \"blocks\".";
   constexpr std::string_view kAsked = "you tried to allocate ";
   if (size_t at = text.find(kAsked); at != std::string::npos)
-    return fmt::format("not enough memory for {:.0f} bytes. {}", std::strtod(text.c_str() + at + kAsked.size(), nullptr),
-                       kHint);
+    return fmt::format("not enough memory for {:.0f} bytes. {}",
+                       std::strtod(text.c_str() + at + kAsked.size(), nullptr), kHint);
   const bool ran_out = dynamic_cast<const std::bad_alloc*>(&error) != nullptr ||
                        dynamic_cast<const std::length_error*>(&error) != nullptr ||
                        text.find("out of memory") != std::string::npos ||

@@ -130,7 +130,7 @@ int train_as_worker(const CommandLine& line, Configuration& configuration, clust
   strategy.end_at(plan.total_steps);
   if (nothing_left(resume, start, plan.total_steps, config.train.loop.evaluate)) {
     if (first) tell_nothing_left(resume, start, plan.total_steps, line, config);
-    strategy.goodbye();
+    strategy.goodbye(compute::peak_memory_bytes(worker->device));
     if (server) server->finish();
     return 0;
   }

@@ -89,7 +89,8 @@ Resume find_resume(const TrainArguments& arguments, const std::filesystem::path&
 
 void tell_resume(const Resume& resume, const engine::Progress& progress, int64_t total_steps,
                  const Configuration& configuration, const std::string& note) {
-  log::info("going on from {} (step {} of {}); {}", resume.checkpoint->path.string(), progress.step, total_steps, note);
+  log::info("going on from {} (step {} of {}); {}", resume.checkpoint->path.string(), progress.step,
+            total_steps, note);
   std::string saved = resume.checkpoint->state.rest.value("configuration", "");
   std::vector<std::string> changes = config::changed_keys(saved, configuration.schema, harmless());
   if (!changes.empty()) log::warn("changed since the checkpoint: {}", join(changes));

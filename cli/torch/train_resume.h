@@ -32,7 +32,8 @@ struct Resume {
 Resume find_resume(const TrainArguments& arguments, const std::filesystem::path& out,
                    const checkpoint::Team& team, bool first);
 
-// Says where a resumed run stands, `note` (cli/torch/resume_note.h), and which settings that matter have changed.
+// Says where a resumed run stands, `note` (cli/torch/resume_note.h), and which settings that matter have
+// changed.
 void tell_resume(const Resume& resume, const engine::Progress& progress, int64_t total_steps,
                  const Configuration& configuration, const std::string& note);
 

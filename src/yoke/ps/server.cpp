@@ -23,8 +23,9 @@ using comm::Reply;
 constexpr int64_t kMostElements = int64_t{1} << 40;
 constexpr int64_t kMostRanges = 1 << 22;
 constexpr int64_t kMostTensors = 1 << 20;
-constexpr size_t kMostWaiting = 64;         // requests of one worker that wait for the same range
-constexpr double kLastWorkersSeconds = 10;  // for the last workers, once another server has gone
+constexpr size_t kMostUpdate = size_t{64} << 20;  // bytes of a list of gradients to apply
+constexpr size_t kMostWaiting = 64;               // requests of one worker that wait for the same range
+constexpr double kLastWorkersSeconds = 10;        // for the last workers, once another server has gone
 
 bool consumes_own_version_only(const plan::PolicyOptions& policy) {
   return policy.rule == plan::Rule::kSync || plan::traits_of(policy.rule).cancels;
@@ -156,7 +157,7 @@ size_t Server::most_bytes(uint16_t kind) const {
     case kOpen:
       return kMostTensors * sizeof(int64_t);
     case kUpdate:
-      return comm::Messenger::kMostUnplaced;
+      return kMostUpdate;
     case kAssign:
     case kPush:
     case kPushPull:

@@ -314,7 +314,7 @@ void Attempt::ask_about_stopped() {
   bool stopped = std::any_of(children_.begin(), children_.end(),
                              [](const Child& child) { return child.running && is_stopped(child.pid); });
   if (!stopped) return;
-  std::optional<FailureReport> failure = ask_coordinator(place_);
+  std::optional<FailureReport> failure = ask_coordinator(place_, work_.options.world_size());
   if (!failure) return;
   known_ = std::make_shared<FailureReport>(*failure);
   wind_down();

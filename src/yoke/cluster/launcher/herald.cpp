@@ -32,10 +32,10 @@ void tell_coordinator(const JobPlace& place, const FailureReport& report) try {
   log::debug("the coordinator was not told that {}: {}", report.what, error.what());
 }
 
-std::optional<FailureReport> ask_coordinator(const JobPlace& place) try {
+std::optional<FailureReport> ask_coordinator(const JobPlace& place, int world_size) try {
   control::Note note = ask(place, {{"verb", "cause"}});
   if (!note.head.contains("kind")) return std::nullopt;
-  return control::read_report(note.head);
+  return control::read_report(note.head, world_size);
 } catch (const Error& error) {
   log::debug("the coordinator was not asked why the job ends: {}", error.what());
   return std::nullopt;

@@ -14,6 +14,6 @@ void tell_coordinator(const JobPlace& place, const FailureReport& report);
 
 // Why the job fails, where the coordinator knows; nothing while all is well, or when it cannot be reached.
 // Waits a second at most.
-std::optional<FailureReport> ask_coordinator(const JobPlace& place);
+std::optional<FailureReport> ask_coordinator(const JobPlace& place, int world_size);
 
 }  // namespace yoke::cluster
