@@ -45,11 +45,12 @@ models::Model normalising_model() {
   model.module->register_module("first", first);
   model.module->register_module("between", between);
   model.module->register_module("second", second);
-  model.blocks = {
-      {"first", [=](const models::Tensors& x) mutable { return models::Tensors{first(x[0])}; }, {first.ptr()}},
-      {"second",
-       [=](const models::Tensors& x) mutable { return models::Tensors{second(between(x[0]))}; },
-       {between.ptr(), second.ptr()}}};
+  model.blocks = {{"first",
+                   [=](const models::Tensors& x) mutable { return models::Tensors{first(x[0])}; },
+                   {first.ptr()}},
+                  {"second",
+                   [=](const models::Tensors& x) mutable { return models::Tensors{second(between(x[0]))}; },
+                   {between.ptr(), second.ptr()}}};
   model.loss = [](const models::Tensors& outputs, const torch::Tensor& target) {
     return (outputs[0].sum(1) - target).square().mean();
   };
@@ -126,13 +127,13 @@ TEST(Evaluate, ReplicasReportWhatTheFirstOneSaves) {
             worker.model, *worker.optimizer, worker.scaler, parallel::OneDeviceOptions{}, comm, DdpOptions{},
             *worker.shards, zero);
       else
-        worker.strategy =
-            std::make_unique<parallel::DdpStrategy>(worker.model, *worker.optimizer, worker.scaler,
-                                                    parallel::OneDeviceOptions{}, comm, DdpOptions{});
+        worker.strategy = std::make_unique<parallel::DdpStrategy>(
+            worker.model, *worker.optimizer, worker.scaler, parallel::OneDeviceOptions{}, comm, DdpOptions{});
       train_on(worker, comm.rank());
       // As a checkpoint takes it, whether or not somebody evaluates.
       if (comm.rank() == 0) saved = copies_of_tensors(named_tensors(*worker.model.module));
-      auto result = evaluate(worker, NumbersDataset(), 5, [] { return false; }, &comm);
+      auto result = evaluate(
+          worker, NumbersDataset(), 5, [] { return false; }, &comm);
       reported[static_cast<size_t>(comm.rank())] = result->loss;
       if (comm.rank() == 0) {
         auto after = named_tensors(*worker.model.module);
@@ -164,7 +165,8 @@ TEST(Evaluate, CopiesOfAPipelineReportWhatIsSaved) {
     train_on(worker, worker.stage->place.copy);
     auto whole = whole_model(worker);
     if (comm.rank() == 0) saved = copies_of_tensors(whole);
-    auto result = evaluate(worker, NumbersDataset(), 5, [] { return false; }, &comm);
+    auto result = evaluate(
+        worker, NumbersDataset(), 5, [] { return false; }, &comm);
     reported[static_cast<size_t>(comm.rank())] = result->loss;
   });
   for (double loss : reported) EXPECT_NEAR(loss / loss_alone(saved), 1, 1e-12);

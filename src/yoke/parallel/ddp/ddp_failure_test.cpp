@@ -1,4 +1,5 @@
-// A backward() that throws on one rank, is caught there and repeated: right averages, or an error on all ranks.
+// A backward() that throws on one rank, is caught there and repeated: right averages, or an error on all
+// ranks.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -64,7 +65,8 @@ TEST(DdpFailure, ALaterBackwardMayBeRepeatedWhenNothingWasSent) {
   all[1].find_unused = true;
   all[2].static_graph = true;
   all[3].gradient_as_bucket_view = false;
-  for (const DdpOptions& options : all) expect_as_alone(train_on_ranks(net, 2, options, failing_in(3)), alone);
+  for (const DdpOptions& options : all)
+    expect_as_alone(train_on_ranks(net, 2, options, failing_in(3)), alone);
 }
 
 TEST(DdpFailure, AForwardThatThrowsMayBeRepeated) {
@@ -160,7 +162,8 @@ TEST(DdpFailure, WhatWasSentCannotBeRepeatedAndAllRanksHearOfIt) {
   });
   for (const std::string& message : messages)
     EXPECT_THAT(message, HasSubstr("rank 1 called all_reduce")) << message;
-  for (const std::string& message : messages) EXPECT_THAT(message, HasSubstr("after one that failed half-way"));
+  for (const std::string& message : messages)
+    EXPECT_THAT(message, HasSubstr("after one that failed half-way"));
 }
 
 TEST(DdpFailure, AllRanksThatFailAtTheSamePlaceHearOfItToo) {
@@ -182,7 +185,8 @@ TEST(DdpFailure, AllRanksThatFailAtTheSamePlaceHearOfItToo) {
 // What is reduced as soon as it is launched shows everything that writes to a bucket afterwards.
 struct EagerHook : CommHook {
   bool advance(GradientBucket& bucket, int) override {
-    bucket.comm->all_reduce({bucket.flat.data_ptr(), bucket.flat.numel(), DataType::kFloat64}, ReduceOp::kMean)
+    bucket.comm
+        ->all_reduce({bucket.flat.data_ptr(), bucket.flat.numel(), DataType::kFloat64}, ReduceOp::kMean)
         .wait();
     return false;
   }

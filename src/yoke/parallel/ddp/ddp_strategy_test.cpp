@@ -18,7 +18,8 @@ models::Model steep_model() {
   torch::nn::Linear layer(torch::nn::LinearOptions(3, 2).bias(false));
   model.module = layer.ptr();
   model.module->to(torch::kFloat64);
-  model.blocks = {{"layer", [=](const models::Tensors& x) mutable { return models::Tensors{layer(x[0])}; },
+  model.blocks = {{"layer",
+                   [=](const models::Tensors& x) mutable { return models::Tensors{layer(x[0])}; },
                    {layer.ptr()}}};
   model.loss = [](const models::Tensors& outputs, const torch::Tensor& target) {
     torch::Tensor away = outputs[0] - target;

@@ -91,7 +91,7 @@ class Reducer {
 
   // Of the backward() that is in flight.
   bool begun_ = false;
-  bool sent_ = false;          // something of it
+  bool sent_ = false;             // something of it
   std::weak_ptr<void> round_;     // expired with begun_ set: that backward() has failed
   std::vector<int64_t> arrived_;  // order of last arrivals
   size_t next_ = 0;               // bucket to be launched

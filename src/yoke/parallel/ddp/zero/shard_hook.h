@@ -9,8 +9,8 @@ namespace yoke::parallel {
 
 class ShardHook : public CommHook {
  public:
-  // This rank's part of the averages of a bucket: of all backward() passes since begin_step(). Valid until the
-  // next one.
+  // This rank's part of the averages of a bucket: of all backward() passes since begin_step(). Valid until
+  // the next one.
   const torch::Tensor& part(size_t bucket) const { return parts_.at(bucket); }
   virtual void begin_step() = 0;
 

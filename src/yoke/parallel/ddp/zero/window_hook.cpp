@@ -17,7 +17,8 @@ void copy_run(const GradientBucket& bucket, int64_t begin, const torch::Tensor& 
   for (size_t i = 0; i < bucket.parts.size(); ++i) {
     const torch::Tensor& part = bucket.parts[i];
     if (!part.defined()) continue;
-    int64_t first = std::max(begin, bucket.offsets[i]), last = std::min(end, bucket.offsets[i] + part.numel());
+    int64_t first = std::max(begin, bucket.offsets[i]),
+            last = std::min(end, bucket.offsets[i] + part.numel());
     if (first >= last) continue;
     if (first - begin > copied) to.narrow(0, copied, first - begin - copied).zero_();
     to.narrow(0, first - begin, last - first).copy_(part.narrow(0, first - bucket.offsets[i], last - first));
@@ -59,8 +60,8 @@ void WindowHook::send(GradientBucket& bucket, const torch::Tensor& into, int64_t
   Window& window = windows_[next_++ % kWindows];
   empty(window);
   if (!window.memory.data)
-    window.memory = bucket.comm->allocate(static_cast<size_t>(std::max<int64_t>(
-        window_bytes_, bucket.comm->size() * static_cast<int64_t>(sizeof(double)))));
+    window.memory = bucket.comm->allocate(static_cast<size_t>(
+        std::max<int64_t>(window_bytes_, bucket.comm->size() * static_cast<int64_t>(sizeof(double)))));
   int64_t ranks = bucket.comm->size(), run = into.numel(), each = bucket.elements / ranks;
   torch::Tensor rows = tensor_over(window.memory, ranks * run, bucket.options);
   for (int64_t rank = 0; rank < ranks; ++rank)
@@ -73,9 +74,8 @@ void WindowHook::send(GradientBucket& bucket, const torch::Tensor& into, int64_t
   std::string name = fmt::format("bucket {}", bucket.index);
   bool mean = bucket.divisor == static_cast<double>(ranks);
   if (!mean) rows.div_(bucket.divisor);
-  window.pending =
-      bucket.comm->reduce_scatter(comm::buffer_of(rows), comm::buffer_of(window.own),
-                                  mean ? ReduceOp::kMean : ReduceOp::kSum, {.name = name});
+  window.pending = bucket.comm->reduce_scatter(comm::buffer_of(rows), comm::buffer_of(window.own),
+                                               mean ? ReduceOp::kMean : ReduceOp::kSum, {.name = name});
   bucket.pending = window.pending;
 }
 

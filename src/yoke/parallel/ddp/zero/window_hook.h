@@ -1,8 +1,9 @@
-// A bucket without memory of its own: its gradients travel through a few small windows, as backward() made them,
-// and only this rank's part of the averages is kept.
+// A bucket without memory of its own: its gradients travel through a few small windows, as backward() made
+// them, and only this rank's part of the averages is kept.
 //
-// A window holds the same run of elements of every rank's part, side by side, so that one reduce_scatter gives
-// each rank its own. How large gradients are does not matter: a large one takes several windows in turn.
+// A window holds the same run of elements of every rank's part, side by side, so that one reduce_scatter
+// gives each rank its own. How large gradients are does not matter: a large one takes several windows in
+// turn.
 #pragma once
 
 #include <array>
