@@ -79,6 +79,24 @@ void same_bits(Job& job) {
   say(job, "ok");
 }
 
+// 60000 + 60000 is no fp16, their mean is.
+void large_halves(Job& job) {
+  constexpr uint16_t kLarge = 0x7b53;
+  test::Suite suite = job.suite();
+  for (auto op : {plan::Collective::kAllReduce, plan::Collective::kReduceScatter}) {
+    int64_t parts = op == plan::Collective::kReduceScatter ? job.setup.size : 1;
+    std::vector<uint16_t> x(static_cast<size_t>(100 * parts), kLarge), out(100);
+    auto o = suite.operation(op, DataType::kFloat16, 100 * parts);
+    o.reduce = ReduceOp::kMean;
+    o.input = comm::ConstBuffer(x.data(), 100 * parts, DataType::kFloat16);
+    o.output = comm::Buffer(parts > 1 ? out.data() : x.data(), 100, DataType::kFloat16);
+    suite.run(o);
+    for (uint16_t bits : parts > 1 ? out : x)
+      expect(std::abs(bits - kLarge) <= 3, fmt::format("a mean of fp16 is {:04x}", bits));
+  }
+  say(job, "ok");
+}
+
 void split_groups(Job& job) {
   int rank = job.setup.rank, size = job.setup.size;
   std::vector<int> members;  // odd and even, backwards
@@ -203,7 +221,8 @@ struct Case {
 constexpr Case kCases[] = {
     {"operations", all_operations}, {"same_bits", same_bits}, {"split", split_groups},
     {"counters", counters},         {"mismatch", mismatch},   {"receive", wrong_size_received},
-    {"deadline", deadline},         {"failure", failure},     {"speed", speed}};
+    {"deadline", deadline},         {"failure", failure},     {"speed", speed},
+    {"large_halves", large_halves}};
 
 }  // namespace
 

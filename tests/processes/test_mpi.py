@@ -39,7 +39,7 @@ def lines(out, pattern):
     return re.findall(pattern, out, re.M)
 
 
-@pytest.mark.parametrize("case", ["operations", "same_bits", "split"])
+@pytest.mark.parametrize("case", ["operations", "same_bits", "large_halves", "split"])
 def test_results_are_right(run, case):
     code, out, everything = run(case)
     assert code == 0, everything

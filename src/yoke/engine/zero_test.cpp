@@ -325,6 +325,24 @@ TEST(Zero, AWorldOfOneTrainsAsOneDevice) {
   }
 }
 
+TEST(Zero, AStepWithoutABackwardMovesNothing) {
+  comm::run_ranks(2, [&](comm::Communicator& comm) {
+    for (int64_t zero : {1, 2}) {
+      WorkerOptions own = small_mlp("sgd");
+      own.replicas = &comm;
+      own.zero = zero;
+      auto worker = make_worker(own);
+      torch::Tensor before = worker->model.module->parameters()[0].detach().clone();
+      worker->strategy->acquire();
+      EXPECT_TRUE(worker->strategy->gradients().empty());
+      EXPECT_TRUE(worker->strategy->commit({0.1, true}).updated);
+      worker->strategy->drain();
+      EXPECT_TRUE(worker->model.module->parameters()[0].equal(before));
+      comm.barrier().wait();
+    }
+  });
+}
+
 TEST(Zero, RefusesAStageThatThereIsNot) {
   comm::run_ranks(1, [&](comm::Communicator& comm) {
     auto worker = make_worker(small_mlp("sgd"));

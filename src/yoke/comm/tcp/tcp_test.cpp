@@ -285,29 +285,29 @@ TEST(Tcp, SixteenBitSumsAreRoundedOnce) {
 
 // 60000 + 60000 is no fp16, their mean is.
 TEST(Tcp, MeansOfLargeFp16DoNotOverflowByAnyAlgorithm) {
-  constexpr uint16_t kHalf60000 = 0x7b53;  // 60000
+  constexpr uint16_t kLargeHalf = 0x7b53;  // 60000
   TcpRanks(4).run([&](TestRank& rank) {
     for (auto algorithm : choices(Collective::kAllReduce)) {
-      std::vector<uint16_t> data(5001, kHalf60000);
+      std::vector<uint16_t> data(5001, kLargeHalf);
       rank.run(rank.check.all_reduce(Buffer(data.data(), 5001, DataType::kFloat16), ReduceOp::kMean),
                algorithm);
-      EXPECT_EQ(data, std::vector<uint16_t>(5001, kHalf60000))
+      EXPECT_EQ(data, std::vector<uint16_t>(5001, kLargeHalf))
           << text(Collective::kAllReduce, algorithm, 4, 5001);
     }
     for (auto algorithm : choices(Collective::kReduceScatter)) {
-      std::vector<uint16_t> input(4000, kHalf60000), output(1000);
+      std::vector<uint16_t> input(4000, kLargeHalf), output(1000);
       rank.run(rank.check.reduce_scatter(Buffer(input.data(), 4000, DataType::kFloat16),
                                          Buffer(output.data(), 1000, DataType::kFloat16), ReduceOp::kMean),
                algorithm);
-      EXPECT_EQ(output, std::vector<uint16_t>(1000, kHalf60000));
-      EXPECT_EQ(input, std::vector<uint16_t>(4000, kHalf60000));
+      EXPECT_EQ(output, std::vector<uint16_t>(1000, kLargeHalf));
+      EXPECT_EQ(input, std::vector<uint16_t>(4000, kLargeHalf));
     }
     for (auto algorithm : choices(Collective::kReduce)) {
-      std::vector<uint16_t> data(5001, kHalf60000);
+      std::vector<uint16_t> data(5001, kLargeHalf);
       rank.run(rank.check.reduce(Buffer(data.data(), 5001, DataType::kFloat16), 2, ReduceOp::kMean),
                algorithm);
       if (rank.rank == 2) {
-        EXPECT_EQ(data, std::vector<uint16_t>(5001, kHalf60000));
+        EXPECT_EQ(data, std::vector<uint16_t>(5001, kLargeHalf));
       }
     }
   });

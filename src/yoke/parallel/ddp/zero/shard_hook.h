@@ -10,8 +10,10 @@ namespace yoke::parallel {
 class ShardHook : public CommHook {
  public:
   // This rank's part of the averages of a bucket: of all backward() passes since begin_step(). Valid until
-  // the next one.
-  const torch::Tensor& part(size_t bucket) const { return parts_.at(bucket); }
+  // the next one. Undefined where there was none.
+  torch::Tensor part(size_t bucket) const {
+    return bucket < parts_.size() ? parts_[bucket] : torch::Tensor();
+  }
   virtual void begin_step() = 0;
 
  protected:

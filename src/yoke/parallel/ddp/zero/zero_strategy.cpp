@@ -98,7 +98,10 @@ ComputeResult ZeroStrategy::compute(const std::vector<torch::Tensor>& inputs, co
 // Alone, backward() leaves gradients where it made them.
 torch::Tensor ZeroStrategy::own_gradient(const Piece& piece) const {
   int64_t elements = piece.end - piece.begin;
-  if (shards_.comm().size() > 1) return hook_->part(piece.bucket).narrow(0, piece.offset, elements);
+  if (shards_.comm().size() > 1) {
+    torch::Tensor part = hook_->part(piece.bucket);
+    return part.defined() ? part.narrow(0, piece.offset, elements) : part;
+  }
   const torch::Tensor& gradient = shards_.parameters()[piece.parameter].second.grad();
   if (!gradient.defined()) return gradient;
   return shards_.run_of(piece.parameter, gradient).narrow(0, piece.begin, elements);
@@ -151,6 +154,7 @@ CommitResult ZeroStrategy::commit(const CommitOptions& commit) {
 
 std::vector<torch::Tensor> ZeroStrategy::gradients() {
   if (comm().size() == 1) return device().gradients();
+  if (!hook_->part(0).defined()) return {};
   take_gradients();
   std::vector<torch::Tensor> parts;
   for (size_t b = 0; b < shards_.layout().plan.size(); ++b) parts.push_back(hook_->part(b));
