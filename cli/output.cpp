@@ -15,13 +15,23 @@
 #include "yoke/base/error.h"
 #include "yoke/base/json_text.h"
 #include "yoke/base/log.h"
+#include "yoke/cluster/identity.h"
 
 namespace yoke::cli {
 namespace {
 
+// One document for the whole job.
+bool is_first_rank() {
+  try {
+    return cluster::identify_from_environment().rank == 0;
+  } catch (const Error&) {
+    return true;
+  }
+}
+
 int fail(bool json, ExitCode code, const std::string& text) {
   log::error("{}", text);
-  if (json) print_json({{"error", text}, {"exit_code", static_cast<int>(code)}});
+  if (json && is_first_rank()) print_json({{"error", text}, {"exit_code", static_cast<int>(code)}});
   return static_cast<int>(code);
 }
 

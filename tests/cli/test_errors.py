@@ -132,9 +132,12 @@ def test_truncated_data_names_file_and_offset(yoke, tmp_path):
 
 
 def test_what_is_wrong_for_all_ranks_is_told_once(yoke, tmp_path):
-    result = fails(yoke, "train", TINY, "--nproc", "2", "--data.samples", "1", "--out.dir", tmp_path / "r", "-q",
-                   says=["data.batch_size = 32 with 2 replicas needs 64 samples"])
+    words = ["train", TINY, "--nproc", "2", "--data.samples", "1", "--out.dir", tmp_path / "r", "-q"]
+    says = "data.batch_size = 32 with 2 replicas needs 64 samples"
+    result = fails(yoke, *words, says=[says])
     assert len(result.err.strip().splitlines()) == 1, result.err
+    result = yoke(*words, "--json", code=2)
+    assert says in result.json["error"] and len(result.err.strip().splitlines()) == 1, result.err
 
 
 def test_cuda_without_cuda(yoke, tmp_path):
