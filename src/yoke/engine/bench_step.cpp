@@ -12,41 +12,35 @@
 
 namespace yoke::engine {
 
-namespace {
-
-std::vector<double> step_seconds(Worker& worker, const WorkerOptions& options, int64_t steps) {
-  std::vector<data::Batch> batches = synthetic_batches(worker, options.batch_size);
-  auto step = [&](int64_t i) {
-    const data::Batch& batch = batches[static_cast<size_t>(i) % batches.size()];
-    worker.strategy->acquire();
-    worker.strategy->compute(batch.inputs, batch.target, {});
-    worker.strategy->commit({kBenchLearningRate, /*measure_norm=*/false});
-    compute::synchronize(worker.device);
+std::vector<double> time_steps(Worker& worker, const WorkerOptions& options, int64_t warm_up, int64_t steps) {
+  auto run = [&] {
+    std::vector<data::Batch> batches = synthetic_batches(worker, options.batch_size);
+    std::vector<double> seconds;
+    for (int64_t i = 0; i < warm_up + steps; ++i) {
+      const data::Batch& batch = batches[static_cast<size_t>(i) % batches.size()];
+      Stopwatch watch;
+      worker.strategy->acquire();
+      worker.strategy->compute(batch.inputs, batch.target, {});
+      worker.strategy->commit({kBenchLearningRate, /*measure_norm=*/false});
+      compute::synchronize(worker.device);
+      if (i >= warm_up) seconds.push_back(watch.seconds());
+    }
+    return seconds;
   };
-  for (int64_t i = 0; i < kBenchWarmUpSteps; ++i) step(i);
-  std::vector<double> seconds;
-  for (int64_t i = 0; i < steps; ++i) {
-    Stopwatch watch;
-    step(i);
-    seconds.push_back(watch.seconds());
+  try {
+    return run();
+  } catch (const std::exception& error) {
+    if (!is_out_of_memory(error)) throw;
+    throw OutOfMemory(describe_out_of_memory(error, "in a step", worker, options));
   }
-  return seconds;
 }
-
-}  // namespace
 
 BenchStepResult bench_step(const WorkerOptions& options, int64_t steps) {
   const torch::Device device = compute::resolve_device(options.compute.device);
   compute::release_freed_memory(device);  // of what was measured before
   compute::reset_peak_memory(device);
   auto worker = make_worker(options);
-  std::vector<double> seconds;
-  try {
-    seconds = step_seconds(*worker, options, steps);
-  } catch (const std::exception& error) {
-    if (!is_out_of_memory(error)) throw;
-    throw OutOfMemory(describe_out_of_memory(error, "in a step", *worker, options));
-  }
+  std::vector<double> seconds = time_steps(*worker, options, kBenchWarmUpSteps, steps);
 
   BenchStepResult result;
   result.model = options.model.name;

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "yoke/engine/worker.h"
 
@@ -28,5 +29,8 @@ struct BenchStepResult {
 // Forward, loss, backward and update of `steps` steps after a warm-up, on a few fixed synthetic batches.
 // Throws OutOfMemory.
 BenchStepResult bench_step(const WorkerOptions& options, int64_t steps);
+
+// The seconds of each of those steps. The worker is of no use after OutOfMemory.
+std::vector<double> time_steps(Worker& worker, const WorkerOptions& options, int64_t warm_up, int64_t steps);
 
 }  // namespace yoke::engine

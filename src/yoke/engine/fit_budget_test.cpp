@@ -15,14 +15,14 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Many thin layers on many samples: 16 MB of activations each, and little to compute.
+// Many thin layers on many samples: 8 MB of activations each, and little to compute.
 WorkerOptions deep_mlp() {
   WorkerOptions options;
   options.model.name = "mlp";
   options.model.sizes = std::vector<int64_t>(20, 64);
   options.optimizer.optimizer = "adamw";
   options.compute.threads = 1;
-  options.batch_size = 65536;
+  options.batch_size = 32768;
   return options;
 }
 
@@ -43,7 +43,7 @@ size_t recomputed(const Worker& worker) {
 TEST(RecomputeBudget, IsThePeakOfRealSteps) {
   WorkerOptions options = deep_mlp();
   int64_t whole = peak_of(options, "none"), least = peak_of(options, "budget:1");
-  ASSERT_GT(whole, least + 100'000'000);
+  ASSERT_GT(whole, least + 50'000'000);
   int64_t budget = (whole + least) / 2;
   options.compute.recompute = "budget:" + std::to_string(budget);
   auto worker = make_worker(options);
@@ -64,7 +64,7 @@ TEST(RecomputeBudget, IsThePeakOfRealSteps) {
 
 TEST(RecomputeBudget, ThatIsTooSmallIsRefusedWithOneThatIsEnough) {
   WorkerOptions options = deep_mlp();
-  options.batch_size = 16384;
+  options.batch_size = 8192;
   options.compute.recompute = "budget:1MB";
   std::string message;
   try {

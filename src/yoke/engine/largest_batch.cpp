@@ -8,32 +8,37 @@
 #include "yoke/engine/bench_step.h"
 #include "yoke/engine/out_of_memory.h"
 #include "yoke/engine/step_memory.h"
+#include "yoke/engine/synthetic_batches.h"
 
 namespace yoke::engine {
 namespace {
 
 constexpr int64_t kPrecision = 32;  // the answer may be too small by one part in so many
 constexpr int64_t kEndless = int64_t{1} << 40;
-constexpr double kHostMargin = 0.95;  // of the host's free memory
+constexpr double kHostMargin = 0.95;  // of free memory
 
-// The batch that the host's memory allows. With a budget, that decides.
+// What small steps say. With a budget, that decides.
 int64_t predicted_largest(const WorkerOptions& options) {
-  if (compute::recompute_budget(options.compute.recompute)) return kEndless;
+  if (compute::recompute_budget(options.compute.recompute)) return 0;
   WorkerOptions small = options;
   small.batch_size = 2;
   auto worker = make_worker(small);
-  if (!worker->device.is_cpu()) return kEndless;
   StepProbe probe(*worker, small);
   StepNeeds needs = step_needs(probe, *worker, small.compute.recompute);
   compute::release_freed_memory(worker->device);
   return needs.largest_batch(kHostMargin * static_cast<double>(compute::memory_room(worker->device).free));
 }
 
+void run_some_steps(const WorkerOptions& options) {
+  auto worker = make_worker(options);
+  time_steps(*worker, options, kBenchWarmUpSteps, /*steps=*/0);  // on CUDA they are recorded by then
+}
+
 bool steps_fit(WorkerOptions options, int64_t batch) {
   options.batch_size = batch;
   bool possible = true;
   try {
-    bench_step(options, /*steps=*/1);
+    run_some_steps(options);
   } catch (const OutOfMemory&) {
     possible = false;
   } catch (const ConfigError&) {
@@ -47,8 +52,8 @@ bool steps_fit(WorkerOptions options, int64_t batch) {
 
 }  // namespace
 
-int64_t largest_that_fits(const std::function<bool(int64_t)>& fits) {
-  int64_t good = 0, bad = 1;
+int64_t largest_that_fits(const std::function<bool(int64_t)>& fits, int64_t start) {
+  int64_t good = 0, bad = std::max<int64_t>(1, start);
   while (bad < kEndless && fits(bad)) {
     good = bad;
     bad *= 2;
@@ -61,13 +66,17 @@ int64_t largest_that_fits(const std::function<bool(int64_t)>& fits) {
 }
 
 int64_t largest_batch(WorkerOptions options) {
-  int64_t most = predicted_largest(options);
-  // BatchNorm cannot train on one sample; who can, finds two to be no better.
-  auto pairs = [&](int64_t batch) { return 2 * batch <= most && steps_fit(options, 2 * batch); };
-  int64_t found = 2 * largest_that_fits(pairs);
+  const bool host = compute::resolve_device(options.compute.device).is_cpu();
+  const int64_t likely = predicted_largest(options);
+  // In pairs: BatchNorm cannot train on one sample.
+  auto pairs = [&](int64_t batch) {
+    if (host && likely > 0 && 2 * batch > likely) return false;
+    return steps_fit(options, 2 * batch);
+  };
+  int64_t found = 2 * largest_that_fits(pairs, likely * 7 / 16);
   if (found > 0) return found;
   options.batch_size = 1;
-  bench_step(options, /*steps=*/1);  // or says why not
+  run_some_steps(options);  // or says why not
   return 1;
 }
 

@@ -16,6 +16,14 @@ TEST(LargestBatch, IsFoundExactlyWhenSmallAndWithinThreePercentWhenLarge) {
   }
 }
 
+TEST(LargestBatch, DoesNotDependOnTheStart) {
+  for (int64_t start : {1, 500, 1000, 1001, 5000}) {
+    int64_t found = largest_that_fits([&](int64_t n) { return n <= 1000; }, start);
+    EXPECT_LE(found, 1000);
+    EXPECT_GE(found, 960) << start;
+  }
+}
+
 TEST(LargestBatch, TakesFewTries) {
   int tries = 0;
   largest_that_fits([&](int64_t n) {

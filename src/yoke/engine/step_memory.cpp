@@ -114,9 +114,10 @@ StepProbe::Peak StepProbe::peak_of(const Work& work) {
     compute::DeviceGraph::warm_up(work);
   else
     work();
-  // The meter alone, where the kernel does not let us reset its peak.
-  return {std::max(before + meter.peak_bytes(), compute::peak_memory_bytes(worker_.device)),
-          meter.peak_bytes()};
+  int64_t peak = compute::peak_memory_bytes(worker_.device);
+  // Where the kernel does not let us reset its peak, the meter knows.
+  if (worker_.device.is_cpu()) peak = std::max(peak, before + meter.peak_bytes());
+  return {peak, meter.peak_bytes()};
 }
 
 StepProbe::Peak StepProbe::peak_of_pass(const std::vector<compute::Segment>& segments, int64_t batch_size) {
