@@ -2,7 +2,7 @@
 // every rank.
 //
 //   rank_program BACKEND STEPS BYTES [FAULT RANK STEP]
-// FAULT: none kill stop exit throw type shape order op skip slow nap, leave (in good order), receive
+// FAULT: none kill stop exit vanish throw type shape order op skip slow nap, leave (in good order), receive
 // (likewise, while its left neighbour waits to receive from it)
 #include <fmt/core.h>
 #include <signal.h>
@@ -37,6 +37,7 @@ void misbehave(const Script& script, comm::Communicator& comm, std::vector<float
   if (script.fault == "kill") ::raise(SIGKILL);
   if (script.fault == "stop") ::raise(SIGSTOP);
   if (script.fault == "exit") std::exit(7);
+  if (script.fault == "vanish") std::_Exit(0);
   if (script.fault == "throw") throw std::runtime_error("a bug of the user's");
   if (script.fault == "type") comm.all_reduce(whole, ReduceOp::kSum, {.name = "a"}).wait();
   if (script.fault == "shape") comm.all_reduce(x, ReduceOp::kSum, {.name = "a", .shape = shape}).wait();

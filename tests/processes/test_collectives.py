@@ -151,9 +151,9 @@ def check_early_end(job, operation):
         assert text in error[0]
 
 
-@pytest.mark.parametrize("backend", ["shm", "tcp"])
-def test_a_rank_that_finishes_early_is_no_endless_wait(backend):
-    job = run_job("--nproc", 2, PROGRAM, backend, 6, 4000, "leave", 1, 2)
+@pytest.mark.parametrize("backend,how", [("shm", "leave"), ("tcp", "leave"), ("shm", "vanish")])
+def test_a_rank_that_finishes_early_is_no_endless_wait(backend, how):
+    job = run_job("--nproc", 2, PROGRAM, backend, 6, 4000, how, 1, 2)
     check_early_end(job, "all_reduce #5 'a'")
     assert job.returncode == 3 and "rank 1 on" in job.stderr.split("root cause")[1]
 

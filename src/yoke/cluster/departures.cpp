@@ -48,7 +48,7 @@ void Departures::came_back(int rank) {
 std::optional<Departures::Absent> Departures::absent(const Wait& wait) const {
   auto group = groups_.find(wait.group);
   for (int rank : wait.ranks) {
-    Absent one{rank, left_.count(rank) > 0, 0};
+    Absent one{rank, left_.contains(rank), -1};
     bool closed = false;
     if (group != groups_.end()) {
       auto entry = group->second.operations.find(rank);
@@ -116,7 +116,7 @@ FailureReport early_end(const Departures::Absent& absent, const std::string& abs
   report.rank = absent.rank;
   report.kind = "left";
   std::string end = absent.left ? "has ended in good order" : std::string("has closed its communicator");
-  if (wait.number > 0)
+  if (wait.number > 0 && absent.operations >= 0)
     end += fmt::format(" after {} operations of group '{}'", absent.operations, wait.group_name);
   report.what = fmt::format("{} {}, but {} waits for it in {}", absent_name, end, waiting_name, wait.what);
   report.next =
