@@ -51,11 +51,10 @@ struct Reason {
   Reason() = default;
   Reason(std::string text) : why(std::move(text)) {}
   Reason(const char* text) : why(text) {}
-  Reason(std::string text, bool in_files, bool in_sweeps)
-      : why(std::move(text)), file_may(in_files), sweep_may(in_sweeps) {}
+  Reason(std::string text, bool in_files) : why(std::move(text)), file_may(in_files) {}
   std::string why;
-  bool file_may = false;   // a file may hold it: the number of ranks is not the file's business
-  bool sweep_may = false;  // it may stand beside an explicit ps.policy
+  bool file_may = false;  // a file may hold it: what makes it idle was chosen later
+  bool told = false;      // and not refused: runs over many models or rules share their options
 };
 
 const Reason kWorks;
@@ -65,54 +64,69 @@ Reason unless(bool works, Reason why) {
 }
 
 Reason alone(const std::string& why) {
-  return {why + "; start more ranks with --nproc N", true, false};
+  return {why + "; start more ranks with --nproc N", true};
+}
+
+// Idle because of what `key` says.
+Reason because_of(const Run& run, const char* key, const std::string& more = "") {
+  const config::Entry& entry = run.schema.at(key);
+  std::string why = fmt::format("{} = {}", key, config::to_toml(entry.field.get()));
+  return {why + (more.empty() ? "" : "; " + more), entry.is_typed()};
+}
+
+Reason of_another_model(const Run& run, const std::string& what) {
+  Reason reason = because_of(run, "model.name", what);
+  reason.told = true;
+  return reason;
 }
 
 Reason of_another_rule(const Run& run, const std::string& rules) {
-  return {fmt::format("ps.policy = \"{}\"; it is for {}", run.config.ps.policy, rules), false,
-          run.schema.at("ps.policy").origin != "built-in"};
+  Reason reason = because_of(run, "ps.policy", "it is for " + rules);
+  reason.told = run.schema.at("ps.policy").origin != "built-in";
+  return reason;
+}
+
+Reason needs_choice(const Run& run, const char* key, std::initializer_list<const char*> which) {
+  if (is_one_of(std::get<std::string>(run.schema.at(key).field.get()), which)) return kWorks;
+  return because_of(run, key, "it is for " + join({which.begin(), which.end()}, " and "));
 }
 
 Reason needs_optimizer(const Run& run, std::initializer_list<const char*> which) {
-  if (is_one_of(run.optimizer, which)) return kWorks;
-  return fmt::format("train.optimizer = \"{}\"; it is for {}", run.optimizer,
-                     join({which.begin(), which.end()}, " and "));
+  return needs_choice(run, "train.optimizer", which);
 }
 
 Reason needs_schedule(const Run& run, std::initializer_list<const char*> which) {
-  const std::string& schedule = run.config.train.schedule.schedule;
-  if (is_one_of(schedule, which)) return kWorks;
-  return fmt::format("train.schedule = \"{}\"; it is for {}", schedule,
-                     join({which.begin(), which.end()}, " and "));
+  return needs_choice(run, "train.schedule", which);
 }
 
 Reason needs_averaging(const Run& run) {
   if (run.averages()) return run.ranks > 1 ? kWorks : alone("one rank has nobody to average with");
-  return fmt::format("{}; it is for replicas that average gradients over ranks",
-                     run.staged ? "a pipeline" : fmt::format("parallel.sync = \"{}\"", run.config.parallel.sync));
+  return fmt::format(
+      "{}; it is for replicas that average gradients over ranks",
+      run.staged ? "a pipeline" : fmt::format("parallel.sync = \"{}\"", run.config.parallel.sync));
 }
 
 Reason steps_count(const Run& run) {
   const config::Entry &steps = run.schema.at("train.steps"), &epochs = run.schema.at("train.epochs");
   if (run.config.train.loop.steps == 0 || (steps.is_typed() && !epochs.is_typed())) return kWorks;
-  return fmt::format("train.steps = {} ({}) takes its place; set train.steps = 0", run.config.train.loop.steps,
-                     steps.origin);
+  return fmt::format("train.steps = {} ({}) takes its place; set train.steps = 0",
+                     run.config.train.loop.steps, steps.origin);
 }
 
 Reason shared_statistics(const Run& run) {
-  if (!run.has_batchnorm())
-    return fmt::format("model.name = \"{}\"; it has no BatchNorm", run.config.model.name);
-  if (!run.staged) return needs_averaging(run);
-  return run.replicas() > 1 ? kWorks : "one copy of the pipeline; set parallel.data";
+  Reason reason = run.staged ? unless(run.replicas() > 1, "one copy of the pipeline; set parallel.data")
+                             : needs_averaging(run);
+  if (!reason.why.empty() || run.has_batchnorm()) return reason;
+  return of_another_model(run, "it has no BatchNorm");
 }
 
 Reason graph(const Run& run) {
-  if (!run.gpu()) return "train.device = \"cpu\"";
+  if (!run.gpu()) return because_of(run, "train.device");
   if (run.ranks > 1 || run.served) return "several workers; whole steps are recorded on one device alone";
-  if (run.config.train.loop.accumulate > 1) return "train.accumulate above 1";
-  if (run.optimizer == "lbfgs") return "train.optimizer = \"lbfgs\"";
-  if (run.config.train.compute.precision == "fp16") return "train.precision = \"fp16\"";
-  return run.on({"sparse_lr"}) ? "sparse samples" : kWorks;
+  if (run.config.train.loop.accumulate > 1) return because_of(run, "train.accumulate");
+  if (run.optimizer == "lbfgs") return because_of(run, "train.optimizer");
+  if (run.config.train.compute.precision == "fp16") return because_of(run, "train.precision");
+  return run.on({"sparse_lr"}) ? because_of(run, "model.name") : kWorks;
 }
 
 using Check = Reason (*)(const Run&);
@@ -125,78 +139,147 @@ struct KeyRow {
 // Where a key applies; the first reason counts. What is not here applies everywhere, or is refused where it
 // is used: keys of [model] by the models, values that contradict each other by Configuration::load().
 const KeyRow kKeyRows[] = {
-    {"data.dir", [](const Run& r) { return unless(r.config.data.name != "synthetic", "data.name = \"synthetic\"; it reads no files"); }},
-    {"data.samples", [](const Run& r) { return unless(r.config.data.name == "synthetic",
-                               fmt::format("data.name = \"{}\"; data.limit cuts it", r.config.data.name)); }},
-    {"data.seq_len", [](const Run& r) { return unless(r.on({"gpt2"}), "the model takes no tokens"); }},
-    {"data.prefetch", [](const Run& r) { return unless(r.config.data.workers > 0, "data.workers = 0"); }},
+    {"data.dir",
+     [](const Run& r) {
+       return unless(r.config.data.name != "synthetic", because_of(r, "data.name", "it reads no files"));
+     }},
+    {"data.samples",
+     [](const Run& r) {
+       return unless(r.config.data.name == "synthetic", because_of(r, "data.name", "data.limit cuts it"));
+     }},
+    {"data.seq_len",
+     [](const Run& r) { return unless(r.on({"gpt2"}), because_of(r, "model.name", "it takes no tokens")); }},
+    {"data.prefetch",
+     [](const Run& r) { return unless(r.config.data.workers > 0, because_of(r, "data.workers")); }},
     {"train.epochs", steps_count},
     {"train.sync_batchnorm", shared_statistics},
     {"train.momentum", [](const Run& r) { return needs_optimizer(r, {"sgd"}); }},
     {"train.nesterov", [](const Run& r) { return needs_optimizer(r, {"sgd"}); }},
     {"train.beta1", [](const Run& r) { return needs_optimizer(r, {"adamw"}); }},
     {"train.beta2", [](const Run& r) { return needs_optimizer(r, {"adamw"}); }},
-    {"train.eps", [](const Run& r) { return needs_optimizer(r, {"adamw", "adagrad"}); }},
+    {"train.eps",
+     [](const Run& r) {
+       return needs_optimizer(r, {"adamw", "adagrad"});
+     }},
     {"train.history", [](const Run& r) { return needs_optimizer(r, {"lbfgs"}); }},
     {"train.inner_steps", [](const Run& r) { return needs_optimizer(r, {"lbfgs"}); }},
     {"train.schedule",
-     [](const Run& r) { return unless(r.config.train.schedule.schedule != "step" || !r.config.train.schedule.decay_epochs.empty(),
-               "train.decay_epochs is empty"); }},
-    {"train.min_lr", [](const Run& r) { return needs_schedule(r, {"cosine", "linear"}); }},
+     [](const Run& r) {
+       return unless(
+           r.config.train.schedule.schedule != "step" || !r.config.train.schedule.decay_epochs.empty(),
+           "train.decay_epochs is empty");
+     }},
+    {"train.min_lr",
+     [](const Run& r) {
+       return needs_schedule(r, {"cosine", "linear"});
+     }},
     {"train.decay_epochs", [](const Run& r) { return needs_schedule(r, {"step"}); }},
     {"train.decay", [](const Run& r) { return needs_schedule(r, {"step"}); }},
     {"train.scale_lr", [](const Run& r) { return unless(r.replicas() > 1, alone("one replica")); }},
-    {"train.conv", [](const Run& r) { return unless(!r.gpu() && r.has_images(), "it is for convolutions on the CPU"); }},
-    {"train.channels_last", [](const Run& r) { return unless(r.gpu() && r.has_images(), "it is for image models on CUDA"); }},
+    {"train.conv", [](const Run& r) { return unless(!r.gpu(), because_of(r, "train.device")); }},
+    {"train.conv",
+     [](const Run& r) { return unless(r.has_images(), of_another_model(r, "it has no convolutions")); }},
+    {"train.channels_last", [](const Run& r) { return unless(r.gpu(), because_of(r, "train.device")); }},
+    {"train.channels_last",
+     [](const Run& r) { return unless(r.has_images(), of_another_model(r, "it takes no images")); }},
     {"train.cuda_graph", graph},
     {"parallel.pipeline",
-     [](const Run& r) { return unless(r.config.parallel.plan.empty(), "parallel.plan says how many stages there are"); }},
+     [](const Run& r) {
+       return unless(r.config.parallel.plan.empty(), "parallel.plan says how many stages there are");
+     }},
     {"parallel.plan", [](const Run& r) { return unless(r.ranks > 1, alone("one rank is no pipeline")); }},
     {"parallel.sync", [](const Run& r) { return unless(!r.threads || r.ranks > 1, alone("one replica")); }},
     {"parallel.zero", needs_averaging},
     {"parallel.split", needs_averaging},
     {"parallel.backend", [](const Run& r) { return unless(!r.threads, "threads of one process need none"); }},
-    {"parallel.backend", [](const Run& r) { return unless(r.ranks > 1 || (r.served && r.config.ps.place == "dedicated"),
-                                   alone("one rank talks to nobody")); }},
+    {"parallel.backend",
+     [](const Run& r) {
+       return unless(r.ranks > 1 || (r.served && r.config.ps.place == "dedicated"),
+                     alone("one rank talks to nobody"));
+     }},
     {"ddp.*", needs_averaging},
-    {"ddp.share_parameters", [](const Run& r) { return unless(r.config.parallel.zero > 0, "parallel.zero = 0"); }},
-    {"ddp.broadcast_buffers", [](const Run& r) { return unless(r.has_batchnorm(), "the model has no buffers"); }},
-    {"ps.*", [](const Run& r) { return unless(r.served, fmt::format("parallel.sync = \"{}\"; parameter servers need parallel.sync = "
-                                             "\"ps\"",
-                                             r.config.parallel.sync)); }},
-    {"ps.k", [](const Run& r) -> Reason {
+    {"ddp.share_parameters",
+     [](const Run& r) { return unless(r.config.parallel.zero > 0, because_of(r, "parallel.zero")); }},
+    {"ddp.broadcast_buffers",
+     [](const Run& r) { return unless(r.has_batchnorm(), of_another_model(r, "it has no buffers")); }},
+    {"ps.*",
+     [](const Run& r) {
+       return unless(r.served, fmt::format("parallel.sync = \"{}\"; parameter servers need parallel.sync = "
+                                           "\"ps\"",
+                                           r.config.parallel.sync));
+     }},
+    {"ps.k",
+     [](const Run& r) -> Reason {
        if (r.rule.k == plan::RuleTraits::kGiven) return kWorks;
        return of_another_rule(r, "k_sync, k_batch_sync, k_async and k_batch_async");
      }},
-    {"ps.max_delay", [](const Run& r) -> Reason {
+    {"ps.max_delay",
+     [](const Run& r) -> Reason {
        return r.rule.gated ? kWorks : of_another_rule(r, "bounded_delay and ssp");
      }},
-    {"ps.stale_step", [](const Run& r) -> Reason {
+    {"ps.stale_step",
+     [](const Run& r) -> Reason {
        if (!r.rule.cancels || r.config.ps.stale_step != "inverse") return kWorks;
        return of_another_rule(r, "rules with stale gradients");
      }},
-    {"ps.stale_c", [](const Run& r) { return unless(r.config.ps.stale_step == "distance", "ps.stale_step is not \"distance\""); }},
-    {"ps.stale_max", [](const Run& r) { return unless(r.config.ps.stale_step == "distance", "ps.stale_step is not \"distance\""); }},
-    {"ps.adasync_interval", [](const Run& r) { return unless(r.config.ps.adasync, "ps.adasync = false"); }},
+    {"ps.stale_c",
+     [](const Run& r) {
+       return unless(r.config.ps.stale_step == "distance",
+                     because_of(r, "ps.stale_step", "it is for distance"));
+     }},
+    {"ps.stale_max",
+     [](const Run& r) {
+       return unless(r.config.ps.stale_step == "distance",
+                     because_of(r, "ps.stale_step", "it is for distance"));
+     }},
+    {"ps.adasync_interval",
+     [](const Run& r) { return unless(r.config.ps.adasync, because_of(r, "ps.adasync")); }},
     {"ps.warm_start", [](const Run& r) { return unless(r.ranks > 1, alone("one worker is always alone")); }},
-    {"ps.on_worker_loss", [](const Run& r) { return unless(r.ranks > 1, alone("the first worker cannot be lost")); }},
+    {"ps.on_worker_loss",
+     [](const Run& r) { return unless(r.ranks > 1, alone("the first worker cannot be lost")); }},
     {"ps.restarts",
-     [](const Run& r) { return unless(r.config.ps.on_worker_loss == "restart", "ps.on_worker_loss is not \"restart\""); }},
-    {"slowdown.workers", [](const Run& r) { return unless(r.config.slowdown.law != "none", "slowdown.law = \"none\""); }},
+     [](const Run& r) {
+       return unless(r.config.ps.on_worker_loss == "restart",
+                     because_of(r, "ps.on_worker_loss", "it is for restart"));
+     }},
+    {"slowdown.workers",
+     [](const Run& r) { return unless(r.config.slowdown.law != "none", because_of(r, "slowdown.law")); }},
     {"slowdown.seed",
-     [](const Run& r) { return unless(!is_one_of(r.config.slowdown.law.substr(0, r.config.slowdown.law.find(':')), {"none", "const"}),
-               fmt::format("slowdown.law = \"{}\" draws no numbers", r.config.slowdown.law)); }},
-    {"pipeline.*", [](const Run& r) { return unless(r.staged, "parallel.pipeline = 1; set parallel.pipeline or parallel.plan"); }},
-    {"pipeline.stages", [](const Run& r) { return unless(r.config.parallel.plan.empty(), "parallel.plan says what the stages are"); }},
+     [](const Run& r) {
+       return unless(
+           !is_one_of(r.config.slowdown.law.substr(0, r.config.slowdown.law.find(':')), {"none", "const"}),
+           because_of(r, "slowdown.law", "it draws no numbers"));
+     }},
+    {"pipeline.*",
+     [](const Run& r) {
+       return unless(r.staged, "parallel.pipeline = 1; set parallel.pipeline or parallel.plan");
+     }},
+    {"pipeline.stages",
+     [](const Run& r) {
+       return unless(r.config.parallel.plan.empty(), "parallel.plan says what the stages are");
+     }},
     {"pipeline.chunks",
-     [](const Run& r) { return unless(r.config.pipeline.schedule == "interleaved",
-               fmt::format("pipeline.schedule = \"{}\"; it is for interleaved", r.config.pipeline.schedule)); }},
+     [](const Run& r) {
+       return unless(r.config.pipeline.schedule == "interleaved",
+                     because_of(r, "pipeline.schedule", "it is for interleaved"));
+     }},
     {"pipeline.vertical_sync",
-     [](const Run& r) { return unless(r.config.pipeline.schedule == "pipedream",
-               fmt::format("pipeline.schedule = \"{}\"; it is for pipedream", r.config.pipeline.schedule)); }},
-    {"checkpoint.keep", [](const Run& r) { return unless(r.config.checkpoint.every_steps > 0, "checkpoint.every_steps = 0"); }},
-    {"checkpoint.background", [](const Run& r) { return unless(r.config.checkpoint.every_steps > 0, "checkpoint.every_steps = 0"); }},
-    {"out.trace", [](const Run& r) { return unless(!r.served, "parallel.sync = \"ps\"; traces are of replicas and pipelines"); }},
+     [](const Run& r) {
+       return unless(r.config.pipeline.schedule == "pipedream",
+                     because_of(r, "pipeline.schedule", "it is for pipedream"));
+     }},
+    {"checkpoint.keep",
+     [](const Run& r) {
+       return unless(r.config.checkpoint.every_steps > 0, because_of(r, "checkpoint.every_steps"));
+     }},
+    {"checkpoint.background",
+     [](const Run& r) {
+       return unless(r.config.checkpoint.every_steps > 0, because_of(r, "checkpoint.every_steps"));
+     }},
+    {"out.trace",
+     [](const Run& r) {
+       return unless(!r.served, "parallel.sync = \"ps\"; traces are of replicas and pipelines");
+     }},
 };
 
 bool key_matches(const std::string& pattern, const std::string& key) {
@@ -240,7 +323,7 @@ std::vector<IdleKey> idle_keys(const Configuration& configuration, int ranks) {
     if (!asks_for_something(entry)) continue;
     Reason reason = reason_of(run, entry.key());
     if (reason.why.empty()) continue;
-    bool tolerated = reason.sweep_may || (reason.file_may && !entry.is_typed());
+    bool tolerated = reason.told || (reason.file_may && !entry.is_typed());
     idle.push_back({&entry, std::move(reason.why), tolerated});
   }
   return idle;
@@ -252,7 +335,7 @@ void refuse_idle_keys(const Configuration& configuration, int ranks, bool tell) 
   for (const IdleKey& idle : all)
     if (!idle.tolerated) refused.push_back(shown(idle));
   if (!refused.empty())
-    throw ConfigError("no effect in this run: {}. Take {} out, or set the built-in value.",
+    throw ConfigError("no effect in this run: {}. Remove {}, or set the built-in value (yoke config keys).",
                       join(refused, ". "), refused.size() == 1 ? "it" : "them");
   for (const IdleKey& idle : all)
     if (tell) log::warn("no effect in this run: {}", shown(idle));
@@ -267,9 +350,10 @@ struct KeysRead {
   std::vector<std::string> except;
 };
 
-const std::vector<std::string> kOptimizerKeys = {
-    "train.optimizer", "train.lr",  "train.momentum", "train.nesterov",    "train.weight_decay", "train.beta1",
-    "train.beta2",     "train.eps", "train.history",  "train.inner_steps", "train.clip_norm"};
+const std::vector<std::string> kOptimizerKeys = {"train.optimizer",   "train.lr",           "train.momentum",
+                                                 "train.nesterov",    "train.weight_decay", "train.beta1",
+                                                 "train.beta2",       "train.eps",          "train.history",
+                                                 "train.inner_steps", "train.clip_norm"};
 const std::vector<std::string> kComputeKeys = {"train.device", "train.precision",     "train.threads",
                                                "train.conv",   "train.channels_last", "train.seed"};
 
@@ -281,32 +365,36 @@ std::vector<std::string> all_of_keys(std::initializer_list<std::vector<std::stri
 
 const std::vector<KeysRead>& reads() {
   static const std::vector<KeysRead> table = {
-      {"eval", all_of_keys({{"model.*", "data.*"}, kComputeKeys}), {"data.shuffle", "data.workers", "data.prefetch",
-                                                                  "data.drop_last"}},
+      {"eval",
+       all_of_keys({{"model.*", "data.*"}, kComputeKeys}),
+       {"data.shuffle", "data.workers", "data.prefetch", "data.drop_last"}},
       {"model info", {"model.*"}, {}},
       {"model export", {"model.*", "train.seed"}, {}},
-      {"profile", all_of_keys({{"model.*", "data.batch_size", "data.seq_len", "train.recompute"}, kComputeKeys}), {}},
+      {"profile",
+       all_of_keys({{"model.*", "data.batch_size", "data.seq_len", "train.recompute"}, kComputeKeys}),
+       {}},
       {"bench step",
        all_of_keys({{"model.*", "train.recompute", "train.cuda_graph"}, kOptimizerKeys, kComputeKeys}),
        {"model.name", "train.precision", "train.device", "train.recompute"}},
       {"bench scaling",
-       all_of_keys({{"model.*", "train.recompute", "train.cuda_graph", "train.sync_batchnorm", "train.accumulate",
-                  "parallel.*", "ddp.*", "pipeline.*", "slowdown.*"},
-                 kOptimizerKeys, kComputeKeys}),
+       all_of_keys({{"model.*", "train.recompute", "train.cuda_graph", "train.sync_batchnorm",
+                     "train.accumulate", "parallel.*", "ddp.*", "pipeline.*", "slowdown.*"},
+                    kOptimizerKeys,
+                    kComputeKeys}),
        {"model.name", "parallel.sync", "parallel.plan", "parallel.split"}},
       {"verify",
        {"model.*", "data.*", "train.*", "parallel.*", "ddp.*", "ps.*", "slowdown.*", "pipeline.*"},
-       {"data.workers",       "data.prefetch",        "train.epochs",        "train.steps",
-        "train.evaluate",     "train.non_finite",     "train.schedule",      "train.warmup_steps",
-        "train.warmup_epochs", "train.min_lr",        "train.decay_epochs",  "train.decay",
-        "train.scale_lr",     "train.precision",      "train.cuda_graph",    "parallel.plan",
-        "parallel.backend",   "ps.place",             "ps.adasync",          "ps.adasync_interval",
-        "ps.n_push",          "ps.n_fetch",           "ps.warm_start",       "ps.on_worker_loss",
-        "ps.restarts",        "ps.log_updates"}},
+       {"data.workers",        "data.prefetch",    "train.epochs",       "train.steps",
+        "train.evaluate",      "train.non_finite", "train.schedule",     "train.warmup_steps",
+        "train.warmup_epochs", "train.min_lr",     "train.decay_epochs", "train.decay",
+        "train.scale_lr",      "train.precision",  "train.cuda_graph",   "parallel.plan",
+        "parallel.backend",    "ps.place",         "ps.adasync",         "ps.adasync_interval",
+        "ps.n_push",           "ps.n_fetch",       "ps.warm_start",      "ps.on_worker_loss",
+        "ps.restarts",         "ps.log_updates"}},
       {"lab stragglers",
        {"model.*", "data.*", "train.*", "parallel.*", "ps.*", "slowdown.*", "out.*"},
-       {"parallel.sync", "ps.policy", "ps.servers", "ps.k", "ps.max_delay", "slowdown.law", "slowdown.workers",
-        "out.dir"}},
+       {"parallel.sync", "ps.policy", "ps.servers", "ps.k", "ps.max_delay", "slowdown.law",
+        "slowdown.workers", "out.dir"}},
   };
   return table;
 }

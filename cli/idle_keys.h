@@ -14,7 +14,8 @@ namespace yoke::cli {
 struct IdleKey {
   const config::Entry* entry = nullptr;
   std::string why;
-  // Told, not refused: a file serves one rank and many; a sweep over ps.policy names keys of all rules.
+  // Told, not refused: a file serves one rank and many, and other choices that are typed over it; a sweep
+  // over ps.policy names keys of all rules.
   bool tolerated = false;
 };
 

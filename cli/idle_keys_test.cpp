@@ -64,7 +64,7 @@ const Expected kExpected[] = {
     {"train.accumulate", "2", kEverywhere, {}},
     {"train.seed", "7", kEverywhere, {}},
     {"train.evaluate", "false", kEverywhere, {}},
-    {"train.sync_batchnorm", "true", kAveraging, {"model.name=resnet50"}},
+    {"train.sync_batchnorm", "true", kAveraging, {}},
     {"train.non_finite", "skip", kEverywhere, {}},
     {"train.optimizer", "adamw", kEverywhere, {}},
     {"train.lr", "0.1", kEverywhere, {}},
@@ -88,8 +88,8 @@ const Expected kExpected[] = {
     {"train.precision", "bf16", kEverywhere, {}},
     {"train.recompute", "blocks", kEverywhere, {}},
     {"train.threads", "2", kEverywhere, {}},
-    {"train.conv", "native", kEverywhere, {"model.name=lenet"}},
-    {"train.channels_last", "false", kEverywhere, {"model.name=lenet", "train.device=cuda"}},
+    {"train.conv", "native", kEverywhere, {}},
+    {"train.channels_last", "false", kEverywhere, {"train.device=cuda"}},
     {"train.cuda_graph", "false", "+-----", {"train.device=cuda"}},
     {"parallel.data", "2", kEverywhere, {}},
     {"parallel.zero", "1", kAveraging, {}},
@@ -101,7 +101,7 @@ const Expected kExpected[] = {
     {"ddp.find_unused", "true", "-+w---", {}},
     {"ddp.static_graph", "true", "-+w---", {}},
     {"ddp.gradient_as_bucket_view", "false", kAveraging, {}},
-    {"ddp.broadcast_buffers", "true", kAveraging, {"model.name=resnet50"}},
+    {"ddp.broadcast_buffers", "true", kAveraging, {}},
     {"ddp.share_parameters", "false", "--+---", {}},
     {"ddp.reduction", "sum", kAveraging, {}},
     {"ddp.hook", "fp16", "-+w---", {}},
@@ -219,7 +219,7 @@ TEST(IdleKeys, AllAreNamedWithOriginReasonAndRemedy) {
   EXPECT_THAT(refusal({"ps.policy=k_async", "pipeline.microbatches=4"}, 2),
               AllOf(HasSubstr("ps.policy = \"k_async\" (--ps.policy): parallel.sync = \"allreduce\""),
                     HasSubstr("need parallel.sync = \"ps\""), HasSubstr("pipeline.microbatches = 4"),
-                    HasSubstr("Take them out")));
+                    HasSubstr("Remove them")));
   EXPECT_THAT(refusal({}, 2, "[pipeline]\nchunks = 2\n"), HasSubstr("(a.toml:2)"));
 }
 
@@ -227,7 +227,8 @@ TEST(IdleKeys, WhoTypesABuiltInValueMeansIt) {
   EXPECT_THAT(refusal({"ps.servers=1"}, 2), HasSubstr("ps.servers"));
   EXPECT_THAT(refusal({"pipeline.schedule=1f1b"}, 2), HasSubstr("pipeline.schedule"));
   EXPECT_EQ(refusal({"parallel.zero=0", "ddp.hook=none", "parallel.split=equal"}, 1), "") << "switched off";
-  EXPECT_EQ(refusal({"ps.policy=sync"}, 2, "[ps]\npolicy = \"async\"\n"), "") << "takes back what the file says";
+  EXPECT_EQ(refusal({"ps.policy=sync"}, 2, "[ps]\npolicy = \"async\"\n"), "")
+      << "takes back what the file says";
 }
 
 TEST(IdleKeys, OneFileServesOneRankAndMany) {
@@ -241,10 +242,31 @@ TEST(IdleKeys, OneFileServesOneRankAndMany) {
   for (const IdleKey& one : idle) EXPECT_TRUE(one.tolerated) << one.why;
 }
 
+TEST(IdleKeys, AChoiceIsTypedOverAFile) {
+  const char* file =
+      "[model]\nname = \"mlp\"\n[data]\nsamples = 8\n[train]\noptimizer = \"adamw\"\nbeta2 = 0.95\n";
+  EXPECT_EQ(refusal({"train.optimizer=sgd", "data.name=mnist"}, 1, file), "");
+  EXPECT_THAT(refusal({"train.optimizer=sgd", "train.beta2=0.9"}, 1, file), HasSubstr("train.beta2 = 0.9"));
+  EXPECT_THAT(refusal({}, 1, "[train]\nbeta2 = 0.95\n"),
+              HasSubstr("train.optimizer = \"sgd\"; it is for adamw"));
+}
+
 TEST(IdleKeys, ASweepOverPoliciesMayNameKeysOfAllRules) {
   Words served = {"parallel.sync=ps"};
   EXPECT_EQ(refusal(together({served, {"ps.policy=sync", "ps.k=2", "ps.max_delay=1"}}), 2), "");
   EXPECT_THAT(refusal(together({served, {"ps.k=2"}}), 2), HasSubstr("ps.k"));
+}
+
+TEST(IdleKeys, WhatAModelHasNoUseForIsTold) {
+  Configuration configuration;
+  configuration.load("", typed({"model.name=mlp", "ddp.broadcast_buffers=true", "train.sync_batchnorm=true",
+                                "train.conv=native"}));
+  std::vector<IdleKey> idle = idle_keys(configuration, 2);
+  ASSERT_EQ(idle.size(), 3u);
+  for (const IdleKey& one : idle) {
+    EXPECT_TRUE(one.tolerated);
+    EXPECT_THAT(one.why, HasSubstr("model.name = \"mlp\""));
+  }
 }
 
 TEST(IdleKeys, StepsTakeThePlaceOfEpochs) {
@@ -266,17 +288,29 @@ TEST(UnreadKeys, ACommandRefusesWhatItDoesNotUse) {
   auto reading = [](const char* command, const char* word) {
     return [=] { refuse_unread_keys(command, typed({word})); };
   };
-  for (auto [command, word] : {std::pair("model info", "train.lr=1"), {"model export", "data.name=mnist"},
-                               {"eval", "ps.k=2"}, {"eval", "train.lr=1"}, {"profile", "out.dir=x"},
-                               {"bench step", "parallel.zero=1"}, {"bench step", "train.precision=bf16"},
-                               {"bench scaling", "out.dir=x"}, {"bench scaling", "parallel.sync=ps"},
-                               {"verify", "train.schedule=cosine"}, {"verify", "ps.place=colocated"},
-                               {"verify", "checkpoint.keep=3"}, {"lab stragglers", "ps.policy=sync"}})
+  for (auto [command, word] : {std::pair("model info", "train.lr=1"),
+                               {"model export", "data.name=mnist"},
+                               {"eval", "ps.k=2"},
+                               {"eval", "train.lr=1"},
+                               {"profile", "out.dir=x"},
+                               {"bench step", "parallel.zero=1"},
+                               {"bench step", "train.precision=bf16"},
+                               {"bench scaling", "out.dir=x"},
+                               {"bench scaling", "parallel.sync=ps"},
+                               {"verify", "train.schedule=cosine"},
+                               {"verify", "ps.place=colocated"},
+                               {"verify", "checkpoint.keep=3"},
+                               {"lab stragglers", "ps.policy=sync"}})
     EXPECT_THAT(reading(command, word), ThrowsMessage<ConfigError>(HasSubstr(key_of(word)))) << command;
-  for (auto [command, word] : {std::pair("model info", "model.classes=3"), {"model export", "train.seed=3"},
-                               {"eval", "data.limit=3"}, {"bench step", "train.optimizer=adamw"},
-                               {"bench scaling", "ddp.hook=fp16"}, {"verify", "train.clip_norm=1"},
-                               {"lab stragglers", "train.steps=3"}, {"train", "out.dir=x"}, {"config show", "ps.k=1"}})
+  for (auto [command, word] : {std::pair("model info", "model.classes=3"),
+                               {"model export", "train.seed=3"},
+                               {"eval", "data.limit=3"},
+                               {"bench step", "train.optimizer=adamw"},
+                               {"bench scaling", "ddp.hook=fp16"},
+                               {"verify", "train.clip_norm=1"},
+                               {"lab stragglers", "train.steps=3"},
+                               {"train", "out.dir=x"},
+                               {"config show", "ps.k=1"}})
     EXPECT_NO_THROW(reading(command, word)()) << command << " " << word;
 }
 

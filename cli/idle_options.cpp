@@ -35,7 +35,7 @@ const char* of_objective(const CommandLine& line) {
 const char* of_several_ranks(const CommandLine& line) {
   const std::vector<int>& sizes = line.bench_scaling.nproc;
   return idle_unless(std::any_of(sizes.begin(), sizes.end(), [](int size) { return size > 1; }),
-                "one rank talks to nobody");
+                     "one rank talks to nobody");
 }
 
 bool any_rule(const LabArguments& lab, bool (*wanted)(const plan::RuleTraits&)) {
@@ -55,7 +55,8 @@ struct OptionRow {
 };
 
 const OptionRow kOptionRows[] = {
-    {"eval", "--outputs", [](Line l) { return idle_unless(!l.eval.inputs.empty(), "it goes with --inputs"); }},
+    {"eval", "--outputs",
+     [](Line l) { return idle_unless(!l.eval.inputs.empty(), "it goes with --inputs"); }},
     {"simulate", "--chunks",
      [](Line l) { return idle_unless(l.simulate.schedule == "interleaved", "only interleaved has chunks"); }},
     {"simulate", "--transfer",
@@ -71,10 +72,13 @@ const OptionRow kOptionRows[] = {
     {"bench collectives", "--reduce",
      [](Line l) {
        return idle_unless(has_any_of(l.bench_collectives.ops, {"all_reduce", "reduce", "reduce_scatter"}),
-                     "none of --op reduces");
+                          "none of --op reduces");
      }},
     {"bench collectives", "--timeout",
-     [](Line l) { return idle_unless(l.bench_collectives.backend != "local", "threads of --backend local have their own"); }},
+     [](Line l) {
+       return idle_unless(l.bench_collectives.backend != "local",
+                          "threads of --backend local have their own");
+     }},
     {"bench ps", "--policy", of_a_policy},
     {"bench ps", "--k", of_a_policy},
     {"bench ps", "--max-delay", of_a_policy},
@@ -93,7 +97,8 @@ const OptionRow kOptionRows[] = {
     {"bench ps", "--lr", of_objective},
     {"bench ps", "--backend",
      [](Line l) {
-       return idle_unless(l.bench_ps.throughput || l.bench_ps.clock == "real", "a virtual clock sends nothing");
+       return idle_unless(l.bench_ps.throughput || l.bench_ps.clock == "real",
+                          "a virtual clock sends nothing");
      }},
     {"bench ps", "--in-flight", of_throughput},
     {"bench ps", "--seconds", of_throughput},
@@ -125,14 +130,13 @@ void refuse_idle_options(const CommandLine& line) {
   for (const std::string& option : line.given) {
     std::string why = idle_reason(line, option);
     if (!why.empty())
-      throw ConfigError("{} has no effect in this `yoke {}`: {}. Take it out.", option, line.command, why);
+      throw ConfigError("{} has no effect in this `yoke {}`: {}. Remove it.", option, line.command, why);
   }
 }
 
 bool is_conditional(const std::string& command, const std::string& option) {
-  return std::any_of(std::begin(kOptionRows), std::end(kOptionRows), [&](const OptionRow& row) {
-    return command == row.command && option == row.option;
-  });
+  return std::any_of(std::begin(kOptionRows), std::end(kOptionRows),
+                     [&](const OptionRow& row) { return command == row.command && option == row.option; });
 }
 
 }  // namespace yoke::cli

@@ -52,8 +52,9 @@ Audience audience_of(const CommandLine& line, const RunConfig& config) {
   if (config.parallel.sync == "threads") {
     const auto data = static_cast<int>(std::min<int64_t>(config.parallel.data, 1 << 16));
     if (nproc > 0 && data > 0 && data != nproc)
-      throw ConfigError("--nproc {} with parallel.data = {}: both are the number of threads. Take one of them.",
-                        nproc, data);
+      throw ConfigError(
+          "--nproc {} with parallel.data = {}: both are the number of threads. Take one of them.", nproc,
+          data);
     return {std::max({1, nproc, data}), true};
   }
   if (nproc > 0) return {nproc, nproc == 1 && !uses_servers(config)};

@@ -14,20 +14,13 @@ constexpr struct {
   const char* word;
   const char* key;
 } kWords[] = {
-    {"data", "parallel.data"},
-    {"accumulate", "train.accumulate"},
-    {"zero", "parallel.zero"},
-    {"split", "parallel.split"},
-    {"sync", "parallel.sync"},
-    {"servers", "ps.servers"},
-    {"policy", "ps.policy"},
-    {"k", "ps.k"},
-    {"max_delay", "ps.max_delay"},
-    {"pipeline", "parallel.pipeline"},
-    {"schedule", "pipeline.schedule"},
-    {"microbatches", "pipeline.microbatches"},
-    {"chunks", "pipeline.chunks"},
-    {"vertical_sync", "pipeline.vertical_sync"},
+    {"data", "parallel.data"},         {"accumulate", "train.accumulate"},
+    {"zero", "parallel.zero"},         {"split", "parallel.split"},
+    {"sync", "parallel.sync"},         {"servers", "ps.servers"},
+    {"policy", "ps.policy"},           {"k", "ps.k"},
+    {"max_delay", "ps.max_delay"},     {"pipeline", "parallel.pipeline"},
+    {"schedule", "pipeline.schedule"}, {"microbatches", "pipeline.microbatches"},
+    {"chunks", "pipeline.chunks"},     {"vertical_sync", "pipeline.vertical_sync"},
 };
 
 config::Override override_of(const Layout& layout, const std::string& word) {
@@ -95,7 +88,8 @@ std::unique_ptr<LayoutConfiguration> configured(const CommandLine& line, const L
   refuse_idle_keys(one->configuration, one->ranks, /*tell=*/false);
   if (uses_servers(config)) {
     policy_of(config, one->ranks);
-    worker_count(config, one->ranks + (config.ps.place == "colocated" ? 0 : static_cast<int>(config.ps.servers)));
+    worker_count(config,
+                 one->ranks + (config.ps.place == "colocated" ? 0 : static_cast<int>(config.ps.servers)));
   }
   check_batch(config, one->copies);
   if (config.parallel.sync == "threads") one->ranks = 1;

@@ -74,7 +74,8 @@ int run_verify(const CommandLine& line) {
   std::vector<std::unique_ptr<LayoutConfiguration>> layouts = layout_configurations(line);
   double dropout = layouts.front()->configuration.values.model.dropout;
   if (dropout > 0) log::info("model.dropout = {} is switched off: ranks draw numbers of their own", dropout);
-  double tolerance = arguments.tolerance > 0 ? arguments.tolerance : (arguments.dtype == "fp64" ? 1e-10 : 1e-4);
+  double tolerance =
+      arguments.tolerance > 0 ? arguments.tolerance : (arguments.dtype == "fp64" ? 1e-10 : 1e-4);
 
   nlohmann::json rows = nlohmann::json::array();
   std::vector<double> reference;

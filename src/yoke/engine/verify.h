@@ -38,10 +38,10 @@ struct ServedLayout {
 };
 
 struct VerifyOptions {
-  std::string layout;  // for messages
-  WorkerOptions alone;  // one device; its batch_size is the global batch, which every layout cuts
-  WorkerOptions parallel;  // a rank of the layout, before it meets the others
-  int ranks = 1;           // threads of this process
+  std::string layout;           // for messages
+  WorkerOptions alone;          // one device; its batch_size is the global batch, which every layout cuts
+  WorkerOptions parallel;       // a rank of the layout, before it meets the others
+  int ranks = 1;                // threads of this process
   std::string split = "equal";  // parallel.split: shares of the replicas
   std::optional<ServedLayout> served;
   data::DataOptions data;

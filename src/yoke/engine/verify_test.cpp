@@ -69,7 +69,9 @@ struct Changed : Strategy {
   }
   void settle() override { inner->settle(); }
   void drain() override { inner->drain(); }
-  Tensors gradients() override { return change_gradients ? change_gradients(inner->gradients()) : inner->gradients(); }
+  Tensors gradients() override {
+    return change_gradients ? change_gradients(inner->gradients()) : inner->gradients();
+  }
   parallel::CommitResult commit(const parallel::CommitOptions& options) override {
     parallel::CommitOptions used = options;
     used.lr *= lr_factor;
@@ -77,7 +79,9 @@ struct Changed : Strategy {
     if (after_commit) after_commit();
     return result;
   }
-  std::optional<std::string> first_non_finite_gradient() override { return inner->first_non_finite_gradient(); }
+  std::optional<std::string> first_non_finite_gradient() override {
+    return inner->first_non_finite_gradient();
+  }
   std::optional<double> loss_scale() const override { return inner->loss_scale(); }
 
   std::unique_ptr<Strategy> inner;
@@ -208,7 +212,8 @@ TEST(Verify, FindsEveryWayToBreakWorkersOfServers) {
       {"a worker trains on other targets", [](Changed& c, Worker&) { c.other_targets = true; }},
       {"one weight drifts by a millionth",
        [](Changed& c, Worker& w) { c.after_commit = [&w] { nudge(last_parameter(w), 1e-6); }; }},
-      {"there are no gradients", [](Changed& c, Worker&) { c.change_gradients = [](Tensors) { return Tensors(); }; }},
+      {"there are no gradients",
+       [](Changed& c, Worker&) { c.change_gradients = [](Tensors) { return Tensors(); }; }},
   };
   for (int rank : {0, 1})
     for (const auto& [what, how] : ways)

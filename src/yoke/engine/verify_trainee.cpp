@@ -44,7 +44,8 @@ double relative_difference(const Tensors& ours, const Tensors& reference) {
 }
 
 double relative_difference(double ours, double reference) {
-  return relative_difference({torch::tensor(ours, torch::kFloat64)}, {torch::tensor(reference, torch::kFloat64)});
+  return relative_difference({torch::tensor(ours, torch::kFloat64)},
+                             {torch::tensor(reference, torch::kFloat64)});
 }
 
 Tensors gradients_of(const Tensors& parameters) {

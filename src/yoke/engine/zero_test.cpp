@@ -84,12 +84,18 @@ TEST(Zero, WorksWhereSomeRanksOwnNothing) {
 
 TEST(Zero, RefusesWhatItCannotCut) {
   WorkerOptions options = small_mlp("lbfgs");
-  EXPECT_THAT([&] { largest_difference(options, {2, 1}); },
-              testing::ThrowsMessage<Error>(HasSubstr("train.optimizer = lbfgs")));
+  EXPECT_THAT(
+      [&] {
+        largest_difference(options, {2, 1});
+      },
+      testing::ThrowsMessage<Error>(HasSubstr("train.optimizer = lbfgs")));
   options = small_mlp("sgd");
   options.ddp.hook = "int8";
-  EXPECT_THAT([&] { largest_difference(options, {2, 1}); },
-              testing::ThrowsMessage<Error>(HasSubstr("ddp.hook")));
+  EXPECT_THAT(
+      [&] {
+        largest_difference(options, {2, 1});
+      },
+      testing::ThrowsMessage<Error>(HasSubstr("ddp.hook")));
 }
 
 int64_t bytes_of(const std::vector<optim::NamedTensor>& tensors) {

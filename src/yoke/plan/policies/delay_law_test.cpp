@@ -57,7 +57,8 @@ TEST(DelayLaw, SaysWhatIsWrong) {
   EXPECT_THAT(reading("exp:1ms,2ms"), ThrowsMessage<ConfigError>(HasSubstr("the form is exp:MEAN")));
   EXPECT_THAT(reading("exp:5parsec"), ThrowsMessage<ConfigError>(HasSubstr("mean '5parsec' is not a time")));
   EXPECT_THAT(reading("exp:5"), ThrowsMessage<ConfigError>(HasSubstr("'5' has no unit. Accepted: 5ms, 5s")));
-  EXPECT_THAT(reading("shifted_exp:1ms,0.5"), ThrowsMessage<ConfigError>(HasSubstr("mean '0.5' has no unit")));
+  EXPECT_THAT(reading("shifted_exp:1ms,0.5"),
+              ThrowsMessage<ConfigError>(HasSubstr("mean '0.5' has no unit")));
   EXPECT_THAT(reading("exp:0"), ThrowsMessage<ConfigError>(HasSubstr("above 0")));
   EXPECT_THAT(reading("exp:-1ms"), ThrowsMessage<ConfigError>(HasSubstr("'-1ms'")));
   EXPECT_THAT(reading("exp:inf"), ThrowsMessage<ConfigError>(HasSubstr("not a time")));
