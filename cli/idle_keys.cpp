@@ -108,7 +108,7 @@ Reason needs_averaging(const Run& run) {
 
 Reason steps_count(const Run& run) {
   const config::Entry &steps = run.schema.at("train.steps"), &epochs = run.schema.at("train.epochs");
-  if (run.config.train.loop.steps == 0 || (steps.is_typed() && !epochs.is_typed())) return kWorks;
+  if (run.config.train.loop.steps == 0 || !epochs.is_typed()) return kWorks;
   return fmt::format("train.steps = {} ({}) takes its place; set train.steps = 0",
                      run.config.train.loop.steps, steps.origin);
 }
@@ -339,6 +339,12 @@ void refuse_idle_keys(const Configuration& configuration, int ranks, bool tell) 
                       join(refused, ". "), refused.size() == 1 ? "it" : "them");
   for (const IdleKey& idle : all)
     if (tell) log::warn("no effect in this run: {}", shown(idle));
+}
+
+void reset_idle_keys(Configuration& configuration) {
+  constexpr int kMany = 1 << 20;  // nothing is idle for want of ranks
+  for (const IdleKey& idle : idle_keys(configuration, kMany))
+    if (idle.tolerated) configuration.schema.reset(idle.entry->key());
 }
 
 namespace {

@@ -206,6 +206,17 @@ TEST(IdleKeys, ASavedConfigurationIsAccepted) {
   }
 }
 
+TEST(IdleKeys, ASavedConfigurationHoldsNoLeftovers) {
+  Configuration run;
+  run.schema.read_text("[train]\noptimizer = \"adamw\"\nbeta2 = 0.95\nepochs = 3.0\nscale_lr = true\n",
+                       "a.toml");
+  run.load("", typed({"train.optimizer=sgd", "train.steps=5", "parallel.pipeline=2"}));
+  reset_idle_keys(run);
+  EXPECT_EQ(run.values.train.optimizer.beta2, 0.999);
+  EXPECT_TRUE(run.values.train.schedule.scale_lr) << "idle on few ranks only";
+  EXPECT_EQ(refusal({}, 4, run.schema.to_toml()), "");
+}
+
 TEST(IdleKeys, RecipesHaveNone) {
   for (const auto& file : std::filesystem::directory_iterator(YOKE_SOURCE_DIR "/configs"))
     for (int ranks : {1, 2}) {
@@ -271,6 +282,7 @@ TEST(IdleKeys, WhatAModelHasNoUseForIsTold) {
 
 TEST(IdleKeys, StepsTakeThePlaceOfEpochs) {
   EXPECT_EQ(refusal({"train.steps=5"}, 1, "[train]\nepochs = 3.0\n"), "");
+  EXPECT_EQ(refusal({}, 1, "[train]\nepochs = 3.0\nsteps = 5\n"), "") << "as config.toml of that run";
   EXPECT_THAT(refusal({"train.epochs=3"}, 1, "[train]\nsteps = 20\n"),
               HasSubstr("train.steps = 20 (a.toml:2) takes its place"));
   EXPECT_THAT(refusal({"train.epochs=3", "train.steps=5"}, 1), HasSubstr("train.epochs"));
