@@ -187,7 +187,8 @@ class Parser {
     command
         ->add_option("--tolerance", arguments.tolerance,
                      "largest difference allowed; 0 is 1e-10 in fp64, 1e-4 in fp32")
-        ->capture_default_str();
+        ->capture_default_str()
+        ->check(finite_from_zero());
   }
 
   void add_bench_messenger(Subcommand* group) {

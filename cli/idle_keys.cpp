@@ -51,11 +51,10 @@ struct Reason {
   Reason() = default;
   Reason(std::string text) : why(std::move(text)) {}
   Reason(const char* text) : why(text) {}
-  Reason(std::string text, bool in_files, bool in_sweeps)
-      : why(std::move(text)), file_may(in_files), sweep_may(in_sweeps) {}
+  Reason(std::string text, bool in_files) : why(std::move(text)), file_may(in_files) {}
   std::string why;
-  bool file_may = false;   // a file may hold it: the number of ranks is not the file's business
-  bool sweep_may = false;  // it may stand beside an explicit ps.policy
+  bool file_may = false;  // a file may hold it: what makes it idle was chosen later
+  bool told = false;      // and not refused: runs over many models or rules share their options
 };
 
 const Reason kWorks;
@@ -65,25 +64,39 @@ Reason unless(bool works, Reason why) {
 }
 
 Reason alone(const std::string& why) {
-  return {why + "; start more ranks with --nproc N", true, false};
+  return {why + "; start more ranks with --nproc N", true};
+}
+
+// Idle because of what `key` says.
+Reason because_of(const Run& run, const char* key, const std::string& more = "") {
+  const config::Entry& entry = run.schema.at(key);
+  std::string why = fmt::format("{} = {}", key, config::to_toml(entry.field.get()));
+  return {why + (more.empty() ? "" : "; " + more), entry.is_typed()};
+}
+
+Reason of_another_model(const Run& run, const std::string& what) {
+  Reason reason = because_of(run, "model.name", what);
+  reason.told = true;
+  return reason;
 }
 
 Reason of_another_rule(const Run& run, const std::string& rules) {
-  return {fmt::format("ps.policy = \"{}\"; it is for {}", run.config.ps.policy, rules), false,
-          run.schema.at("ps.policy").origin != "built-in"};
+  Reason reason = because_of(run, "ps.policy", "it is for " + rules);
+  reason.told = run.schema.at("ps.policy").origin != "built-in";
+  return reason;
+}
+
+Reason needs_choice(const Run& run, const char* key, std::initializer_list<const char*> which) {
+  if (is_one_of(std::get<std::string>(run.schema.at(key).field.get()), which)) return kWorks;
+  return because_of(run, key, "it is for " + join({which.begin(), which.end()}, " and "));
 }
 
 Reason needs_optimizer(const Run& run, std::initializer_list<const char*> which) {
-  if (is_one_of(run.optimizer, which)) return kWorks;
-  return fmt::format("train.optimizer = \"{}\"; it is for {}", run.optimizer,
-                     join({which.begin(), which.end()}, " and "));
+  return needs_choice(run, "train.optimizer", which);
 }
 
 Reason needs_schedule(const Run& run, std::initializer_list<const char*> which) {
-  const std::string& schedule = run.config.train.schedule.schedule;
-  if (is_one_of(schedule, which)) return kWorks;
-  return fmt::format("train.schedule = \"{}\"; it is for {}", schedule,
-                     join({which.begin(), which.end()}, " and "));
+  return needs_choice(run, "train.schedule", which);
 }
 
 Reason needs_averaging(const Run& run) {
@@ -95,25 +108,25 @@ Reason needs_averaging(const Run& run) {
 
 Reason steps_count(const Run& run) {
   const config::Entry &steps = run.schema.at("train.steps"), &epochs = run.schema.at("train.epochs");
-  if (run.config.train.loop.steps == 0 || (steps.is_typed() && !epochs.is_typed())) return kWorks;
+  if (run.config.train.loop.steps == 0 || !epochs.is_typed()) return kWorks;
   return fmt::format("train.steps = {} ({}) takes its place; set train.steps = 0",
                      run.config.train.loop.steps, steps.origin);
 }
 
 Reason shared_statistics(const Run& run) {
-  if (!run.has_batchnorm())
-    return fmt::format("model.name = \"{}\"; it has no BatchNorm", run.config.model.name);
-  if (!run.staged) return needs_averaging(run);
-  return run.replicas() > 1 ? kWorks : "one copy of the pipeline; set parallel.data";
+  Reason reason = run.staged ? unless(run.replicas() > 1, "one copy of the pipeline; set parallel.data")
+                             : needs_averaging(run);
+  if (!reason.why.empty() || run.has_batchnorm()) return reason;
+  return of_another_model(run, "it has no BatchNorm");
 }
 
 Reason graph(const Run& run) {
-  if (!run.gpu()) return "train.device = \"cpu\"";
+  if (!run.gpu()) return because_of(run, "train.device");
   if (run.ranks > 1 || run.served) return "several workers; whole steps are recorded on one device alone";
-  if (run.config.train.loop.accumulate > 1) return "train.accumulate above 1";
-  if (run.optimizer == "lbfgs") return "train.optimizer = \"lbfgs\"";
-  if (run.config.train.compute.precision == "fp16") return "train.precision = \"fp16\"";
-  return run.on({"sparse_lr"}) ? "sparse samples" : kWorks;
+  if (run.config.train.loop.accumulate > 1) return because_of(run, "train.accumulate");
+  if (run.optimizer == "lbfgs") return because_of(run, "train.optimizer");
+  if (run.config.train.compute.precision == "fp16") return because_of(run, "train.precision");
+  return run.on({"sparse_lr"}) ? because_of(run, "model.name") : kWorks;
 }
 
 using Applies = Reason (*)(const Run&);
@@ -128,15 +141,16 @@ struct KeyRow {
 const KeyRow kKeyRows[] = {
     {"data.dir",
      [](const Run& r) {
-       return unless(r.config.data.name != "synthetic", "data.name = \"synthetic\"; it reads no files");
+       return unless(r.config.data.name != "synthetic", because_of(r, "data.name", "it reads no files"));
      }},
     {"data.samples",
      [](const Run& r) {
-       return unless(r.config.data.name == "synthetic",
-                     fmt::format("data.name = \"{}\"; data.limit cuts it", r.config.data.name));
+       return unless(r.config.data.name == "synthetic", because_of(r, "data.name", "data.limit cuts it"));
      }},
-    {"data.seq_len", [](const Run& r) { return unless(r.on({"gpt2"}), "the model takes no tokens"); }},
-    {"data.prefetch", [](const Run& r) { return unless(r.config.data.workers > 0, "data.workers = 0"); }},
+    {"data.seq_len",
+     [](const Run& r) { return unless(r.on({"gpt2"}), because_of(r, "model.name", "it takes no tokens")); }},
+    {"data.prefetch",
+     [](const Run& r) { return unless(r.config.data.workers > 0, because_of(r, "data.workers")); }},
     {"train.epochs", steps_count},
     {"train.sync_batchnorm", shared_statistics},
     {"train.momentum", [](const Run& r) { return needs_optimizer(r, {"sgd"}); }},
@@ -162,10 +176,12 @@ const KeyRow kKeyRows[] = {
     {"train.decay_epochs", [](const Run& r) { return needs_schedule(r, {"step"}); }},
     {"train.decay", [](const Run& r) { return needs_schedule(r, {"step"}); }},
     {"train.scale_lr", [](const Run& r) { return unless(r.replicas() > 1, alone("one replica")); }},
+    {"train.conv", [](const Run& r) { return unless(!r.gpu(), because_of(r, "train.device")); }},
     {"train.conv",
-     [](const Run& r) { return unless(!r.gpu() && r.has_images(), "it is for convolutions on the CPU"); }},
+     [](const Run& r) { return unless(r.has_images(), of_another_model(r, "it has no convolutions")); }},
+    {"train.channels_last", [](const Run& r) { return unless(r.gpu(), because_of(r, "train.device")); }},
     {"train.channels_last",
-     [](const Run& r) { return unless(r.gpu() && r.has_images(), "it is for image models on CUDA"); }},
+     [](const Run& r) { return unless(r.has_images(), of_another_model(r, "it takes no images")); }},
     {"train.cuda_graph", graph},
     {"parallel.pipeline",
      [](const Run& r) {
@@ -183,9 +199,9 @@ const KeyRow kKeyRows[] = {
      }},
     {"ddp.*", needs_averaging},
     {"ddp.share_parameters",
-     [](const Run& r) { return unless(r.config.parallel.zero > 0, "parallel.zero = 0"); }},
+     [](const Run& r) { return unless(r.config.parallel.zero > 0, because_of(r, "parallel.zero")); }},
     {"ddp.broadcast_buffers",
-     [](const Run& r) { return unless(r.has_batchnorm(), "the model has no buffers"); }},
+     [](const Run& r) { return unless(r.has_batchnorm(), of_another_model(r, "it has no buffers")); }},
     {"ps.*",
      [](const Run& r) {
        return unless(r.served, fmt::format("parallel.sync = \"{}\"; parameter servers need parallel.sync = "
@@ -208,27 +224,31 @@ const KeyRow kKeyRows[] = {
      }},
     {"ps.stale_c",
      [](const Run& r) {
-       return unless(r.config.ps.stale_step == "distance", "ps.stale_step is not \"distance\"");
+       return unless(r.config.ps.stale_step == "distance",
+                     because_of(r, "ps.stale_step", "it is for distance"));
      }},
     {"ps.stale_max",
      [](const Run& r) {
-       return unless(r.config.ps.stale_step == "distance", "ps.stale_step is not \"distance\"");
+       return unless(r.config.ps.stale_step == "distance",
+                     because_of(r, "ps.stale_step", "it is for distance"));
      }},
-    {"ps.adasync_interval", [](const Run& r) { return unless(r.config.ps.adasync, "ps.adasync = false"); }},
+    {"ps.adasync_interval",
+     [](const Run& r) { return unless(r.config.ps.adasync, because_of(r, "ps.adasync")); }},
     {"ps.warm_start", [](const Run& r) { return unless(r.ranks > 1, alone("one worker is always alone")); }},
     {"ps.on_worker_loss",
      [](const Run& r) { return unless(r.ranks > 1, alone("the first worker cannot be lost")); }},
     {"ps.restarts",
      [](const Run& r) {
-       return unless(r.config.ps.on_worker_loss == "restart", "ps.on_worker_loss is not \"restart\"");
+       return unless(r.config.ps.on_worker_loss == "restart",
+                     because_of(r, "ps.on_worker_loss", "it is for restart"));
      }},
     {"slowdown.workers",
-     [](const Run& r) { return unless(r.config.slowdown.law != "none", "slowdown.law = \"none\""); }},
+     [](const Run& r) { return unless(r.config.slowdown.law != "none", because_of(r, "slowdown.law")); }},
     {"slowdown.seed",
      [](const Run& r) {
        return unless(
            !is_one_of(r.config.slowdown.law.substr(0, r.config.slowdown.law.find(':')), {"none", "const"}),
-           fmt::format("slowdown.law = \"{}\" draws no numbers", r.config.slowdown.law));
+           because_of(r, "slowdown.law", "it draws no numbers"));
      }},
     {"pipeline.*",
      [](const Run& r) {
@@ -240,20 +260,22 @@ const KeyRow kKeyRows[] = {
      }},
     {"pipeline.chunks",
      [](const Run& r) {
-       return unless(
-           r.config.pipeline.schedule == "interleaved",
-           fmt::format("pipeline.schedule = \"{}\"; it is for interleaved", r.config.pipeline.schedule));
+       return unless(r.config.pipeline.schedule == "interleaved",
+                     because_of(r, "pipeline.schedule", "it is for interleaved"));
      }},
     {"pipeline.vertical_sync",
      [](const Run& r) {
-       return unless(
-           r.config.pipeline.schedule == "pipedream",
-           fmt::format("pipeline.schedule = \"{}\"; it is for pipedream", r.config.pipeline.schedule));
+       return unless(r.config.pipeline.schedule == "pipedream",
+                     because_of(r, "pipeline.schedule", "it is for pipedream"));
      }},
     {"checkpoint.keep",
-     [](const Run& r) { return unless(r.config.checkpoint.every_steps > 0, "checkpoint.every_steps = 0"); }},
+     [](const Run& r) {
+       return unless(r.config.checkpoint.every_steps > 0, because_of(r, "checkpoint.every_steps"));
+     }},
     {"checkpoint.background",
-     [](const Run& r) { return unless(r.config.checkpoint.every_steps > 0, "checkpoint.every_steps = 0"); }},
+     [](const Run& r) {
+       return unless(r.config.checkpoint.every_steps > 0, because_of(r, "checkpoint.every_steps"));
+     }},
 };
 
 bool key_matches(const std::string& pattern, const std::string& key) {
@@ -297,7 +319,7 @@ std::vector<IdleKey> idle_keys(const Configuration& configuration, int ranks) {
     if (!asks_for_something(entry)) continue;
     Reason reason = reason_of(run, entry.key());
     if (reason.why.empty()) continue;
-    bool tolerated = reason.sweep_may || (reason.file_may && !entry.is_typed());
+    bool tolerated = reason.told || (reason.file_may && !entry.is_typed());
     idle.push_back({&entry, std::move(reason.why), tolerated});
   }
   return idle;
@@ -309,10 +331,16 @@ void refuse_idle_keys(const Configuration& configuration, int ranks, bool tell) 
   for (const IdleKey& idle : all)
     if (!idle.tolerated) refused.push_back(shown(idle));
   if (!refused.empty())
-    throw ConfigError("no effect in this run: {}. Take {} out, or set the built-in value.",
+    throw ConfigError("no effect in this run: {}. Remove {}, or set the built-in value (yoke config keys).",
                       join(refused, ". "), refused.size() == 1 ? "it" : "them");
   for (const IdleKey& idle : all)
     if (tell) log::warn("no effect in this run: {}", shown(idle));
+}
+
+void reset_idle_keys(Configuration& configuration) {
+  constexpr int kMany = 1 << 20;  // nothing is idle for want of ranks
+  for (const IdleKey& idle : idle_keys(configuration, kMany))
+    if (idle.tolerated) configuration.schema.reset(idle.entry->key());
 }
 
 namespace {

@@ -64,7 +64,7 @@ const Expected kExpected[] = {
     {"train.accumulate", "2", kEverywhere, {}},
     {"train.seed", "7", kEverywhere, {}},
     {"train.evaluate", "false", kEverywhere, {}},
-    {"train.sync_batchnorm", "true", kAveraging, {"model.name=resnet50"}},
+    {"train.sync_batchnorm", "true", kAveraging, {}},
     {"train.non_finite", "skip", kEverywhere, {}},
     {"train.optimizer", "adamw", kEverywhere, {}},
     {"train.lr", "0.1", kEverywhere, {}},
@@ -88,8 +88,9 @@ const Expected kExpected[] = {
     {"train.precision", "bf16", kEverywhere, {}},
     {"train.recompute", "blocks", kEverywhere, {}},
     {"train.threads", "2", kEverywhere, {}},
-    {"train.conv", "native", kEverywhere, {"model.name=lenet"}},
-    {"train.channels_last", "false", kEverywhere, {"model.name=lenet", "train.device=cuda"}},
+    {"train.conv", "native", kEverywhere, {}},
+    {"train.deterministic", "true", kEverywhere, {}},
+    {"train.channels_last", "false", kEverywhere, {"train.device=cuda"}},
     {"train.cuda_graph", "false", "+-----", {"train.device=cuda"}},
     {"parallel.data", "2", kEverywhere, {}},
     {"parallel.zero", "1", kAveraging, {}},
@@ -101,7 +102,7 @@ const Expected kExpected[] = {
     {"ddp.find_unused", "true", "-+w---", {}},
     {"ddp.static_graph", "true", "-+w---", {}},
     {"ddp.gradient_as_bucket_view", "false", kAveraging, {}},
-    {"ddp.broadcast_buffers", "true", kAveraging, {"model.name=resnet50"}},
+    {"ddp.broadcast_buffers", "true", kAveraging, {}},
     {"ddp.share_parameters", "false", "--+---", {}},
     {"ddp.reduction", "sum", kAveraging, {}},
     {"ddp.hook", "fp16", "-+w---", {}},
@@ -122,6 +123,7 @@ const Expected kExpected[] = {
     {"ps.on_worker_loss", "stop", kServed, {}},
     {"ps.restarts", "2", kServed, {"ps.on_worker_loss=restart"}},
     {"ps.log_updates", "true", kServed, {}},
+    {"ps.timeout", "1m", kServed, {}},
     {"slowdown.law", "exp:1ms", "+++-+-", {}},
     {"slowdown.workers", "0", "+++-+-", {"slowdown.law=const:2x"}},
     {"slowdown.seed", "2", "+++-+-", {"slowdown.law=exp:1ms"}},
@@ -136,7 +138,7 @@ const Expected kExpected[] = {
     {"out.dir", "runs/x", kEverywhere, {}},
     {"out.log_every", "1", kEverywhere, {}},
     {"out.tensorboard", "false", kEverywhere, {}},
-    {"out.trace", "true", "++++-+", {}},
+    {"out.trace", "true", kEverywhere, {}},
     {"out.report", "false", kEverywhere, {}},
 };
 
@@ -206,6 +208,17 @@ TEST(IdleKeys, ASavedConfigurationIsAccepted) {
   }
 }
 
+TEST(IdleKeys, ASavedConfigurationHoldsNoLeftovers) {
+  Configuration run;
+  run.schema.read_text("[train]\noptimizer = \"adamw\"\nbeta2 = 0.95\nepochs = 3.0\nscale_lr = true\n",
+                       "a.toml");
+  run.load("", typed({"train.optimizer=sgd", "train.steps=5", "parallel.pipeline=2"}));
+  reset_idle_keys(run);
+  EXPECT_EQ(run.values.train.optimizer.beta2, 0.999);
+  EXPECT_TRUE(run.values.train.schedule.scale_lr) << "idle on few ranks only";
+  EXPECT_EQ(refusal({}, 4, run.schema.to_toml()), "");
+}
+
 TEST(IdleKeys, RecipesHaveNone) {
   for (const auto& file : std::filesystem::directory_iterator(YOKE_SOURCE_DIR "/configs"))
     for (int ranks : {1, 2}) {
@@ -219,7 +232,7 @@ TEST(IdleKeys, AllAreNamedWithOriginReasonAndRemedy) {
   EXPECT_THAT(refusal({"ps.policy=k_async", "pipeline.microbatches=4"}, 2),
               AllOf(HasSubstr("ps.policy = \"k_async\" (--ps.policy): parallel.sync = \"allreduce\""),
                     HasSubstr("need parallel.sync = \"ps\""), HasSubstr("pipeline.microbatches = 4"),
-                    HasSubstr("Take them out")));
+                    HasSubstr("Remove them")));
   EXPECT_THAT(refusal({}, 2, "[pipeline]\nchunks = 2\n"), HasSubstr("(a.toml:2)"));
 }
 
@@ -242,14 +255,36 @@ TEST(IdleKeys, OneFileServesOneRankAndMany) {
   for (const IdleKey& one : idle) EXPECT_TRUE(one.tolerated) << one.why;
 }
 
+TEST(IdleKeys, AChoiceIsTypedOverAFile) {
+  const char* file =
+      "[model]\nname = \"mlp\"\n[data]\nsamples = 8\n[train]\noptimizer = \"adamw\"\nbeta2 = 0.95\n";
+  EXPECT_EQ(refusal({"train.optimizer=sgd", "data.name=mnist"}, 1, file), "");
+  EXPECT_THAT(refusal({"train.optimizer=sgd", "train.beta2=0.9"}, 1, file), HasSubstr("train.beta2 = 0.9"));
+  EXPECT_THAT(refusal({}, 1, "[train]\nbeta2 = 0.95\n"),
+              HasSubstr("train.optimizer = \"sgd\"; it is for adamw"));
+}
+
 TEST(IdleKeys, ASweepOverPoliciesMayNameKeysOfAllRules) {
   Words served = {"parallel.sync=ps"};
   EXPECT_EQ(refusal(together({served, {"ps.policy=sync", "ps.k=2", "ps.max_delay=1"}}), 2), "");
   EXPECT_THAT(refusal(together({served, {"ps.k=2"}}), 2), HasSubstr("ps.k"));
 }
 
+TEST(IdleKeys, WhatAModelHasNoUseForIsTold) {
+  Configuration configuration;
+  configuration.load("", typed({"model.name=mlp", "ddp.broadcast_buffers=true", "train.sync_batchnorm=true",
+                                "train.conv=native"}));
+  std::vector<IdleKey> idle = idle_keys(configuration, 2);
+  ASSERT_EQ(idle.size(), 3u);
+  for (const IdleKey& one : idle) {
+    EXPECT_TRUE(one.tolerated);
+    EXPECT_THAT(one.why, HasSubstr("model.name = \"mlp\""));
+  }
+}
+
 TEST(IdleKeys, StepsTakeThePlaceOfEpochs) {
   EXPECT_EQ(refusal({"train.steps=5"}, 1, "[train]\nepochs = 3.0\n"), "");
+  EXPECT_EQ(refusal({}, 1, "[train]\nepochs = 3.0\nsteps = 5\n"), "") << "as config.toml of that run";
   EXPECT_THAT(refusal({"train.epochs=3"}, 1, "[train]\nsteps = 20\n"),
               HasSubstr("train.steps = 20 (a.toml:2) takes its place"));
   EXPECT_THAT(refusal({"train.epochs=3", "train.steps=5"}, 1), HasSubstr("train.epochs"));

@@ -130,7 +130,7 @@ void refuse_idle_options(const CommandLine& line) {
   for (const std::string& option : line.given) {
     std::string why = idle_reason(line, option);
     if (!why.empty())
-      throw ConfigError("{} has no effect in this `yoke {}`: {}. Take it out.", option, line.command, why);
+      throw ConfigError("{} has no effect in this `yoke {}`: {}. Remove it.", option, line.command, why);
   }
 }
 

@@ -5,6 +5,7 @@
 #include <csignal>
 #include <filesystem>
 
+#include "cli/idle_keys.h"
 #include "cli/output.h"
 #include "cli/run_config.h"
 #include "cli/torch/commands.h"
@@ -199,6 +200,7 @@ int train_as_rank(const CommandLine& line, Configuration& configuration, World& 
 int run_train(const CommandLine& line) {
   Configuration configuration;
   configuration.load(line.train.file, line.overrides);
+  reset_idle_keys(configuration);
   RunConfig& config = configuration.values;
   if (config.out.dir.empty()) config.out.dir = fmt::format("runs/{}_{}", config.model.name, config.data.name);
   if (config.parallel.sync == "ps") return run_train_with_servers(line, configuration);

@@ -72,6 +72,7 @@ COMMAND_LINE = [
     (["simulate", "--schedule", "gpipe", "--chunks", "2"], ["--chunks has no effect"]),
     (["eval", TINY, "--init", "w", "--outputs", "o"], ["--outputs has no effect", "--inputs"]),
     (["model", "info", "lenet", "--train.lr", "1"], ["does not use train.lr"]),
+    (["verify", TINY, "--layouts", "data=2", "--tolerance", "inf"], ["--tolerance: inf is not a number of at least 0"]),
 ]
 
 

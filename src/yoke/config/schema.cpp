@@ -183,6 +183,13 @@ void Schema::set(const Override& change) {
   assign(change.key, Text{change.value}, change.origin);
 }
 
+void Schema::reset(std::string_view key) {
+  Entry* entry = find(key);
+  YOKE_CHECK(entry != nullptr, "no key {}", key);
+  entry->field.set(entry->initial);
+  entry->origin = "built-in";
+}
+
 std::string Schema::to_toml(bool origins) const {
   std::string out;
   std::string section;

@@ -50,6 +50,9 @@ class Schema {
   // Sets one key from text. Throws ConfigError naming the origin.
   void set(const Override& change);
 
+  // Gives a key its built-in value again. Requires has(key).
+  void reset(std::string_view key);
+
   const std::vector<Entry>& entries() const { return entries_; }
   bool has(std::string_view key) const;
   const Entry& at(std::string_view key) const;
