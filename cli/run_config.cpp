@@ -85,9 +85,8 @@ void check_servers(const RunConfig& config) {
     throw ConfigError("train.precision = \"fp16\" with parallel.sync = \"ps\": use fp32 or bf16.");
   if (train.loop.sync_batchnorm)
     throw ConfigError(
-        "train.sync_batchnorm = true with parallel.sync = \"ps\": workers of parameter servers do not talk "
-        "to "
-        "each other, each has the statistics of its own batches. Leave it out, or leave out parallel.sync.");
+        "train.sync_batchnorm = true with parallel.sync = \"ps\": workers do not talk to each other and use "
+        "the statistics of their own batches. Leave it out, or leave out parallel.sync.");
   if (!(config.ps.timeout > 0))
     throw ConfigError("ps.timeout = {}: a time above 0 is wanted, such as 5m.", config.ps.timeout);
   plan::Rule rule = plan::parse_rule(config.ps.policy);

@@ -97,5 +97,19 @@ TEST(PsLate, AWorkerThatDoesNotEndIsNamed) {
   });
 }
 
+TEST(PsLate, AServerThatLosesAllItsWorkersDoesNotEndWell) {
+  std::unique_ptr<Server> server;
+  LocalGroup group(3);
+  ServerOptions options;
+  options.workers = 2;
+  options.make_updater = make_optimizer({});
+  options.scheduler.policy = {plan::Rule::kSync, 2, 0, 0};
+  server = std::make_unique<Server>(group.messenger(2), std::move(options));
+  group.close(0);
+  group.close(1);
+  EXPECT_THAT([&] { server->run(); },
+              ::testing::ThrowsMessage<CommError>(HasSubstr("all 2 workers were lost")));
+}
+
 }  // namespace
 }  // namespace yoke::ps

@@ -140,6 +140,9 @@ void Server::run() {
   if (!changed_.wait_for(lock, std::chrono::duration<double>(kLastWorkersSeconds), all_gone) ||
       (!error_.empty() && losses_ > lost_before_))
     throw CommError("parameter server {} (rank {}): {}", own_index(), messenger_.rank(), error_);
+  if (left_in_order_ == 0)
+    throw CommError("parameter server {} (rank {}): all {} workers were lost", own_index(), messenger_.rank(),
+                    options_.workers);
 }
 
 Server::Numbers Server::numbers() const {

@@ -45,7 +45,8 @@ class Server {
   // Throws ConfigError.
   Server(comm::Messenger& messenger, ServerOptions options);
 
-  // Until every worker has left, well or not. Throws CommError when another server is lost.
+  // Until every worker has left, well or not. Throws CommError when another server is lost, or when all
+  // workers were.
   void run();
 
   struct Numbers {
@@ -191,7 +192,8 @@ class Server {
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::vector<bool> gone_;  // by worker: left or lost
+  std::vector<bool> gone_;     // by worker: left or lost
+  int64_t left_in_order_ = 0;  // workers
   std::string error_;
   int64_t losses_ = 0;       // workers that were lost in their first life
   int64_t lost_before_ = 0;  // when another server was lost

@@ -39,6 +39,7 @@ void Server::left(int from, bool lost, const std::string& why, int64_t peak_memo
   {
     std::lock_guard lock(mutex_);
     gone_[static_cast<size_t>(from)] = true;
+    if (!lost) ++left_in_order_;
     changed_.notify_all();
   }
   answer_await_end();

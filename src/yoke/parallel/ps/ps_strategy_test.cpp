@@ -16,7 +16,7 @@ class Voiding {
  public:
   explicit Voiding(torch::Device device) : device_(device) {
     messenger_.answer_to = [](int, const comm::Message& request, std::span<std::byte> into) {
-      if (request.kind == ps::kOpen) return ps::message_with(request.kind, ps::OpenReply{1, 0});
+      if (request.kind == ps::kOpen) return ps::message_with(request.kind, ps::OpenReply{1, 1});
       if (request.kind == ps::kPull) return ps::message_with(request.kind, ps::PullReply{}, into);
       return comm::Message();
     };
@@ -52,6 +52,7 @@ class Voiding {
     setup.policy = {plan::Rule::kKSync, 2, 1, 0};
     OneDeviceOptions options;
     options.device = device_;
+    options.segments = {{.begin = 0, .end = model_.blocks.size(), .recompute = false}};
     options.place = [this](const torch::Tensor& input) { return input.to(device_); };
     PsStrategy strategy(model_, *optimizer_, scaler_, options, setup);
     release(0);
