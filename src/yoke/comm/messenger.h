@@ -41,8 +41,11 @@ struct Reply {
 
 class Messenger {
  public:
-  // Where the payload of a message of `bytes` bytes shall go; called before it is read. An empty span: into
-  // memory of the messenger, valid during the handler.
+  // Where the payload of a message of `bytes` bytes shall go; called before it is read or anything is
+  // allocated for it. An empty span: into memory of the messenger, valid during the handler. Throws where so
+  // many bytes were never agreed on: that ends the connection to `from`. Without a Place at most
+  // kMostUnplaced bytes are taken.
+  static constexpr size_t kMostUnplaced = size_t{64} << 20;
   using Place = std::function<std::span<std::byte>(int from, const Message& head_only, size_t bytes)>;
   // A request came in. Answer now or later (from any thread) by calling `answer` exactly once.
   using Answer = std::function<void(Reply)>;
@@ -57,7 +60,8 @@ class Messenger {
   virtual int size() const = 0;
   virtual const std::string& backend() const = 0;  // "shm", "tcp"
 
-  // Before the first request. Called on the messenger's thread: must not wait.
+  // Before the first request. Called on the messenger's thread: must not wait. A handler that throws answers
+  // its request with the reason; any other callback that throws is logged, and nobody else hears of it.
   virtual void serve(Place place, Handler handler) = 0;
   virtual void on_peer_lost(PeerLost callback) = 0;
   virtual void on_peer_back(PeerBack callback) = 0;

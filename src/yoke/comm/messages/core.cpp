@@ -17,6 +17,7 @@ constexpr int kMessagesPerTurn = 32;
 // Numbers of requests have 48 bits; each life of a rank has its own, so that a late answer to a life before
 // is not taken for one to this.
 constexpr int kLifeShift = 36;
+constexpr uint64_t kMostBytes = uint64_t{1} << 48;  // of any payload: sums of such numbers do not overflow
 
 WireHead head_of(const Message& message, WireType type, uint64_t id) {
   WireHead head;
@@ -57,8 +58,15 @@ MessengerCore::~MessengerCore() {
 void MessengerCore::start() {
   if (started_.load(std::memory_order_acquire)) return;
   std::lock_guard lock(starting_);
-  if (!started_) thread_ = std::thread([this] { loop(); });
+  if (!started_) thread_ = std::thread([this] { live(); });
   started_ = true;
+}
+
+// Nothing leaves this thread: a messenger that cannot go on has lost everybody, and says why.
+void MessengerCore::live() try { loop(); } catch (...) {
+  std::string why = fmt::format("the messenger of rank {} failed: {}", rank(), what_was_thrown());
+  log::error("{}", why);
+  for (int peer = 0; peer < size(); ++peer) lose(peer, why);
 }
 
 void MessengerCore::serve(Place place, Handler handler) {
@@ -114,7 +122,7 @@ void MessengerCore::ask_then(int peer, const Message& request, std::span<std::by
     lost = state.lost;
     if (lost.empty()) state.asks.emplace(id, Ask{into, std::move(done), deadline});
   }
-  if (!lost.empty()) return done(Message{}, lost);
+  if (!lost.empty()) return finish(done, peer, Message{}, lost);
   Outgoing message;
   message.head = head_of(request, WireType::kRequest, id);
   message.payload = request.payload;
@@ -189,10 +197,10 @@ bool MessengerCore::turn(int peer) {
       std::lock_guard lock(state.writing);
       progress |= drain(peer, sent);
     }
-  } catch (const std::exception& error) {
-    lost = error.what();
+  } catch (...) {
+    lost = what_was_thrown();
   }
-  for (auto& callback : sent) callback();
+  call_all(sent);
   if (!lost.empty()) lose(peer, lost);
   return progress;
 }
@@ -223,29 +231,30 @@ bool MessengerCore::read_message(int peer) {
     transport_->consume(peer);
     return true;
   }
-  if (!transport_->read(peer, state.target)) return false;
+  if (state.skips ? !transport_->skip(peer) : !transport_->read(peer, state.target)) return false;
   if (lock.owns_lock()) lock.unlock();
   state.reading = false;
-  deliver(peer, head, state.target);
+  deliver(peer, head, state.skips ? std::span<std::byte>() : state.target);
   return true;
 }
 
 void MessengerCore::choose_target(int peer, const WireHead& head) {
   bool known = head.type >= WireType::kRequest && head.type <= WireType::kRefusal;
-  if (!known || head.kind >= setup_.kinds || head.head_bytes > head.head.size() ||
-      head.bytes > (uint64_t{1} << 40))
-    throw CommError("rank {} sent a message of kind {} and type {}, which this rank does not know", peer,
-                    head.kind, static_cast<int>(head.type));
+  if (!known || head.kind >= setup_.kinds || head.head_bytes > head.head.size() || head.bytes > kMostBytes ||
+      (head.type == WireType::kRefusal && head.bytes > kMostRefusal))
+    throw CommError("rank {} sent an unexpected message: kind {}, type {}, a head of {} bytes, {} bytes",
+                    peer, head.kind, static_cast<int>(head.type), head.head_bytes, head.bytes);
   Peer& state = *peers_[static_cast<size_t>(peer)];
   state.reading = true;
   state.refused.clear();
   state.target = {};
   state.in_place = false;
+  state.skips = false;
   if (head.type == WireType::kAnswer)
     choose_answer_place(peer, head);
   else if (head.type != WireType::kRefusal)
     choose_place(peer, head);
-  if (state.target.size() == head.bytes) return;
+  if (state.skips || state.target.size() == head.bytes) return;
   state.in_place = head.bytes <= transport_->in_place_limit();
   if (state.in_place) return;
   state.buffer.resize(std::max<size_t>(state.buffer.size(), head.bytes));
@@ -254,25 +263,34 @@ void MessengerCore::choose_target(int peer, const WireHead& head) {
 
 void MessengerCore::choose_place(int peer, const WireHead& head) {
   Peer& state = *peers_[static_cast<size_t>(peer)];
-  if (!place_ || head.bytes == 0) return;
+  if (head.bytes == 0) return;
+  if (!place_ && head.bytes > kMostUnplaced)
+    throw CommError("rank {} sent {} bytes with a message of kind {}: at most {} are accepted", peer,
+                    head.bytes, head.kind, kMostUnplaced);
+  if (!place_) return;
   std::span<std::byte> chosen = place_(peer, message_of(head, {}), head.bytes);
-  if (chosen.size() >= head.bytes)
+  if (chosen.size() >= head.bytes) {
     state.target = chosen.first(head.bytes);
-  else if (!chosen.empty())
+  } else if (!chosen.empty()) {
     state.refused =
         fmt::format("rank {} has a place of {} bytes for a message of {}", rank(), chosen.size(), head.bytes);
+    state.skips = true;
+  }
 }
 
 void MessengerCore::choose_answer_place(int peer, const WireHead& head) {
   Peer& state = *peers_[static_cast<size_t>(peer)];
   std::lock_guard lock(state.asking);
   auto ask = state.asks.find(head.id);
+  state.skips = head.bytes > 0;
   if (ask == state.asks.end()) return;  // too late: nobody waits any more
-  if (ask->second.into.size() >= head.bytes)
-    state.target = ask->second.into.first(head.bytes);
-  else
+  if (ask->second.into.size() < head.bytes) {
     state.refused = fmt::format("the reply of rank {} has {} bytes, there is room for {}", peer, head.bytes,
                                 ask->second.into.size());
+    return;
+  }
+  state.target = ask->second.into.first(head.bytes);
+  state.skips = false;
 }
 
 void MessengerCore::deliver(int peer, const WireHead& head, std::span<const std::byte> payload) {
@@ -301,8 +319,8 @@ void MessengerCore::deliver_request(int peer, const WireHead& head, std::span<co
     if (why.empty())
       handler_(peer, message_of(head, payload),
                wants_answer ? Answer(Answering{this, both}) : Answer([](const Reply&) {}));
-  } catch (const std::exception& error) {
-    why = fmt::format("the handler of rank {} failed: {}", rank(), error.what());
+  } catch (...) {
+    why = fmt::format("the handler of rank {} failed: {}", rank(), what_was_thrown());
   }
   if (why.empty()) return;
   if (head.type == WireType::kRequest)
@@ -324,11 +342,14 @@ void MessengerCore::deliver_answer(int peer, const WireHead& head, std::span<con
   std::string error = state.refused;
   if (head.type == WireType::kRefusal)
     error = std::string(reinterpret_cast<const char*>(payload.data()), payload.size());
-  bool good = error.empty();
+  finish(done, peer, error.empty() ? message_of(head, payload) : Message{}, error);
+}
+
+void MessengerCore::finish(const Done& done, int peer, const Message& reply, const std::string& error) const {
   try {
-    done(good ? message_of(head, payload) : Message{}, error);
-  } catch (const std::exception& thrown) {
-    log::error("what rank {} does with a reply of rank {} failed: {}", rank(), peer, thrown.what());
+    done(reply, error);
+  } catch (...) {
+    log::error("rank {}: the callback for a reply of rank {} failed: {}", rank(), peer, what_was_thrown());
   }
 }
 

@@ -54,12 +54,14 @@ class MessengerCore final : public Messenger {
     bool closed = false;
     bool reading = false;
     bool in_place = false;  // the payload is used where the transport has it
+    bool skips = false;     // the payload is thrown away
     std::span<std::byte> target;
     std::vector<std::byte> buffer;
     std::string refused;  // why its payload is thrown away
   };
 
   void start();
+  void live();
   void loop();
   bool turn(int peer);
   bool read_some(int peer);
@@ -83,6 +85,7 @@ class MessengerCore final : public Messenger {
   void lose(int peer, const std::string& symptom);
   void welcome(int peer, int life);
   std::string lost_text(int peer);
+  void finish(const Done& done, int peer, const Message& reply, const std::string& error) const;
   void check(int peer, const Message& message) const;
   bool on_own_thread() const { return std::this_thread::get_id() == own_thread_.load(); }
 
@@ -102,6 +105,12 @@ class MessengerCore final : public Messenger {
   std::thread thread_;
 };
 
+// What the exception says that is being handled, of whatever type it is.
+std::string what_was_thrown();
+// Calls each; what they throw is logged.
+void call_all(std::vector<std::function<void()>>& callbacks);
+
+inline constexpr size_t kMostRefusal = 64 << 10;  // bytes of text
 // Between two looks at deadlines and at who has died.
 inline constexpr double kLookSeconds = 0.01;
 

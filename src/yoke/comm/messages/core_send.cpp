@@ -9,6 +9,26 @@
 
 namespace yoke::comm::messages {
 
+std::string what_was_thrown() {
+  try {
+    throw;
+  } catch (const std::exception& error) {
+    return error.what();
+  } catch (...) {
+    return "an exception that is no std::exception";
+  }
+}
+
+void call_all(std::vector<std::function<void()>>& callbacks) {
+  for (auto& callback : callbacks) {
+    try {
+      callback();
+    } catch (...) {
+      log::error("a callback after sending failed: {}", what_was_thrown());
+    }
+  }
+}
+
 void MessengerCore::answer(int peer, uint64_t id, const Reply& reply) {
   check(peer, reply.message);
   Outgoing out;
@@ -26,9 +46,9 @@ void MessengerCore::answer(int peer, uint64_t id, const Reply& reply) {
 void MessengerCore::refuse(int peer, uint64_t id, const std::string& why) {
   Outgoing out;
   out.head.id = id;
-  out.head.bytes = why.size();
+  out.head.bytes = std::min(why.size(), kMostRefusal);
   out.head.type = WireType::kRefusal;
-  auto bytes = std::as_bytes(std::span(why.data(), why.size()));
+  auto bytes = std::as_bytes(std::span(why.data(), out.head.bytes));
   out.own.assign(bytes.begin(), bytes.end());
   out.payload = out.own;
   post(peer, std::move(out), nullptr);
@@ -46,8 +66,9 @@ void MessengerCore::post(int peer, Outgoing message, const Deadline* deadline) {
                           [&] { return state.queue.size() < kMostQueued; });
     if (state.gone) {
       lock.unlock();
-      if (message.sent) message.sent();
-      return;
+      std::vector<std::function<void()>> sent;
+      if (message.sent) sent.push_back(std::move(message.sent));
+      return call_all(sent);
     }
     // A moved vector keeps its memory: `payload` still points to it.
     state.queue.push_back(std::move(message));
@@ -67,7 +88,7 @@ void MessengerCore::drain_now(int peer) {
       // The messenger's thread finds out too, and tells everybody.
     }
   }
-  for (auto& callback : sent) callback();
+  call_all(sent);
   if (state.waits.load(std::memory_order_acquire)) transport_->wake();
 }
 
@@ -138,7 +159,8 @@ void MessengerCore::expire_peer(int peer) {
   for (auto& [id, ask] : late) stuck |= !withdraw(peer, id);
   if (stuck) lose(peer, fmt::format("rank {} stopped in the middle of a message", peer));
   for (auto& [id, ask] : late)
-    ask.done(Message{}, fmt::format("no reply from rank {} within {:.3g} s", peer, ask.deadline.limit()));
+    finish(ask.done, peer, Message{},
+           fmt::format("no reply from rank {} within {:.3g} s", peer, ask.deadline.limit()));
 }
 
 // Any thread. Nothing is written to the peer any more: the memory of what waited is free. The rest is lose().
@@ -159,9 +181,11 @@ void MessengerCore::give_up(int peer, const std::string& symptom) {
     state.waits = false;
     state.room.notify_all();
   }
+  std::vector<std::function<void()>> sent;
   for (Outgoing& out : queue) {
-    if (out.sent) out.sent();
+    if (out.sent) sent.push_back(std::move(out.sent));
   }
+  call_all(sent);
 }
 
 // The messenger's thread only, or after its end: it may be reading from the peer, into memory of an ask, and
@@ -182,8 +206,13 @@ void MessengerCore::lose(int peer, const std::string& symptom) {
     asks.swap(state.asks);
     why = state.lost;
   }
-  for (auto& [id, ask] : asks) ask.done(Message{}, why);
-  if (news && peer_lost_ && !stop_) peer_lost_(peer, why);
+  for (auto& [id, ask] : asks) finish(ask.done, peer, Message{}, why);
+  if (!news || !peer_lost_ || stop_) return;
+  try {
+    peer_lost_(peer, why);
+  } catch (...) {
+    log::error("rank {}: the callback for the loss of rank {} failed: {}", rank(), peer, what_was_thrown());
+  }
 }
 
 // The messenger's thread only.
@@ -200,7 +229,11 @@ void MessengerCore::welcome(int peer, int life) {
   }
   state.reading = false;
   state.closed = false;
-  if (peer_back_) peer_back_(peer, life);
+  try {
+    if (peer_back_) peer_back_(peer, life);
+  } catch (...) {
+    return lose(peer, fmt::format("the return of rank {} failed: {}", peer, what_was_thrown()));
+  }
   // Only now do others ask it.
   std::lock_guard lock(state.asking);
   state.lost.clear();

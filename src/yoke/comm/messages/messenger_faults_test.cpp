@@ -78,6 +78,70 @@ TEST_P(MessengersInTrouble, AHandlerThatFailsAnswersWithItsReason) {
   });
 }
 
+TEST_P(MessengersInTrouble, CallbacksThatThrowEndNothing) {
+  Latch done(3);
+  std::atomic<int> lost{0};
+  run(3, [&](Messenger& messenger) {
+    if (messenger.rank() == 1) {
+      messenger.serve({}, [](int, const Message& request, const Messenger::Answer& answer) {
+        if (request.kind == kSum) throw 42;
+        answer({message(kEcho), [] { throw std::string("sent"); }});
+      });
+      done.arrive_and_wait();
+    } else if (messenger.rank() == 2) {
+      done.arrive_and_wait();
+    } else {
+      messenger.on_peer_lost([&](int, const std::string&) {
+        ++lost;
+        throw 42;
+      });
+      for (int i = 0; i < 3; ++i) {
+        std::promise<void> came;
+        messenger.ask_then(1, message(kEcho), {}, Deadline::after(20),
+                           [&](const Message&, const std::string&) {
+                             came.set_value();
+                             throw 42;
+                           });
+        came.get_future().get();
+        EXPECT_THAT([&] { messenger.ask(1, message(kSum), {}, Deadline::after(20)).get(); },
+                    ::testing::ThrowsMessage<CommError>(HasSubstr("the handler of rank 1 failed")));
+      }
+      // An ask that is late, and one whose peer goes.
+      std::atomic<int> ended{0};
+      auto throws = [&](const Message&, const std::string&) {
+        ++ended;
+        throw 42;
+      };
+      messenger.ask_then(2, message(kEcho), {}, Deadline::after(0.02), throws);
+      messenger.ask_then(2, message(kEcho), {}, Deadline::after(60), throws);
+      EXPECT_TRUE(sent_are(ended, 1) || ended == 2);
+      done.arrive_and_wait();
+      EXPECT_TRUE(sent_are(ended, 2));
+      EXPECT_TRUE(sent_are(lost, 2));
+    }
+  });
+}
+
+TEST_P(MessengersInTrouble, MoreBytesThanAreAcceptedCostTheirSenderTheConnection) {
+  Latch done(3);
+  std::atomic<int> served{0};
+  run(3, [&](Messenger& messenger) {
+    if (messenger.rank() == 0) {
+      messenger.serve({}, [&](int, const Message&, const Messenger::Answer& answer) {
+        ++served;
+        answer({});
+      });
+    } else if (messenger.rank() == 1) {
+      std::vector<std::byte> large(Messenger::kMostUnplaced + 1);
+      EXPECT_THROW(messenger.ask(0, message(kEcho, large), {}, Deadline::after(60)).get(), CommError);
+    } else {
+      messenger.ask(0, message(kEcho), {}, Deadline::after(20)).get();
+    }
+    done.arrive_and_wait();
+    EXPECT_EQ(served, 1);
+  });
+}
+
 TEST_P(MessengersInTrouble, ADeadlineEndsAnAskAndALateReplyIsDropped) {
   Latch done(2);
   std::atomic<int> sent{0};

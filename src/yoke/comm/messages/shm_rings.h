@@ -43,7 +43,8 @@ struct alignas(kLine) Desk {
 // A stream of bytes from one rank to another.
 struct alignas(kLine) Ring {
   std::atomic<uint64_t> written;
-  Word life;  // of the reader for whom the writer has emptied this ring and its way back
+  Word life;    // of the reader for whom the writer has emptied this ring and its way back
+  Word closed;  // the writer has given the reader up: it reads and writes nothing more
   alignas(kLine) std::atomic<uint64_t> read;
   Word writer_waits;
 };

@@ -74,9 +74,10 @@ class ShmTransport final : public Transport {
   bool one_at_a_time() const override { return false; }
   bool write(int peer, Outgoing& message) override;
   bool push(int) override { return true; }
-  void close(int peer) override { of(peer).closed = true; }
+  void close(int peer) override;
   const WireHead* next(int peer) override;
   bool read(int peer, std::span<std::byte> into) override;
+  bool skip(int peer) override;
   size_t in_place_limit() const override { return kRingBytes / 2; }
   const std::byte* payload_in_place(int peer) override;
   void consume(int peer) override;
@@ -172,6 +173,13 @@ int ShmTransport::returned(int peer) {
   return life != of(peer).life ? static_cast<int>(life) : 0;
 }
 
+// The peer may live: it learns that nobody reads what it writes.
+void ShmTransport::close(int peer) {
+  if (of(peer).closed.exchange(true)) return;
+  ring(rank_, peer).closed.store(1);
+  notify(peer);
+}
+
 void ShmTransport::reopen(int peer) {
   Peer& state = of(peer);
   state.life = desk(peer).life.load();
@@ -184,6 +192,7 @@ void ShmTransport::reopen(int peer) {
     one->written.store(0);
     one->read.store(0);
     one->writer_waits.store(0);
+    one->closed.store(0);
   }
   state.closed = false;
   ring(rank_, peer).life.store(state.life);
@@ -210,6 +219,8 @@ void ShmTransport::look_for_deaths() {
     pollfd process{state.process.get(), POLLIN, 0};
     if (state.process && ::poll(&process, 1, 0) == 1)
       state.lost = fmt::format("rank {} (pid {}) has ended", peer, desk(peer).pid.load());
+    if (connected(peer) && ring(peer, rank_).closed.load() != 0)
+      state.lost = fmt::format("rank {} has closed the connection", peer);
     if (desk(peer).left.load() != 0) state.lost = fmt::format("rank {} has left", peer);
   }
 }
@@ -324,6 +335,19 @@ bool ShmTransport::read(int peer, std::span<std::byte> into) {
     size_t piece =
         data ? std::min(kPiece, into.size() - state.received) : padded(into.size()) - state.received;
     size_t got = get(peer, data ? into.data() + state.received : nullptr, piece);
+    if (got == 0 && !state.lost.empty()) throw CommError("{}", state.lost);
+    if (got == 0) return false;
+    state.received += got;
+  }
+  state.has_head = false;
+  return true;
+}
+
+bool ShmTransport::skip(int peer) {
+  check(peer);
+  Peer& state = of(peer);
+  while (state.received < padded(state.head.bytes)) {
+    size_t got = get(peer, nullptr, std::min(kPiece, padded(state.head.bytes) - state.received));
     if (got == 0 && !state.lost.empty()) throw CommError("{}", state.lost);
     if (got == 0) return false;
     state.received += got;

@@ -37,6 +37,7 @@ class TcpTransport final : public Transport {
   void close(int peer) override { peers_[static_cast<size_t>(peer)].connection.reset(); }
   const WireHead* next(int peer) override;
   bool read(int peer, std::span<std::byte> into) override;
+  bool skip(int peer) override;
   void wait(const std::vector<bool>& has_unwritten, double seconds) override;
   void wake() override {
     uint64_t one = 1;
@@ -52,6 +53,7 @@ class TcpTransport final : public Transport {
     std::unique_ptr<net::Connection> connection;
     uint64_t posted = 0;           // frames, since the beginning
     std::vector<std::byte> first;  // the first frame of the message that is being read
+    std::vector<std::byte> waste;  // a frame of a payload that nobody wants
     WireHead head;
     bool has_head = false;
     size_t received = 0;
@@ -237,6 +239,23 @@ bool TcpTransport::read(int peer, std::span<std::byte> into) {
     if (length > into.size() - state.received)
       throw CommError("a frame of {} bytes from {}", length, state.connection->peer_text());
     if (!state.connection->receive(into.subspan(state.received, length))) return false;
+    state.received += length;
+  }
+  state.has_head = false;
+  return true;
+}
+
+bool TcpTransport::skip(int peer) {
+  Peer& state = of(peer);
+  if (state.received == 0) state.received = state.first.size() - sizeof(WireHead);
+  while (state.received < state.head.bytes) {
+    const net::FrameHeader* header = state.connection->next_header();
+    if (!header) return false;
+    size_t length = header->length;
+    if (length > std::min<uint64_t>(kFrame, state.head.bytes - state.received))
+      throw CommError("a frame of {} bytes from {}", length, state.connection->peer_text());
+    state.waste.resize(length);
+    if (!state.connection->receive(state.waste)) return false;
     state.received += length;
   }
   state.has_head = false;

@@ -62,6 +62,8 @@ class Transport {
   virtual const WireHead* next(int peer) = 0;
   // Continues to read the payload into the same memory. True when it is complete.
   virtual bool read(int peer, std::span<std::byte> into) = 0;
+  // Instead of read(): throws the payload away piece by piece. True when it has passed.
+  virtual bool skip(int peer) = 0;
 
   // Instead of read(), for payloads up to this size: where the payload lies once all of it is there (nullptr:
   // not yet), until it is consumed.
