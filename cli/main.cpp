@@ -46,8 +46,13 @@ int train(const CommandLine& line, char** argv) {
                                                 : become_torch_program(argv);
   }
   if (line.train.nproc <= 1) return become_torch_program(argv);
-  if (configuration.values.parallel.sync != "threads")
-    return cluster::run_job(cluster::own_job(line.train.nproc, line.words));
+  if (configuration.values.parallel.sync != "threads") {
+    cluster::LaunchOptions job = cluster::own_job(line.train.nproc, line.words);
+    job.typed = line.typed;
+    for (int rank = 0; rank < line.train.nproc; ++rank)
+      job.roles.push_back(stage_role(configuration.values, rank, line.train.nproc));
+    return cluster::run_job(job);
+  }
   std::vector<std::string> words = line.words;
   words.insert(words.begin(), argv[0]);
   if (configuration.values.parallel.data == 0)

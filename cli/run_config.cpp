@@ -74,6 +74,12 @@ void check_servers(const RunConfig& config) {
     throw ConfigError("train.optimizer = \"lbfgs\": servers can do sgd, adamw and adagrad.");
   if (train.compute.precision == "fp16")
     throw ConfigError("train.precision = \"fp16\" with parallel.sync = \"ps\": use fp32 or bf16.");
+  if (train.loop.sync_batchnorm)
+    throw ConfigError(
+        "train.sync_batchnorm = true with parallel.sync = \"ps\": workers do not talk to each other and use "
+        "the statistics of their own batches. Leave it out, or leave out parallel.sync.");
+  if (!(config.ps.timeout > 0))
+    throw ConfigError("ps.timeout = {}: a time above 0 is wanted, such as 5m.", config.ps.timeout);
   plan::Rule rule = plan::parse_rule(config.ps.policy);
   bool in_step = rule == plan::Rule::kSync || plan::traits_of(rule).cancels;
   if (in_step && (config.ps.n_push > 1 || config.ps.n_fetch > 1))
@@ -110,6 +116,13 @@ void Configuration::load(const std::string& file, const std::vector<config::Over
   check_together(values);
   check_replicas(values);
   check_servers(values);
+}
+
+// Ranks count stages first, as in parallel/pipeline/layout.h.
+std::string stage_role(const RunConfig& config, int rank, int ranks) {
+  int64_t stages = config.parallel.pipeline;
+  if (stages < 2 || !config.parallel.plan.empty() || ranks % stages != 0) return "";
+  return fmt::format("pipeline stage {}", rank / (ranks / stages));
 }
 
 }  // namespace yoke::cli

@@ -41,6 +41,10 @@ struct RunConfig {
   metrics::OutOptions out;
 };
 
+// What a rank of `ranks` is besides a rank, for errors: "pipeline stage 1"; empty where it is one of many
+// alike, or where a plan says.
+std::string stage_role(const RunConfig& config, int rank, int ranks);
+
 // A configuration together with the list of its keys. Not copyable: the schema points into the values.
 class Configuration {
  public:

@@ -140,7 +140,10 @@ int run_train(const CommandLine& line) {
   }
   std::optional<RunFolder> folder;
   if (first) folder.emplace(out, configuration, line).attach_sinks(engine);
-  if (config.out.trace) attach_trace(engine, out, world);
+  if (config.out.trace) {
+    world.comm().barrier().wait();  // all ranks start their clocks together
+    attach_trace(engine, out, world.rank(), world.size());
+  }
 
   std::unique_ptr<data::Dataset> test_set;
   if (config.train.loop.evaluate) {

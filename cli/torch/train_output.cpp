@@ -10,6 +10,7 @@
 #include "yoke/base/file.h"
 #include "yoke/base/log.h"
 #include "yoke/base/units.h"
+#include "yoke/cluster/launch_env.h"
 #include "yoke/compute/device.h"
 #include "yoke/metrics/console.h"
 #include "yoke/metrics/jsonl.h"
@@ -36,15 +37,13 @@ void RunFolder::attach_sinks(engine::Engine& engine) {
   if (config_.out.tensorboard) engine.attach(std::make_unique<metrics::TensorBoard>(path_));
 }
 
-void attach_trace(engine::Engine& engine, const std::filesystem::path& out, World& world) {
+void attach_trace(engine::Engine& engine, const std::filesystem::path& out, int rank, int ranks) {
   std::filesystem::create_directories(out / "trace");
-  world.comm().barrier().wait();  // all ranks start their clocks together
   metrics::TraceOptions options;
-  options.rank = world.rank();
-  options.world_size = world.size();
+  options.rank = rank;
+  options.world_size = ranks;
   options.zero = now_seconds();
-  auto trace =
-      std::make_unique<metrics::Trace>(out / "trace" / fmt::format("rank-{}.json", world.rank()), options);
+  auto trace = std::make_unique<metrics::Trace>(out / "trace" / fmt::format("rank-{}.json", rank), options);
   engine.attach_trace(trace.get());
   engine.attach(std::move(trace));
 }
@@ -85,7 +84,7 @@ metrics::Summary RunFolder::summarise(const engine::Outcome& outcome, const engi
   summary.seconds = outcome.seconds;
   summary.resumed_from = resumed_from;
   summary.started = metrics::utc_time(started_);
-  summary.command = line_.typed;
+  summary.command = cluster::inherited_command().value_or(line_.typed);
   return summary;
 }
 

@@ -6,7 +6,6 @@
 
 #include "cli/command_line.h"
 #include "cli/run_config.h"
-#include "yoke/comm/join.h"
 #include "yoke/engine/engine.h"
 #include "yoke/engine/worker.h"
 #include "yoke/metrics/summary.h"
@@ -34,13 +33,13 @@ class RunFolder {
   double started_;
 };
 
-// A timeline of this rank in OUT/trace/. Collective.
-void attach_trace(engine::Engine& engine, const std::filesystem::path& out, World& world);
+// A timeline of this rank in OUT/trace/. Its time begins now: call it on all ranks after they have met.
+void attach_trace(engine::Engine& engine, const std::filesystem::path& out, int rank, int ranks);
 
-// The run's results on stdout: JSON, or a few lines for people.
 // Makes one timeline of all ranks' and says who was waited for.
 void join_traces(const std::filesystem::path& out);
 
+// The run's results on stdout: JSON, or a few lines for people.
 void print_summary(const CommandLine& line, const metrics::Summary& summary, const RunConfig& config);
 
 }  // namespace yoke::cli

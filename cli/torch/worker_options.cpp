@@ -50,9 +50,12 @@ World join_world(const RunConfig& config) {
   connect.backend = config.parallel.backend;
   connect.name = "data";
   bool gpu = config.train.compute.device != "cpu";
-  bool alone = cluster::identify_from_environment().world_size == 1;
+  const cluster::Identity identity = cluster::identify_from_environment();
+  bool alone = identity.world_size == 1;
   if (gpu && !alone && connect.backend == "auto") connect.backend = "nccl";
-  World world = join({}, connect);
+  cluster::JoinOptions options;
+  options.role = stage_role(config, identity.rank, identity.world_size);
+  World world = join(options, connect);
   if (config.parallel.sync == "threads") {
     if (world.size() > 1)
       throw ConfigError("parallel.sync = threads is one process, and here are {} ranks.", world.size());

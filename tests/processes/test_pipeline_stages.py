@@ -88,5 +88,5 @@ def test_a_killed_stage_ends_the_job_and_is_named(tmp_path, cache_folder):
     _, err = process.communicate(timeout=60)
     assert time.monotonic() - begin < 30
     assert process.returncode == 128 + signal.SIGKILL, err
-    assert "rank 1" in err
+    assert "pipeline stage 1 (rank 1)" in err
     assert "stage 1" in err or "stage 0>1" in err or "stage 1>0" in err or "stage 1>2" in err, err

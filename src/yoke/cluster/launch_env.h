@@ -36,5 +36,7 @@ std::optional<net::Secret> inherited_secret();
 // long it waits for all ranks (YOKE_JOIN_TIMEOUT, seconds). Throw ConfigError.
 std::optional<net::Protection> inherited_protection();
 std::optional<double> inherited_join_timeout();
+// The command that started this job's launcher, as it was typed (YOKE_COMMAND).
+std::optional<std::string> inherited_command();
 
 }  // namespace yoke::cluster

@@ -40,4 +40,8 @@ std::optional<double> inherited_join_timeout() {
   return seconds;
 }
 
+std::optional<std::string> inherited_command() {
+  return environment_variable("YOKE_COMMAND");
+}
+
 }  // namespace yoke::cluster

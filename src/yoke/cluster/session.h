@@ -20,6 +20,7 @@ struct Member {
   std::string address;  // where this rank accepts data connections
   std::string origin;   // where rank and world size come from, for errors: "RANK=2, WORLD_SIZE=4 (torchrun)"
   int life = 0;         // how often it was started again into the running job
+  std::string role{};   // what it is besides a rank, for errors: "parameter server 1"
 };
 
 class Session {

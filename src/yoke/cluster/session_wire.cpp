@@ -76,7 +76,7 @@ std::string text(const nlohmann::json& head, const char* key, size_t limit) {
 nlohmann::json to_json(const Member& member) {
   return {{"rank", member.rank}, {"host", member.host},       {"machine", member.machine},
           {"pid", member.pid},   {"address", member.address}, {"origin", member.origin},
-          {"life", member.life}};
+          {"life", member.life}, {"role", member.role}};
 }
 
 Member read_member(const nlohmann::json& head) {
@@ -88,6 +88,7 @@ Member read_member(const nlohmann::json& head) {
   member.address = text(head, "address", 512);
   member.origin = text(head, "origin", 1024);
   member.life = static_cast<int>(number(head, "life", 0, kMaxLife));
+  if (head.contains("role")) member.role = text(head, "role", 64);
   return member;
 }
 
@@ -126,7 +127,11 @@ Progress read_progress(net::Bytes bytes) {
 }
 
 std::string name_of(const Member& member) {
-  return fmt::format("rank {} on {} (pid {})", member.rank, member.host, member.pid);
+  return fmt::format("{} on {} (pid {})", name_of(member.role, member.rank), member.host, member.pid);
+}
+
+std::string name_of(const std::string& role, int rank) {
+  return role.empty() ? fmt::format("rank {}", rank) : fmt::format("{} (rank {})", role, rank);
 }
 
 std::string list_ranks(const std::vector<int>& ranks) {

@@ -42,6 +42,8 @@ Progress read_progress(net::Bytes bytes);  // throws CommError
 
 // "rank 2 on node1 (pid 4711)".
 std::string name_of(const Member& member);
+// "rank 4", or "parameter server 1 (rank 4)".
+std::string name_of(const std::string& role, int rank);
 // "3, 7" or "0-5, 9".
 std::string list_ranks(const std::vector<int>& ranks);
 

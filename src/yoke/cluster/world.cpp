@@ -85,6 +85,7 @@ World::World(const Identity& identity, const JoinOptions& options)
   parts_->ticket.generation = static_cast<uint32_t>(identity.generation);
   parts_->ticket.rank = identity.rank;
   Member self = describe_self(identity);
+  self.role = options_.role;
   if (alone()) {
     parts_->alone = {self};
     return;

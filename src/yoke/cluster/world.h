@@ -21,6 +21,7 @@ struct JoinOptions {
       flight_folder;  // where flight records go when an operation fails; empty: YOKE_FLIGHT_DIR, else nowhere
   // As in CoordinatorOptions, where rank 0 hosts it.
   std::vector<bool> expendable{};
+  std::string role{};  // of this rank, for errors: "parameter server 1"
 };
 
 // Joins the job the environment describes. A world of one talks to nobody.

@@ -201,6 +201,8 @@ void Attempt::reap_orphans() {
 void Attempt::on_end(Child& child, int wait_status) {
   ChildEnd end{child.rank, child.pid, wait_status, child.asked};
   end.forgiven = forgiven(child, wait_status);
+  if (auto rank = static_cast<size_t>(child.rank); rank < work_.options.roles.size())
+    end.role = work_.options.roles[rank];
   bool again = starts_again(child, wait_status);
   if (again) to_revive_.emplace_back(child.rank - first_rank(work_.options), child.life + 1);
   if (end.forgiven)
@@ -225,13 +227,24 @@ bool Attempt::expendable(int rank) const {
   return index < work_.options.expendable.size() && work_.options.expendable[index];
 }
 
-// One that was started again and did not find the others any more has not failed: they had ended.
+namespace {
+
+bool was_ended_by_others(int wait_status) {
+  if (!WIFSIGNALED(wait_status)) return false;
+  int signal = WTERMSIG(wait_status);
+  return signal == SIGKILL || signal == SIGTERM || signal == SIGINT || signal == SIGHUP;
+}
+
+}  // namespace
+
+// One that crashed has a defect that the others have, too: that ends the job. One that was started again and
+// did not find the others any more has not failed: they had ended.
 bool Attempt::forgiven(const Child& child, int wait_status) const {
   if (child.asked || phase_ != Phase::kRunning || !expendable(child.rank)) return false;
   int code = exit_code_of(wait_status);
   bool came_too_late = child.life > 0 && (code == static_cast<int>(ExitCode::kPeerFailed) ||
                                           code == static_cast<int>(ExitCode::kRendezvous));
-  return WIFSIGNALED(wait_status) || (wait_status != 0 && came_too_late);
+  return was_ended_by_others(wait_status) || (wait_status != 0 && came_too_late);
 }
 
 bool Attempt::starts_again(const Child& child, int wait_status) const {

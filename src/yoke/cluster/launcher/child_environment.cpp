@@ -29,6 +29,8 @@ void set_ours(Table& table, const LaunchOptions& options, const JobPlace& place,
   table["YOKE_JOB_KEY"] = place.ticket.secret.to_text();
   table.erase("YOKE_SECRET_FILE");  // the key handed down is the one the coordinator has
   table["YOKE_PROTECTION"] = net::to_string(place.ticket.protection);
+  table.erase("YOKE_COMMAND");
+  if (!options.typed.empty()) table["YOKE_COMMAND"] = options.typed;
   table["YOKE_JOIN_TIMEOUT"] = fmt::format("{}", options.join_timeout);
   // Made by ranks that fail, and by nobody else.
   std::filesystem::path logs = options.log_dir.empty() ? std::filesystem::temp_directory_path()

@@ -42,6 +42,10 @@ struct LaunchOptions {
   bool rank0_speaks = false;
   // By rank; empty: none. The job goes on when such a rank is killed by a signal.
   std::vector<bool> expendable{};
+  // By rank; empty: none. What a rank is, for errors: "parameter server 1".
+  std::vector<std::string> roles{};
+  // The command as it was typed, for the records of ranks; empty: what they were started with.
+  std::string typed{};
   int rank_restarts = 0;         // so often is such a rank started again, into the running job
   bool stdout_is_taken = false;  // what ranks print on stdout goes to stderr (--json)
 

@@ -8,6 +8,7 @@
 
 #include "yoke/base/error.h"
 #include "yoke/cluster/launcher/signals.h"
+#include "yoke/cluster/session_wire.h"
 
 namespace yoke::cluster {
 namespace {
@@ -76,8 +77,8 @@ FailureReport report_of(const ChildEnd& end, const std::string& host) {
   report.host = host;
   report.pid = end.pid;
   report.kind = WIFSIGNALED(end.wait_status) ? "killed" : "exited";
-  report.what =
-      fmt::format("rank {} on {} (pid {}) {}", end.rank, host, end.pid, describe_status(end.wait_status));
+  report.what = fmt::format("{} on {} (pid {}) {}", control::name_of(end.role, end.rank), host, end.pid,
+                            describe_status(end.wait_status));
   report.next = next_step(end.wait_status);
   report.exit_code = exit_code_of(end.wait_status);
   return report;

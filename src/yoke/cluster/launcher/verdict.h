@@ -19,6 +19,7 @@ struct ChildEnd {
   int wait_status = 0;
   bool asked = false;     // the launcher had signalled it before
   bool forgiven = false;  // the job goes on without it
+  std::string role{};     // as in LaunchOptions
 
   bool good() const { return wait_status == 0 || forgiven; }
 };
