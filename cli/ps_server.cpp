@@ -94,6 +94,15 @@ std::filesystem::path run_folder(const RunConfig& config) {
   return fmt::format("runs/{}_{}", config.model.name, config.data.name);
 }
 
+// For errors. With a server inside, a worker is both.
+std::string role_of(const RunConfig& config, int rank, int world_size) {
+  int workers = worker_count(config, world_size);
+  if (rank >= workers) return fmt::format("parameter server {}", rank - workers);
+  bool both = config.ps.place == "colocated" && rank < config.ps.servers;
+  return both ? fmt::format("worker {} with parameter server {}", rank, rank)
+              : fmt::format("worker {}", rank);
+}
+
 }  // namespace
 
 bool uses_servers(const RunConfig& config) {
@@ -143,7 +152,9 @@ cluster::LaunchOptions server_job(const CommandLine& line, const RunConfig& conf
   policy_of(config, workers);
   int ranks = workers + (config.ps.place == "colocated" ? 0 : static_cast<int>(config.ps.servers));
   cluster::LaunchOptions job = cluster::own_job(ranks, line.words);
+  job.typed = line.typed;
   job.expendable = expendable_ranks(config, ranks);
+  for (int rank = 0; rank < ranks; ++rank) job.roles.push_back(role_of(config, rank, ranks));
   if (config.ps.on_worker_loss == "restart") job.rank_restarts = static_cast<int>(config.ps.restarts);
   return job;
 }
@@ -167,6 +178,7 @@ cluster::World join_with_servers(const RunConfig& config) {
   cluster::Identity identity = cluster::identify_from_environment();
   cluster::JoinOptions options;
   options.expendable = expendable_ranks(config, identity.world_size);
+  options.role = role_of(config, identity.rank, identity.world_size);
   return cluster::World(identity, options);
 }
 

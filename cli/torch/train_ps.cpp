@@ -31,6 +31,7 @@ parallel::PsSetup setup_of(const RunConfig& config, comm::Messenger& messenger, 
   setup.ps = config.ps;
   setup.slowdown = config.slowdown;
   setup.policy = policy_of(config, workers);
+  setup.timeout = config.ps.timeout;
   return setup;
 }
 
@@ -50,6 +51,17 @@ void catch_up(parallel::PsStrategy& strategy, engine::Engine& engine, data::Load
   int64_t batches = all.minibatches * accumulate / workers, epoch = loader.batches_per_epoch();
   loader.seek({batches / epoch, batches % epoch});
   log::info("back in the run, at update {}", all.step);
+}
+
+// Everybody learns which worker is stuck; the launcher ends it.
+void accuse(cluster::World& world, const ps::LateWorker& late) {
+  if (world.alone()) return;
+  cluster::FailureReport report;
+  report.rank = late.worker();
+  report.kind = "deadline";
+  report.what = late.what();
+  report.next = "Next: look at that process (`ps`, a debugger attached, the machine's load and memory)";
+  world.session().fail(report);
 }
 
 std::string last_checkpoint(const std::filesystem::path& out) {
@@ -112,10 +124,17 @@ int run_train_with_servers(const CommandLine& line, Configuration& configuration
   if (again) catch_up(strategy, engine, loader, config.train.loop.accumulate, workers);
   std::optional<RunFolder> folder;
   if (first) folder.emplace(out, configuration, line).attach_sinks(engine);
+  if (config.out.trace) {
+    strategy.begin();  // work is handed out to all workers at the same time
+    attach_trace(engine, out, world.rank(), workers);
+  }
   std::unique_ptr<data::Dataset> test_set;
   if (config.train.loop.evaluate && first) {
     test_set = data::open(config.data, data::Split::kTest, worker->model.sample, seed);
-    auto stop = [] { return engine::requested_stop() != 0; };
+    auto stop = [&strategy] {
+      strategy.say_alive();
+      return engine::requested_stop() != 0;
+    };
     engine.attach_evaluation(
         [&, stop] { return engine::evaluate(*worker, *test_set, config.data.batch_size, stop); });
   }
@@ -135,22 +154,40 @@ int run_train_with_servers(const CommandLine& line, Configuration& configuration
     outcome = engine.run(first ? folder->run_info(worker->model, plan, progress.step) : metrics::RunInfo{});
   } catch (const CommError& error) {
     writer.wait();
+    if (const auto* late = dynamic_cast<const ps::LateWorker*>(&error)) accuse(world, *late);
     if (!first) throw;
     throw CommError("{}. The last checkpoint is {}; the same command goes on from there.", error.what(),
                     last_checkpoint(out));
   }
   writer.wait();
-  if (first) write_file_atomically(out / "ps.json", strategy.report() + "\n");
-  strategy.goodbye();
-  if (server) server->finish();
+  const int64_t own_memory = compute::peak_memory_bytes(worker->device);
+  std::vector<int64_t> memory;  // by worker, once all have ended
+  std::optional<ps::LateWorker> stuck;
+  if (first) {
+    try {
+      memory = strategy.await_end();
+    } catch (const ps::LateWorker& late) {
+      memory.resize(static_cast<size_t>(workers));
+      stuck = late;
+    }
+    memory.front() = own_memory;
+    write_file_atomically(out / "ps.json", strategy.report() + "\n");
+    if (config.out.trace) join_traces(out);
+  }
+  strategy.goodbye(own_memory);
+  if (server && !stuck) server->finish();
   int code = outcome.stopped_by_signal != 0 ? 128 + outcome.stopped_by_signal : 0;
   if (!first) return code;
   metrics::Summary summary =
       folder->summarise(outcome, plan, *worker, resume ? std::optional(progress.step) : std::nullopt);
-  summary.peak_memory_bytes = {compute::peak_memory_bytes(worker->device)};
+  summary.peak_memory_bytes = std::move(memory);
   summary.parameter_hash = engine::parameter_hash(*worker->model.module);
   summary.world_size = workers;
   folder->finish(summary);
+  if (stuck) {
+    accuse(world, *stuck);
+    throw CommError("{}; its records are complete", stuck->what());
+  }
   if (code != 0) {
     log::info("stopped at step {} of {}; the same command goes on from there", outcome.steps,
               plan.total_steps);

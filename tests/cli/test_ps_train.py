@@ -81,6 +81,39 @@ def test_the_losses_are_those_of_all_workers_when_the_first_is_slow(yoke, tmp_pa
     assert "Loss against time" in page and "Loss against updates" in page
 
 
+@pytest.mark.parametrize("rule", ["k_sync", "k_batch_sync"])
+def test_rules_that_cancel_lose_no_worker(yoke, tmp_path, rule):
+    yoke(*served("--ps.policy", rule, "--ps.k", 1, "--model.sizes", "784,512,512,512,10", "--steps", 200, "--no-train.evaluate", "--out.dir", tmp_path,
+                 workers=3))
+    counts = json.loads((tmp_path / "ps.json").read_text())
+    assert counts["cancelled"] > 70  # autograd used to break at about 60 in a process
+    assert not any(worker["lost"] for worker in counts["workers"])
+
+
+@pytest.mark.parametrize("rule", ["sync", "bounded_delay"])
+def test_equal_synchronous_runs_have_equal_bits(yoke, tmp_path, rule):
+    runs = [yoke(*served("--ps.policy", rule, "--steps", 60, "--slowdown.law", "exp:1ms", "--slowdown.seed", seed, "--out.dir", tmp_path / str(seed),
+                         workers=3, servers=2)).json for seed in (1, 2)]
+    assert runs[0]["parameter_hash"] == runs[1]["parameter_hash"]
+
+
+def test_records_are_of_all_workers(yoke, tmp_path):
+    # The last batch of the epoch is a small one: 1,024 samples are 15 times 33 and 17 for each worker.
+    words = served("--train.epochs", 1, "--data.batch_size", 33, "--no-data.drop_last", "--trace", "--out.dir", tmp_path)
+    summary = yoke(*words).json
+    assert records_of(tmp_path)[-1]["samples"] == 1024
+    assert len(summary["peak_memory_bytes"]) == summary["world_size"] == 2 and min(summary["peak_memory_bytes"]) > 10e6
+    assert summary["command"] == "yoke " + " ".join(map(str, words))
+    assert {file.name for file in (tmp_path / "trace").iterdir()} == {"rank-0.json", "rank-1.json", "all.json"}
+    names = {event.get("name") for event in json.loads((tmp_path / "trace/rank-1.json").read_text())["traceEvents"]}
+    assert {"forward", "backward", "wait for gradients"} <= names
+
+
+def test_shared_statistics_of_batches_are_refused(yoke, tmp_path):
+    failed = yoke(*served("--train.sync_batchnorm", "--steps", 2, "--out.dir", tmp_path), code=2)
+    assert "train.sync_batchnorm" in failed.err and "do not talk to each other" in failed.err
+
+
 def test_a_gradient_that_is_not_finite_ends_the_run_or_is_skipped(yoke, tmp_path):
     failed = yoke(*served("--train.lr", 1e30, "--steps", 20, "--out.dir", tmp_path / "ends"), code=2)
     assert "not finite" in failed.err and "train.lr" in failed.err and "layers." in failed.err

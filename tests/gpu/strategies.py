@@ -42,6 +42,9 @@ def strategies():
     yield "ps sync", ["--parallel.sync", "ps"], 2, exact
     yield "ps sync bf16", ["--parallel.sync", "ps", "--train.precision", "bf16"], 2, low
     yield "ps async", ["--parallel.sync", "ps", "--ps.policy", "async"], 2, None
+    # Every update cancels a backward pass that is under way.
+    for rule in ("k_sync", "k_batch_sync"):
+        yield f"ps {rule}", ["--parallel.sync", "ps", "--ps.policy", rule, "--ps.k", "1"], 2, None
     yield "ps k_batch_async", ["--parallel.sync", "ps", "--ps.policy", "k_batch_async", "--ps.k", "2"], 2, None
 
 

@@ -148,8 +148,31 @@ def test_a_killed_server_is_named_with_the_last_checkpoint(tmp_path, clip_norm):
         os.kill(job.rank(3), signal.SIGKILL)
         assert job.process.wait(30) == 128 + signal.SIGKILL
         log = job.log.read_text()
-        assert "rank 3" in log and "killed by signal 9" in log
+        assert "parameter server 1 (rank 3)" in log and "killed by signal 9" in log
         assert "The last checkpoint is" in log and "step-" in log
+    finally:
+        job.end()
+
+
+def test_a_worker_that_crashes_ends_the_job(tmp_path):
+    job = Training(tmp_path, "--nproc", 3, "--steps", 100000)
+    try:
+        job.wait_for_step(30)
+        os.kill(job.rank(2), signal.SIGABRT)
+        assert job.process.wait(30) == 128 + signal.SIGABRT
+        assert "worker 2 (rank 2)" in job.log.read_text()
+    finally:
+        job.end()
+
+
+@pytest.mark.parametrize("stuck", [0, 2])
+def test_a_worker_that_is_stuck_is_named(tmp_path, stuck):
+    job = Training(tmp_path, "--nproc", 3, "--steps", 100000, "--ps.timeout", "3s")
+    try:
+        job.wait_for_step(30)
+        os.kill(job.rank(stuck), signal.SIGSTOP)
+        assert job.process.wait(60) == (3 if stuck == 2 else job.process.returncode) != 0
+        assert f"worker {stuck} (rank {stuck})" in job.log.read_text()
     finally:
         job.end()
 

@@ -80,7 +80,6 @@ void Engine::train_step() {
   Stopwatch watch;
   metrics::TimeSplit split;
   double begin = now_seconds();
-  int64_t samples_before = samples_;
   strategy_.acquire();
   StepLoss loss = compute_gradients(split);
   std::optional<parallel::Communication> talk = strategy_.communication();
@@ -93,7 +92,7 @@ void Engine::train_step() {
   bool updated = commit(loss, split);
   if (talk) *comm_seconds_ += move_talk_of_commit(talk, strategy_.communication(), split);
   if (!updated) ++outcome_.skipped;
-  count_step(samples_before);
+  count_step();
   double seconds = watch.seconds();
   losses_.push_back(loss.sum);
   split.other = std::max(
@@ -181,15 +180,14 @@ bool Engine::handle_non_finite(const char* what) {
 }
 
 // Steps are counted here, or by who hands out the work; then one of ours may be several, or none.
-void Engine::count_step(int64_t samples_before) {
+void Engine::count_step() {
   step_before_ = step_;
   std::optional<parallel::Strategy::Progress> all = strategy_.progress();
   if (!all) {
     ++step_;
     return;
   }
-  int64_t each = (samples_ - samples_before) / std::max<int64_t>(1, plan_.replicas);
-  samples_ = samples_at_start_ + all->minibatches * each;
+  samples_ = samples_at_start_ + all->samples;
   step_ = all->step;
   over_ = all->over;
 }

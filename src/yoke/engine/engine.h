@@ -89,7 +89,7 @@ class Engine {
   bool epoch_ended() const;
   bool passed(int64_t every) const;
   bool due_since_last_step() const;
-  void count_step(int64_t samples_before);
+  void count_step();
 
   parallel::Strategy& strategy_;
   data::Loader& loader_;

@@ -83,7 +83,8 @@ class Strategy {
   struct Progress {
     int64_t step = 0;
     int64_t minibatches = 0;
-    bool over = false;  // there is no more work
+    int64_t samples = 0;  // of those
+    bool over = false;    // there is no more work
   };
   virtual std::optional<Progress> progress() const { return std::nullopt; }
   // The scale of fp16 losses, where there is one.

@@ -28,12 +28,16 @@ struct Client::Operation {
 };
 
 Client::Client(comm::Messenger& messenger, ClientOptions options)
-    : messenger_(messenger), options_(options), element_(size_of(options.type)) {
+    : messenger_(messenger),
+      options_(options),
+      element_(size_of(options.type)),
+      lines_(static_cast<size_t>(std::max(0, options.servers))) {
   std::vector<int64_t> tensors = {options_.keys * options_.width};
   sharding_ = Sharding(
       tensors, {options_.servers, static_cast<int64_t>(element_), options_.range_bytes, options_.width});
   OpenHead head{tensors[0], options_.range_bytes, options_.width, options_.type};
   FlightPlan plan;
+  plan.first_server = rank_of(0);
   plan.requests = static_cast<size_t>(options_.servers);
   plan.timeout = options_.timeout;
   plan.make = [&](size_t server) {
@@ -84,16 +88,34 @@ std::shared_ptr<Client::Operation> Client::begin_operation(size_t requests, Done
   return operation;
 }
 
-void Client::send(const std::shared_ptr<Operation>& operation, int peer, const Message& message,
-                  std::span<std::byte> into) {
-  messenger_.ask_then(
-      peer, message, into, Deadline::after(options_.timeout),
-      [this, operation, peer, wanted = into.size()](const Message& reply, const std::string& error) {
-        bool short_of = error.empty() && reply.payload.size() != wanted;
-        over(operation, short_of ? fmt::format("rank {} answered with {} bytes, {} were asked for", peer,
-                                               reply.payload.size(), wanted)
-                                 : error);
-      });
+Client::Number Client::next_number(int server) {
+  std::lock_guard lock(mutex_);
+  Line& line = lines_[static_cast<size_t>(server)];
+  int64_t own = line.next++;
+  line.open.insert(own);
+  return {own, *line.open.begin()};
+}
+
+void Client::send(const std::shared_ptr<Operation>& operation, int server, const Message& message,
+                  std::span<std::byte> into, int64_t number) {
+  auto came = [this, operation, server, number, wanted = into.size()](const Message& reply,
+                                                                      const std::string& error) {
+    bool short_of = error.empty() && reply.payload.size() != wanted;
+    if (number > 0) {
+      std::lock_guard lock(mutex_);
+      lines_[static_cast<size_t>(server)].open.erase(number);
+    }
+    std::string problem = error;
+    if (short_of)
+      problem = fmt::format("it answered with {} bytes, {} were asked for", reply.payload.size(), wanted);
+    if (!problem.empty()) problem = fmt::format("{}: {}", server_name(rank_of(server), rank_of(0)), problem);
+    over(operation, problem);
+  };
+  try {
+    messenger_.ask_then(rank_of(server), message, into, Deadline::after(options_.timeout), came);
+  } catch (const Error& error) {
+    came({}, error.what());  // nothing was sent
+  }
 }
 
 void Client::over(const std::shared_ptr<Operation>& operation, const std::string& error) {
@@ -102,9 +124,16 @@ void Client::over(const std::shared_ptr<Operation>& operation, const std::string
     if (operation->error.empty()) operation->error = error;
   }
   if (operation->left.fetch_sub(1) > 1) return;
-  if (operation->done) operation->done(operation->error);
+  std::string untold = operation->told ? "" : operation->error;
+  try {
+    if (operation->done) operation->done(operation->error);
+  } catch (const std::exception& thrown) {
+    untold = fmt::format("the callback of operation {} failed: {}", operation->timestamp, thrown.what());
+  } catch (...) {
+    untold = fmt::format("the callback of operation {} failed", operation->timestamp);
+  }
   std::lock_guard lock(mutex_);
-  if (!operation->error.empty() && !operation->told) failed_[operation->timestamp] = operation->error;
+  if (!untold.empty()) failed_[operation->timestamp] = untold;
   under_way_.erase(operation->timestamp);
   ended_.notify_all();
 }
@@ -118,15 +147,20 @@ Client::Timestamp Client::move(uint16_t kind, int64_t begin, std::span<const std
   for (const Part& part : parts) {
     size_t offset = static_cast<size_t>(part.begin - begin) * element_;
     size_t bytes = static_cast<size_t>(part.count) * element_;
+    int server = sharding_.ranges()[static_cast<size_t>(part.range)].server;
     Message message;
     message.kind = kind;
-    if (kind == kPull)
+    Number number;
+    if (kind == kPull) {
       message.set_head(PullHead{part.range, part.begin, part.count, 0});
-    else
-      message.set_head(PushHead{part.range, part.begin, part.count, operation->timestamp, 0, 1});
-    if (kind != kPull) message.payload = values.subspan(offset, bytes);
+    } else {
+      number = next_number(server);
+      message.set_head(PushHead{part.range, part.begin, part.count, number.own, /*update=*/0, /*scale=*/1, 0,
+                                number.settled});
+      message.payload = values.subspan(offset, bytes);
+    }
     std::span<std::byte> target = kind == kPush ? std::span<std::byte>() : into.subspan(offset, bytes);
-    send(operation, rank_of(sharding_.ranges()[static_cast<size_t>(part.range)].server), message, target);
+    send(operation, server, message, target, number.own);
   }
   return operation->timestamp;
 }
@@ -144,6 +178,14 @@ Client::Timestamp Client::push_pull(int64_t begin, std::span<const std::byte> va
   return move(kPushPull, begin, values, into, std::move(done));
 }
 
+void Client::check_keys(const char* verb, size_t keys, size_t bytes, size_t each) const {
+  if (bytes != keys * each || keys == 0)
+    throw ConfigError("{} of {} keys with {} bytes: {} are wanted.", verb, keys, bytes, keys * each);
+  size_t most = most_keys(options_.keys, each);
+  if (keys > most)
+    throw ConfigError("{} of {} keys of {} bytes: at most {} in one operation.", verb, keys, each, most);
+}
+
 std::vector<std::vector<size_t>> Client::keys_by_server(std::span<const int64_t> keys) const {
   std::vector<std::vector<size_t>> by_server(static_cast<size_t>(options_.servers));
   for (size_t i = 0; i < keys.size(); ++i) {
@@ -158,9 +200,7 @@ std::vector<std::vector<size_t>> Client::keys_by_server(std::span<const int64_t>
 Client::Timestamp Client::push_keys(std::span<const int64_t> keys, std::span<const std::byte> values,
                                     Done done) {
   size_t each = static_cast<size_t>(options_.width) * element_;
-  if (values.size() != keys.size() * each || keys.empty())
-    throw ConfigError("push of {} keys with {} bytes: {} are wanted.", keys.size(), values.size(),
-                      keys.size() * each);
+  check_keys("push", keys.size(), values.size(), each);
   auto by_server = keys_by_server(keys);
   auto busy = std::count_if(by_server.begin(), by_server.end(), [](const auto& own) { return !own.empty(); });
   auto operation = begin_operation(static_cast<size_t>(busy), std::move(done));
@@ -175,18 +215,17 @@ Client::Timestamp Client::push_keys(std::span<const int64_t> keys, std::span<con
     for (size_t i : own) std::memcpy(std::exchange(out, out + each), values.data() + i * each, each);
     Message message;
     message.kind = kPushKeys;
-    message.set_head(KeysHead{static_cast<int64_t>(own.size()), options_.width, operation->timestamp});
+    Number number = next_number(static_cast<int>(server));
+    message.set_head(KeysHead{static_cast<int64_t>(own.size()), options_.width, number.own, number.settled});
     message.payload = payload;
-    send(operation, rank_of(static_cast<int>(server)), message, {});
+    send(operation, static_cast<int>(server), message, {}, number.own);
   }
   return operation->timestamp;
 }
 
 Client::Timestamp Client::pull_keys(std::span<const int64_t> keys, std::span<std::byte> into, Done done) {
   size_t each = static_cast<size_t>(options_.width) * element_;
-  if (into.size() != keys.size() * each || keys.empty())
-    throw ConfigError("pull of {} keys into {} bytes: {} are wanted.", keys.size(), into.size(),
-                      keys.size() * each);
+  check_keys("pull", keys.size(), into.size(), each);
   auto by_server = std::make_shared<std::vector<std::vector<size_t>>>(keys_by_server(keys));
   auto busy =
       std::count_if(by_server->begin(), by_server->end(), [](const auto& own) { return !own.empty(); });
@@ -218,7 +257,7 @@ Client::Timestamp Client::pull_keys(std::span<const int64_t> keys, std::span<std
     message.kind = kPullKeys;
     message.set_head(KeysHead{static_cast<int64_t>(own.size()), options_.width, 0});
     message.payload = payload;
-    send(operation, rank_of(static_cast<int>(server)), message, (*replies)[server]);
+    send(operation, static_cast<int>(server), message, (*replies)[server], /*number=*/0);
   }
   return operation->timestamp;
 }
@@ -245,6 +284,7 @@ void Client::set_max_delay(int64_t max_delay) {
 void Client::goodbye() {
   if (std::exchange(said_goodbye_, true)) return;
   FlightPlan plan;
+  plan.first_server = rank_of(0);
   plan.requests = static_cast<size_t>(options_.servers);
   plan.timeout = kClientGoodbyeSeconds;
   plan.make = [&](size_t server) {

@@ -5,8 +5,9 @@
 //   client.wait(client.pull(0, std::span(values)));
 //
 // Every operation returns at once with a timestamp. Memory that was handed in must stay until it is over.
-// Operations of one client on one server happen in order. What a push does to the values is the servers'
-// choice (ps/updater.h): an optimizer, a sum, or a function of yours. Thread-safe.
+// What a push does to the values is the servers' choice (ps/updater.h): an optimizer, a sum, or a function of
+// yours. Thread-safe: operations of one thread on one server happen in order, those of several in any. Every
+// push counts exactly once, unless it ends with an error: then at most once.
 #pragma once
 
 #include <condition_variable>
@@ -14,6 +15,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -38,7 +40,7 @@ class Client {
  public:
   using Timestamp = int64_t;
   // Called once, on the messenger's thread, when an operation is over; `error` is empty when all is well.
-  // Must not wait.
+  // Must not wait. What it throws becomes the error of wait().
   using Done = std::function<void(const std::string& error)>;
 
   // Opens the values on all servers; the first client lays them out (as zeros), the others must agree. Throws
@@ -80,10 +82,21 @@ class Client {
     int64_t begin;
     int64_t count;
   };
+  // Pushes to one server: each has a number of its own, by which the server knows it again.
+  struct Line {
+    int64_t next = 1;
+    std::set<int64_t> open;  // not over
+  };
+  struct Number {
+    int64_t own = 0;      // 0: no push
+    int64_t settled = 1;  // all below are over
+  };
   std::vector<Part> parts_of(int64_t begin, size_t bytes) const;
   std::shared_ptr<Operation> begin_operation(size_t requests, Done done);
-  void send(const std::shared_ptr<Operation>& operation, int peer, const comm::Message& message,
-            std::span<std::byte> into);
+  Number next_number(int server);
+  void send(const std::shared_ptr<Operation>& operation, int server, const comm::Message& message,
+            std::span<std::byte> into, int64_t number);
+  void check_keys(const char* verb, size_t keys, size_t bytes, size_t each) const;
   void over(const std::shared_ptr<Operation>& operation, const std::string& error);
   Timestamp move(uint16_t kind, int64_t begin, std::span<const std::byte> values, std::span<std::byte> into,
                  Done done);
@@ -97,6 +110,7 @@ class Client {
   mutable std::mutex mutex_;
   std::condition_variable ended_;
   Timestamp next_ = 1;
+  std::vector<Line> lines_;  // by server
   std::map<Timestamp, std::shared_ptr<Operation>> under_way_;
   std::map<Timestamp, std::string> failed_;  // and nobody has waited for it
   bool said_goodbye_ = false;

@@ -3,7 +3,9 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
+#include <atomic>
 #include <limits>
+#include <numeric>
 #include <thread>
 
 #include "yoke/base/error.h"
@@ -55,6 +57,41 @@ struct Shop {
   }
 };
 
+// Every third push is sent twice: as if its first answer had been lost on the way.
+class Resending final : public comm::Messenger {
+ public:
+  explicit Resending(comm::Messenger& under) : under_(under) {}
+  int rank() const override { return under_.rank(); }
+  int size() const override { return under_.size(); }
+  const std::string& backend() const override { return under_.backend(); }
+  void serve(Place place, Handler handler) override { under_.serve(std::move(place), std::move(handler)); }
+  void on_peer_lost(PeerLost callback) override { under_.on_peer_lost(std::move(callback)); }
+  void on_peer_back(PeerBack callback) override { under_.on_peer_back(std::move(callback)); }
+  std::future<comm::Message> ask(int peer, const comm::Message& request, std::span<std::byte> into,
+                                 Deadline deadline) override {
+    return under_.ask(peer, request, into, deadline);
+  }
+  void ask_then(int peer, const comm::Message& request, std::span<std::byte> into, Deadline deadline,
+                Done done) override {
+    bool pushes = request.kind == kPush || request.kind == kPushPull || request.kind == kPushKeys;
+    if (!pushes || next_++ % 3 != 0) return under_.ask_then(peer, request, into, deadline, std::move(done));
+    ++resends;
+    under_.ask_then(peer, request, into, deadline,
+                    [this, peer, request, into, deadline, done](const comm::Message&, const std::string&) {
+                      under_.ask_then(peer, request, into, deadline, done);
+                    });
+  }
+  void tell(int peer, const comm::Message& message, Deadline deadline) override {
+    under_.tell(peer, message, deadline);
+  }
+
+  std::atomic<int64_t> resends{0};
+
+ private:
+  comm::Messenger& under_;
+  std::atomic<int64_t> next_{0};
+};
+
 class PsClient : public ::testing::TestWithParam<std::string> {};
 INSTANTIATE_TEST_SUITE_P(Over, PsClient, ::testing::Values("shm", "tcp"),
                          [](const auto& instance) { return instance.param; });
@@ -91,6 +128,58 @@ TEST_P(PsClient, ResendsCountOnce) {
     EXPECT_THAT(seen, Each(1.0));
   });
   EXPECT_EQ(shop.numbers[0].duplicates, 4);
+}
+
+TEST_P(PsClient, ThreadsOfOneClientLoseNothingAndNothingCountsTwice) {
+  constexpr int kThreads = 8, kPushes = 500;
+  Shop shop{.servers = 2, .keys = 64, .range_bytes = 128};
+  int64_t resends = 0;
+  shop.run(GetParam(), [&](Client&, comm::Messenger& messenger, int) {
+    Resending wire(messenger);
+    ClientOptions options{1, 2, 64, 1, DataType::kFloat64, 128, 60};
+    // The numbers of a client begin at 1: this one takes the place of the first, which has pushed nothing.
+    Client client(wire, options);
+    const std::vector<double> ones(64, 1);
+    std::vector<int64_t> keys(64);
+    std::iota(keys.begin(), keys.end(), 0);
+    std::vector<std::thread> threads;
+    for (int t = 0; t < kThreads; ++t) {
+      threads.emplace_back([&, t] {
+        std::vector<double> seen(64);
+        for (int i = 0; i < kPushes; ++i) {
+          Client::Timestamp last = 0;
+          if ((i + t) % 3 == 0)
+            last = client.push_keys(keys, std::as_bytes(std::span(ones)));
+          else if ((i + t) % 3 == 1)
+            last =
+                client.push_pull(0, std::as_bytes(std::span(ones)), std::as_writable_bytes(std::span(seen)));
+          else
+            last = client.push(0, std::span(ones));
+          if (i % 16 == 0 || (i + t) % 3 == 1) client.wait(last);
+        }
+        client.wait(client.pull(0, std::span(seen)));
+      });
+    }
+    for (auto& thread : threads) thread.join();
+    std::vector<double> seen(64);
+    client.wait(client.push_pull(0, std::as_bytes(std::span(ones)), std::as_writable_bytes(std::span(seen))));
+    client.wait(client.pull(0, std::span(seen)));
+    EXPECT_THAT(seen, Each(kThreads * kPushes + 1.0));
+    resends = wire.resends;
+  });
+  EXPECT_GT(resends, 0);
+  EXPECT_EQ(shop.numbers[0].duplicates + shop.numbers[1].duplicates, resends);
+}
+
+TEST_P(PsClient, ACallbackThatThrowsIsAnErrorOfItsOperationAndOfNothingElse) {
+  Shop shop{.keys = 4};
+  shop.run(GetParam(), [&](Client& client, comm::Messenger&, int) {
+    std::vector<double> ones(4, 1), seen(4);
+    auto thrown = client.push(0, std::span(ones), [](const std::string&) { throw 42; });
+    EXPECT_THAT([&] { client.wait(thrown); }, ::testing::ThrowsMessage<CommError>(HasSubstr("callback")));
+    client.wait(client.pull(0, std::span(seen)));
+    EXPECT_THAT(seen, Each(1.0));
+  });
 }
 
 TEST_P(PsClient, PartsAcrossServersAndKeysFindTheirPlace) {

@@ -1,6 +1,9 @@
 #include "yoke/ps/flight.h"
 
 #include <algorithm>
+#include <exception>
+#include <utility>
+#include <vector>
 
 #include "yoke/base/error.h"
 
@@ -15,8 +18,18 @@ class Flight {
     size_t first = std::min(plan_.window, plan_.requests);
     for (size_t i = 0; i < first; ++i) send_next();
     std::unique_lock lock(mutex_);
-    ended_.wait(lock, [&] { return under_way_ == 0 && (next_ == plan_.requests || !error_.empty()); });
-    if (!error_.empty()) throw CommError("{}", error_);
+    for (;;) {
+      ended_.wait(lock, [&] {
+        return !late_.empty() || (under_way_ == 0 && (next_ == plan_.requests || error_ != nullptr));
+      });
+      if (late_.empty()) break;
+      bool failed = error_ != nullptr;
+      std::vector<size_t> late = std::exchange(late_, {});
+      lock.unlock();
+      send_again(late, failed);
+      lock.lock();
+    }
+    if (error_) std::rethrow_exception(error_);
   }
 
  private:
@@ -24,27 +37,58 @@ class Flight {
     size_t index = 0;
     {
       std::lock_guard lock(mutex_);
-      if (next_ == plan_.requests || !error_.empty()) return;
+      if (next_ == plan_.requests || error_) return;
       index = next_++;
       ++under_way_;
     }
+    send(index);
+  }
+
+  void send(size_t index) {
     FlightPlan::Request request = plan_.make(index);
-    messenger_.ask_then(request.peer, request.message, request.into, Deadline::after(plan_.timeout),
-                        [this, index, peer = request.peer, wanted = request.into.size()](
+    Deadline deadline = Deadline::after(plan_.timeout);
+    messenger_.ask_then(request.peer, request.message, request.into, deadline,
+                        [this, index, deadline, peer = request.peer, wanted = request.into.size()](
                             const comm::Message& reply, const std::string& error) {
-                          came(error.empty() ? problem_of(index, peer, wanted, reply) : error);
+                          if (!error.empty() && plan_.late && deadline.passed()) return is_late(index);
+                          std::string problem = error.empty() ? problem_of(index, wanted, reply) : error;
+                          if (!problem.empty())
+                            problem = fmt::format("{}: {}", server_name(peer, plan_.first_server), problem);
+                          came(problem);
                         });
   }
 
+  void is_late(size_t index) {
+    std::lock_guard lock(mutex_);
+    late_.push_back(index);
+    ended_.notify_all();
+  }
+
+  // The waiting thread's. They count as under way until they are answered, or given up here.
+  void send_again(const std::vector<size_t>& late, bool failed) {
+    std::exception_ptr problem;
+    try {
+      if (!failed) plan_.late();
+    } catch (const std::exception&) {
+      problem = std::current_exception();
+    }
+    if (!failed && !problem) {
+      for (size_t index : late) send(index);
+      return;
+    }
+    std::lock_guard lock(mutex_);
+    if (!error_) error_ = problem;
+    under_way_ -= late.size();
+  }
+
   // What came is looked at on the messenger's thread: an exception there is told to who waits.
-  std::string problem_of(size_t index, int peer, size_t wanted, const comm::Message& reply) {
+  std::string problem_of(size_t index, size_t wanted, const comm::Message& reply) {
     if (reply.payload.size() != wanted)
-      return fmt::format("rank {} answered with {} bytes, {} were asked for", peer, reply.payload.size(),
-                         wanted);
+      return fmt::format("it answered with {} bytes, {} were asked for", reply.payload.size(), wanted);
     try {
       if (plan_.got) plan_.got(index, reply);
-    } catch (const CommError& problem) {
-      return fmt::format("the answer of rank {}: {}", peer, problem.what());
+    } catch (const std::exception& problem) {
+      return fmt::format("its answer: {}", problem.what());
     }
     return "";
   }
@@ -52,7 +96,7 @@ class Flight {
   void came(const std::string& error) {
     if (error.empty()) send_next();
     std::lock_guard lock(mutex_);
-    if (!error.empty() && error_.empty()) error_ = error;
+    if (!error.empty() && !error_) error_ = std::make_exception_ptr(CommError("{}", error));
     // Under the lock: the waiting thread destroys all this as soon as it sees the last one.
     if (--under_way_ == 0) ended_.notify_all();
   }
@@ -63,10 +107,15 @@ class Flight {
   std::condition_variable ended_;
   size_t next_ = 0;
   size_t under_way_ = 0;
-  std::string error_;
+  std::vector<size_t> late_;
+  std::exception_ptr error_;
 };
 
 }  // namespace
+
+std::string server_name(int rank, int first_server) {
+  return fmt::format("parameter server {} (rank {})", rank - first_server, rank);
+}
 
 void fly(comm::Messenger& messenger, FlightPlan plan) {
   if (plan.requests == 0) return;

@@ -17,7 +17,8 @@ namespace {
 using comm::Message;
 using comm::Messenger;
 
-constexpr size_t kPullsAhead = 16;  // a server keeps old values of so many ranges for a slow reader
+constexpr double kAliveSeconds = 1;  // between two signs of life
+constexpr double kLateSeconds = 30;  // for a server to say who is late
 constexpr size_t kReportBytes = 8 << 20;
 constexpr double kLearnerGoodbyeSeconds = 5;
 constexpr int64_t kNoWork = -1;
@@ -32,6 +33,25 @@ Message message_of(uint16_t kind, const Head& head, std::span<const std::byte> p
   return message;
 }
 
+template <class Head>
+void check_told(const Head& head, int64_t minibatch, bool sane) {
+  if (!sane || minibatch < 0 || head.version < 0 || head.version > kMostVersion || head.gradients < 0 ||
+      head.losses < 0 || head.samples < 0)
+    throw CommError("the scheduler tells of version {} and minibatch {}: out of range", head.version,
+                    minibatch);
+}
+
+const char* describe_late(int64_t state) {
+  switch (state) {
+    case kNotJoined:
+      return "it has not joined";
+    case kOwes:
+      return "it owes the servers a gradient";
+    default:
+      return "it computes";
+  }
+}
+
 }  // namespace
 
 Learner::Learner(Messenger& messenger, LearnerOptions options)
@@ -44,11 +64,15 @@ Learner::Learner(Messenger& messenger, LearnerOptions options)
   messenger_.on_peer_lost([inbox = inbox_, workers = options_.workers](int peer, const std::string& why) {
     if (peer < workers) return;
     std::lock_guard lock(inbox->mutex);
-    inbox->lost = fmt::format("parameter server {} (rank {}) is lost: {}", peer - workers, peer, why);
+    inbox->lost = fmt::format("{} is lost: {}", server_name(peer, workers), why);
     inbox->changed.notify_all();
   });
-  messenger_.serve({}, [inbox = inbox_, from_rank = scheduler()](int from, const Message& message,
-                                                                 const Messenger::Answer&) {
+  auto nothing = [](int from, const Message& message, size_t bytes) -> std::span<std::byte> {
+    throw CommError("rank {} sent {} bytes with a message of kind {}, which has none", from, bytes,
+                    message.kind);
+  };
+  messenger_.serve(nothing, [inbox = inbox_, from_rank = scheduler()](int from, const Message& message,
+                                                                      const Messenger::Answer&) {
     if (from != from_rank) throw CommError("rank {} is not the scheduler", from);
     inbox->told(message);
   });
@@ -68,10 +92,14 @@ void Learner::Inbox::told(const Message& message) {
     throw CommError("the scheduler sent a message of kind {}, which no worker knows", message.kind);
   std::lock_guard lock(mutex);
   if (message.kind == kStop) {
-    stop = message.get_head<StopHead>();
+    auto head = message.get_head<StopHead>();
+    check_told(head, 0, head.signal <= kMostSignal && head.signal >= 0);
+    stop = head;
     latest.store(kEnded, std::memory_order_release);
   } else {
-    newest = message.get_head<ReleaseHead>();
+    auto head = message.get_head<ReleaseHead>();
+    check_told(head, head.minibatch, true);
+    newest = head;
     if (!stop) latest.store(newest.minibatch, std::memory_order_release);
   }
   changed.notify_all();
@@ -79,9 +107,7 @@ void Learner::Inbox::told(const Message& message) {
 
 void Learner::open() {
   OpenHead head{elements(), options_.range_bytes, 1, options_.type};
-  FlightPlan plan;
-  plan.requests = static_cast<size_t>(options_.servers);
-  plan.timeout = options_.timeout;
+  FlightPlan plan = plan_of(static_cast<size_t>(options_.servers));
   plan.make = [&](size_t server) {
     return FlightPlan::Request{scheduler() + static_cast<int>(server),
                                message_of(kOpen, head, std::as_bytes(std::span(options_.tensors))),
@@ -105,14 +131,29 @@ size_t Learner::bytes_of(const Range& range) const {
   return static_cast<size_t>(range.count) * element_;
 }
 
+Message Learner::ask(int server, const Message& message, std::span<std::byte> into, double seconds) {
+  const int rank = scheduler() + server;
+  try {
+    return messenger_.ask(rank, message, into, Deadline::after(seconds)).get();
+  } catch (const CommError& error) {
+    throw CommError("{}: {}", server_name(rank, scheduler()), error.what());
+  }
+}
+
 Message Learner::ask_scheduler(const Message& message, std::span<std::byte> into) {
-  return messenger_.ask(scheduler(), message, into, Deadline::after(options_.timeout)).get();
+  return ask(0, message, into, options_.timeout);
+}
+
+FlightPlan Learner::plan_of(size_t requests) {
+  FlightPlan plan;
+  plan.first_server = scheduler();
+  plan.requests = requests;
+  plan.timeout = options_.timeout;
+  return plan;
 }
 
 void Learner::assign(int64_t array, const void* data, int64_t version, int64_t steps) {
-  FlightPlan plan;
-  plan.requests = sharding_.ranges().size();
-  plan.timeout = options_.timeout;
+  FlightPlan plan = plan_of(sharding_.ranges().size());
   plan.make = [&](size_t index) {
     const Range& range = sharding_.ranges()[index];
     AssignHead head{static_cast<int64_t>(index), array, version, steps};
@@ -130,15 +171,53 @@ bool Learner::wait() {
   Stopwatch watch;
   std::unique_lock lock(inbox_->mutex);
   // Minibatches are numbered from 0 on; that at hand is kNoWork at first.
-  inbox_->changed.wait(lock, [&] {
+  auto told = [&] {
     bool news = inbox_->latest.load() >= 0 && inbox_->newest.minibatch > work_.minibatch;
     return inbox_->stop || !inbox_->lost.empty() || news;
-  });
+  };
+  for (double patience = options_.timeout;
+       !inbox_->changed.wait_for(lock, std::chrono::duration<double>(patience), told);) {
+    lock.unlock();
+    patience = std::max(kAliveSeconds, options_.timeout - check_late());
+    lock.lock();
+  }
   idle_seconds_ = watch.seconds();
   if (inbox_->stop) return false;
   if (!inbox_->lost.empty()) throw CommError("{}", inbox_->lost);
   work_ = inbox_->newest;
   return true;
+}
+
+// Asks all servers whom they wait for, and for how long. Throws where that is too long, or where they wait
+// for nobody and nothing moves.
+double Learner::check_late() {
+  LateReply latest;
+  for (int server = 0; server < options_.servers; ++server) {
+    Message question;
+    question.kind = kAskLate;
+    auto late = ask(server, question, {}, std::min(kLateSeconds, options_.timeout)).get_head<LateReply>();
+    if (late.worker >= 0 && (latest.worker < 0 || late.seconds > latest.seconds)) latest = late;
+  }
+  if (latest.worker < 0 && ended()) return 0;
+  if (latest.worker < 0)
+    throw CommError("worker {} has waited {:.3g} s for the parameter servers, and they wait for no worker",
+                    messenger_.rank(), options_.timeout);
+  if (latest.seconds >= options_.timeout)
+    throw LateWorker(
+        static_cast<int>(latest.worker),
+        fmt::format("worker {} (rank {}) has given no sign for {:.3g} s while others wait for it: {}. "
+                    "If it is not stuck, raise ps.timeout",
+                    latest.worker, latest.worker, latest.seconds, describe_late(latest.state)));
+  return std::clamp(latest.seconds, 0.0, options_.timeout);
+}
+
+void Learner::say_alive() {
+  double now = now_seconds();
+  if (said_goodbye_ || now - said_alive_ < kAliveSeconds) return;
+  said_alive_ = now;
+  Message message;
+  message.kind = kAlive;
+  messenger_.tell(scheduler(), message, Deadline::after(options_.timeout));
 }
 
 bool Learner::ended() const {
@@ -183,10 +262,9 @@ void Learner::pull_at(int64_t version, void* parameters) {
 bool Learner::fetch(int64_t version, void* parameters) {
   const std::vector<Range>& ranges = sharding_.ranges();
   std::vector<PullReply> replies(ranges.size());
-  FlightPlan plan;
-  plan.requests = ranges.size();
+  FlightPlan plan = plan_of(ranges.size());
   plan.window = kPullsAhead * static_cast<size_t>(options_.servers);
-  plan.timeout = options_.timeout;
+  plan.late = [this] { check_late(); };
   plan.make = [&](size_t index) {
     const Range& range = ranges[index];
     PullHead head{static_cast<int64_t>(index), range.begin, range.count, version};
@@ -235,23 +313,28 @@ bool Learner::push(const Gradient& gradient) {
   finished.minibatch = work_.minibatch;
   finished.loss = gradient.loss;
   finished.lr = gradient.lr;
-  finished.compute_seconds = gradient.compute_seconds;
-  finished.push_seconds = push_seconds_;
-  finished.pull_seconds = pull_seconds_;
+  finished.samples = gradient.samples;
+  finished.compute_seconds = static_cast<float>(gradient.compute_seconds);
+  finished.push_seconds = static_cast<float>(push_seconds_);
+  finished.pull_seconds = static_cast<float>(pull_seconds_);
   if (options_.measure_distance && held_ != nullptr) finished.distance2 = distance_to_newest();
   Stopwatch watch;
   auto grant = ask_scheduler(message_of(kFinished, finished)).get_head<GrantReply>();
   if (grant.verdict != static_cast<int64_t>(plan::Verdict::kAccepted)) return false;
+  if (grant.update < 1 || !std::isfinite(grant.scale))
+    throw CommError("the scheduler grants update {} with a scale of {}: out of range", grant.update,
+                    grant.scale);
   const bool combined = grant.combined != 0;
   const double scale = combined ? grant.scale : grant.scale * gradient.clip;
-  const int64_t measure = combined && gradient.measure ? 1 : 0;
-  FlightPlan plan;
-  plan.requests = sharding_.ranges().size();
-  plan.timeout = options_.timeout;
+  const int64_t flags =
+      (combined && gradient.measure ? kMeasureFlag : 0) | (grant.in_order != 0 ? kInOrderFlag : 0);
+  FlightPlan plan = plan_of(sharding_.ranges().size());
+  plan.window = kPushesAhead * static_cast<size_t>(options_.servers);
+  plan.late = [this] { check_late(); };
   plan.make = [&](size_t index) {
     const Range& range = sharding_.ranges()[index];
     PushHead head{
-        static_cast<int64_t>(index), range.begin, range.count, work_.minibatch, grant.update, scale, measure};
+        static_cast<int64_t>(index), range.begin, range.count, work_.minibatch, grant.update, scale, flags};
     return FlightPlan::Request{
         rank_of(range), message_of(kPush, head, {at(gradient.data, range), bytes_of(range)}), {}};
   };
@@ -266,9 +349,8 @@ Learner::State Learner::fetch_state(const std::vector<void*>& arrays) {
   State state;
   state.version = ask_scheduler(snapshot).get_head<VersionReply>().version;
   size_t ranges = sharding_.ranges().size();
-  FlightPlan plan;
-  plan.requests = ranges * arrays.size();
-  plan.timeout = options_.timeout;
+  FlightPlan plan = plan_of(ranges * arrays.size());
+  plan.late = [this] { check_late(); };
   plan.make = [&](size_t index) {
     const Range& range = sharding_.ranges()[index % ranges];
     auto array = static_cast<int64_t>(index / ranges);
@@ -281,8 +363,7 @@ Learner::State Learner::fetch_state(const std::vector<void*>& arrays) {
     if (index == 0) state.steps = reply.get_head<FetchReply>().steps;
   };
   fly(messenger_, std::move(plan));
-  FlightPlan drop;
-  drop.requests = static_cast<size_t>(options_.servers);
+  FlightPlan drop = plan_of(static_cast<size_t>(options_.servers));
   drop.make = [&](size_t server) {
     Message message;
     message.kind = kDrop;
@@ -308,14 +389,32 @@ void Learner::set_max_delay(int64_t max_delay) {
   ask_scheduler(message_of(kSetDelay, DelayHead{max_delay}));
 }
 
-void Learner::goodbye() {
+std::vector<int64_t> Learner::await_end() {
+  std::vector<int64_t> bytes(static_cast<size_t>(options_.workers));
+  Message message;
+  message.kind = kAwaitEnd;
+  Message reply;
+  try {
+    reply = ask_scheduler(message, std::as_writable_bytes(std::span(bytes)));
+  } catch (const CommError&) {
+    message.kind = kAskLate;
+    auto late = ask_scheduler(message).get_head<LateReply>();
+    if (late.worker < 0) throw;
+    throw LateWorker(static_cast<int>(late.worker),
+                     fmt::format("worker {} (rank {}) has not ended {:.3g} s after the run did", late.worker,
+                                 late.worker, options_.timeout));
+  }
+  if (reply.payload.size() != bytes.size() * sizeof(int64_t))
+    throw CommError("the scheduler tells of {} bytes for {} workers", reply.payload.size(), bytes.size());
+  return bytes;
+}
+
+void Learner::goodbye(int64_t peak_memory) {
   if (std::exchange(said_goodbye_, true)) return;
-  FlightPlan plan;
-  plan.requests = static_cast<size_t>(options_.servers);
+  FlightPlan plan = plan_of(static_cast<size_t>(options_.servers));
   plan.timeout = kLearnerGoodbyeSeconds;
   plan.make = [&](size_t server) {
-    Message message;
-    message.kind = kGoodbye;
+    Message message = message_of(kGoodbye, GoodbyeHead{peak_memory});
     return FlightPlan::Request{scheduler() + static_cast<int>(server), message, {}};
   };
   fly(messenger_, std::move(plan));

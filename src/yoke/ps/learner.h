@@ -6,7 +6,8 @@
 //     learner.push({gradient, loss, lr});
 //   }
 //
-// One thread, but for cancelled(). Throws CommError when a server is lost, named, or refuses something.
+// One thread, but for cancelled(). Throws CommError when a server is lost, named, or refuses something, and
+// LateWorker when a worker that others wait for gives no sign for LearnerOptions::timeout.
 #pragma once
 
 #include <atomic>
@@ -18,6 +19,7 @@
 #include <vector>
 
 #include "yoke/comm/messenger.h"
+#include "yoke/ps/flight.h"
 #include "yoke/ps/messages.h"
 #include "yoke/ps/sharding.h"
 
@@ -29,7 +31,7 @@ struct LearnerOptions {
   std::vector<int64_t> tensors;  // elements of each, in the order in which the model needs them
   DataType type = DataType::kFloat32;
   int64_t range_bytes = 256 << 10;
-  double timeout = 300;           // seconds for an answer
+  double timeout = 300;           // seconds for an answer, and for a sign of a worker that is waited for
   bool one_version = false;       // all ranges must have the version that was handed out
   bool measure_distance = false;  // how far parameters have moved since they were pulled
 };
@@ -42,12 +44,22 @@ struct Gradient {
   double clip = 1;            // what clips it by itself, where its update is not clipped as a whole
   bool measure = false;       // update_norm() shall tell, where the update is of gradients of one version
   bool known_finite = false;  // somebody has looked already
+  int64_t samples = 0;        // that it is of
 };
 
 // Of the gradient of an update, before clipping.
 struct UpdateNorm {
   double norm = 0;
   int64_t first_bad = -1;  // where the first range begins whose part is not finite; -1: none
+};
+
+class LateWorker : public CommError {
+ public:
+  LateWorker(int worker, const std::string& text) : CommError("{}", text), worker_(worker) {}
+  int worker() const { return worker_; }
+
+ private:
+  int worker_;
 };
 
 class Learner {
@@ -69,6 +81,8 @@ class Learner {
 
   // Waits for newer work than that at hand. False: the run has ended.
   bool wait();
+  // A sign of life, for who does something else than the work at hand for long. Cheap: at most one a second.
+  void say_alive();
   const ReleaseHead& work() const { return work_; }
   bool ended() const;
   StopHead end() const;  // requires ended()
@@ -105,7 +119,10 @@ class Learner {
   // Turns the dial of bounded_delay or ssp for all workers, at once. Throws CommError where the rule has
   // none.
   void set_max_delay(int64_t max_delay);
-  void goodbye();
+  // Until all other workers have left or are lost: the peak memory that each told with its goodbye, 0 where
+  // none did. Throws LateWorker when that takes longer than the timeout.
+  std::vector<int64_t> await_end();
+  void goodbye(int64_t peak_memory = 0);
   // Leaves without a word: the messenger ends, or has ended.
   void abandon() { said_goodbye_ = true; }
 
@@ -116,7 +133,10 @@ class Learner {
 
  private:
   void open();
+  comm::Message ask(int server, const comm::Message& message, std::span<std::byte> into, double seconds);
   comm::Message ask_scheduler(const comm::Message& message, std::span<std::byte> into = {});
+  FlightPlan plan_of(size_t requests);
+  double check_late();
   std::byte* at(void* vector, const Range& range) const;
   const std::byte* at(const void* vector, const Range& range) const;
   size_t bytes_of(const Range& range) const;
@@ -148,6 +168,7 @@ class Learner {
   std::vector<std::byte> scratch_;
   std::optional<UpdateNorm> update_norm_;
   bool said_goodbye_ = false;
+  double said_alive_ = 0;
   double push_seconds_ = 0, pull_seconds_ = 0, idle_seconds_ = 0;
 };
 

@@ -4,11 +4,19 @@
 // server. Heads are plain structs; who sent a message is known from its connection and stands in no head.
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 
 #include "yoke/base/data_type.h"
 
 namespace yoke::ps {
+
+inline constexpr int64_t kMostVersion = int64_t{1} << 52;
+inline constexpr int64_t kMostSignal = 64;
+// Ranges of a gradient, or of parameters, that one worker has under way from or to each server.
+inline constexpr size_t kPushesAhead = 16;
+inline constexpr size_t kPullsAhead = 16;
 
 enum Kind : uint16_t {
   kOpen,      // worker -> server: lay out the parameters (payload: elements of each tensor)
@@ -25,11 +33,14 @@ enum Kind : uint16_t {
   kDrop,      // worker -> server: the snapshot is not needed any more
   kReport,    // worker -> scheduler: what was counted, as JSON
   kAskStop,   // worker -> scheduler: end the run
+  kAskLate,   // worker -> server: who has been waited for longest
+  kAlive,     // worker -> scheduler: it is busy with something else than its minibatch
+  kAwaitEnd,  // worker -> scheduler: answered when all others have ended (payload: bytes, of each)
   kSetDelay,  // worker -> scheduler: turn the dial of bounded_delay or ssp
   kGoodbye,   // worker -> server: leaves in order
   kRelease,   // scheduler -> worker: go on
   kUpdate,    // scheduler -> server: an update was decided (payload: Contributor of each gradient)
-  kStop,      // scheduler -> worker: there is no more work
+  kStop,      // scheduler -> worker, server: there is no more work
   kSquare,    // server -> scheduler: all gradients of an update that is clipped are here
   kClip,      // scheduler -> server: what its gradient is multiplied with
   kKinds,
@@ -57,11 +68,14 @@ struct PushHead {
   int64_t range = 0;
   int64_t begin = 0;  // in the whole vector of parameters
   int64_t count = 0;
-  int64_t sequence = 0;  // the minibatch; outside of updates a number that grows with each push of the worker
+  int64_t sequence = 0;  // the minibatch; outside of updates the number of this push to this server, from 1
   int64_t update = 0;    // the number of the update it goes into; 0: at once, by itself
   double scale = 1;
-  int64_t measure = 0;  // 1: replies to pulls of that update's version shall tell PullReply::square
+  int64_t flags = 0;    // kMeasureFlag, kInOrderFlag
+  int64_t settled = 1;  // outside of updates: no number below it is sent again
 };
+inline constexpr int64_t kMeasureFlag = 1;  // replies to pulls of that version shall tell PullReply::square
+inline constexpr int64_t kInOrderFlag = 2;  // gradients of that update are added in the order of workers
 
 struct PullHead {
   int64_t range = 0;
@@ -79,10 +93,17 @@ struct VersionReply {
   int64_t version = 0;
 };
 
+// Of one message, where there are `keys` with `each` bytes of values: all of them, or what repetitions make
+// of some.
+inline size_t most_keys(int64_t keys, size_t each) {
+  constexpr size_t kAlwaysBytes = size_t{16} << 20;
+  return std::max(static_cast<size_t>(keys), kAlwaysBytes / (each + sizeof(int64_t)));
+}
 struct KeysHead {
   int64_t keys = 0;
-  int64_t width = 1;  // values of a key
-  int64_t sequence = 0;
+  int64_t width = 1;     // values of a key
+  int64_t sequence = 0;  // as in PushHead
+  int64_t settled = 1;
 };
 
 struct JoinHead {
@@ -98,10 +119,12 @@ struct FinishedHead {
   int64_t minibatch = 0;
   double loss = 0;
   double lr = 0;
-  double compute_seconds = 0;
-  double push_seconds = 0;  // of the minibatch before
-  double pull_seconds = 0;
   double distance2 = -1;  // |w_now - w_then|^2 where it was measured
+  int64_t samples = 0;    // that the gradient is of
+  float compute_seconds = 0;
+  float push_seconds = 0;  // of the minibatch before
+  float pull_seconds = 0;
+  float unused = 0;
 };
 struct GrantReply {
   int64_t verdict = 0;  // plan::Verdict
@@ -110,6 +133,7 @@ struct GrantReply {
   double scale = 1;  // of the gradient
   // 1: the update is of gradients of one version, and clipped as a whole. 0: each is clipped by itself.
   int64_t combined = 0;
+  int64_t in_order = 0;  // 1: its parts must carry kInOrderFlag
 };
 
 struct ReleaseHead {
@@ -119,6 +143,7 @@ struct ReleaseHead {
   int64_t flags = 0;      // kFetchFlag, kCancelFlag
   int64_t losses = 0;     // of those gradients, as far as they are finite
   double loss_sum = 0;    // and what they add up to
+  int64_t samples = 0;    // of all gradients that counted so far
 };
 inline constexpr int64_t kFetchFlag = 1;
 inline constexpr int64_t kCancelFlag = 2;
@@ -161,6 +186,22 @@ struct StopHead {
   int64_t losses = 0;  // as in ReleaseHead
   double loss_sum = 0;
   int64_t gradients = 0;
+  int64_t samples = 0;
+};
+
+struct LateReply {
+  int64_t worker = -1;  // -1: nobody is waited for
+  double seconds = 0;   // since its last sign
+  int64_t state = 0;    // LateState
+};
+enum LateState : int64_t {
+  kComputes,   // its minibatch
+  kNotJoined,  // it has not come yet
+  kOwes,       // a gradient that counts and has not come
+};
+
+struct GoodbyeHead {
+  int64_t peak_memory = 0;  // bytes, of its process or device
 };
 
 }  // namespace yoke::ps

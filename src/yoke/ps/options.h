@@ -26,6 +26,7 @@ struct PsOptions {
   int64_t warm_start = 0;
   std::string on_worker_loss = "continue";
   int64_t restarts = 3;
+  double timeout = 300;
   bool log_updates = false;
 };
 
@@ -58,6 +59,10 @@ inline void describe(config::Fields& f, PsOptions& o) {
       "the job ends");
   f.integer("restarts", o.restarts, "on_worker_loss = restart: how often one worker is started again", 1,
             1000);
+  f.duration(
+      "timeout", o.timeout,
+      "how long a server may take to answer, and a worker that others wait for to give a sign: then the "
+      "job ends and names it");
   f.boolean("log_updates", o.log_updates, "a JSON line for each update in OUT/updates.jsonl");
 }
 

@@ -39,15 +39,15 @@ double sum_of_squares(const std::byte* data, int64_t count) {
 }  // namespace
 
 RangeStore::RangeStore(size_t number, const Range& range, DataType type, std::unique_ptr<Updater> updater,
-                       int ranks)
+                       int workers)
     : number_(number),
       range_(range),
       type_(type),
       element_(size_of(type)),
       updater_(std::move(updater)),
       values_(std::make_shared<std::vector<std::byte>>(static_cast<size_t>(range.count) * element_)),
-      last_(static_cast<size_t>(ranks), -1),
-      before_(static_cast<size_t>(ranks)) {}
+      last_(static_cast<size_t>(workers), -1),
+      before_(static_cast<size_t>(workers)) {}
 
 void RangeStore::assign(int64_t array, std::span<const std::byte> data, int64_t version, int64_t steps) {
   auto state = updater_->state();
@@ -68,6 +68,12 @@ void RangeStore::begin_life(int worker, int64_t life) {
   std::vector<int64_t>& before = before_[index];
   before.push_back(std::exchange(last_[index], -1));
   before.resize(static_cast<size_t>(life), -1);  // lives that never came here
+}
+
+bool RangeStore::is_over(int worker, int64_t life, int64_t sequence) const {
+  auto index = static_cast<size_t>(worker);
+  bool past = static_cast<size_t>(life) < before_[index].size();
+  return (past ? before_[index][static_cast<size_t>(life)] : last_[index]) >= sequence;
 }
 
 bool RangeStore::write_off(int worker, int64_t life, int64_t sequence) {
@@ -117,9 +123,9 @@ void RangeStore::update_with(std::span<const std::byte> gradient, double scale, 
 }
 
 void RangeStore::apply_now(int64_t begin, std::span<const std::byte> gradient, double scale) {
-  ++version_;
   auto count = static_cast<int64_t>(gradient.size() / element_);
   step({1, scale, 0, begin - range_.begin, count}, gradient.data(), count == range_.count);
+  ++version_;
 }
 
 // Where new values go: over the old ones, unless somebody still reads them.

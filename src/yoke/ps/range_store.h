@@ -23,7 +23,7 @@ class RangeStore {
   using Buffer = std::shared_ptr<std::vector<std::byte>>;
 
   // Values begin as zeros, version 0.
-  RangeStore(size_t number, const Range& range, DataType type, std::unique_ptr<Updater> updater, int ranks);
+  RangeStore(size_t number, const Range& range, DataType type, std::unique_ptr<Updater> updater, int workers);
 
   size_t number() const { return number_; }
   const Range& range() const { return range_; }
@@ -33,9 +33,11 @@ class RangeStore {
   // Array 0 are the values, then the optimizer's. Throws CommError on a wrong number or size.
   void assign(int64_t array, std::span<const std::byte> data, int64_t version, int64_t steps);
 
-  // Whether a worker's push number `sequence` has not been taken before; note() takes it.
+  // Whether a worker's gradient of minibatch `sequence` has not been taken before; note() takes it.
   bool is_new(int worker, int64_t sequence) const { return last_[static_cast<size_t>(worker)] < sequence; }
   void note(int worker, int64_t sequence) { last_[static_cast<size_t>(worker)] = sequence; }
+  // Whether it was taken, or written off.
+  bool is_over(int worker, int64_t life, int64_t sequence) const;
   // The worker was started again: its numbers begin anew.
   void begin_life(int worker, int64_t life);
   // A gradient that counts and will not come, unless it has. True: it had not.
@@ -89,8 +91,8 @@ class RangeStore {
   std::vector<std::byte> accumulator_;
   int64_t counted_ = 0;
   int64_t version_ = 0;
-  std::vector<int64_t> last_;                 // by rank: the last sequence number taken
-  std::vector<std::vector<int64_t>> before_;  // by rank and past life: the last one of it
+  std::vector<int64_t> last_;                 // by worker: the last minibatch taken
+  std::vector<std::vector<int64_t>> before_;  // by worker and past life: the last one of it
   std::optional<Snapshot> snapshot_;
 };
 

@@ -2,16 +2,46 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <utility>
 
 #include "yoke/base/clock.h"
 #include "yoke/base/error.h"
+#include "yoke/base/log.h"
 #include "yoke/plan/policies/adasync.h"
 
 namespace yoke::ps {
 
+namespace {
+
+// Nothing that a record or a line for people throws may stop an update halfway.
+template <class Argument>
+std::function<void(const Argument&)> guarded(std::function<void(const Argument&)> function) {
+  if (!function) return {};
+  return [function = std::move(function)](const Argument& argument) {
+    try {
+      function(argument);
+    } catch (const std::exception& error) {
+      log::error("the scheduler's callback failed: {}", error.what());
+    } catch (...) {
+      log::error("the scheduler's callback failed");
+    }
+  };
+}
+
+bool is_sane(const FinishedHead& head) {
+  constexpr int64_t kMostSamples = int64_t{1} << 32;
+  for (float seconds : {head.compute_seconds, head.push_seconds, head.pull_seconds})
+    if (!(seconds >= 0) || !std::isfinite(seconds)) return false;
+  return head.samples >= 0 && head.samples <= kMostSamples && !std::isnan(head.distance2);
+}
+
+}  // namespace
+
 Scheduler::Scheduler(SchedulerOptions options, SchedulerWire wire)
-    : options_(std::move(options)), wire_(std::move(wire)) {
+    : options_(std::move(options)), wire_(std::move(wire)), made_(now_seconds()) {
+  options_.on_update = guarded(std::move(options_.on_update));
+  options_.say = guarded(std::move(options_.say));
   plan::validate(options_.policy);
   const plan::RuleTraits& traits = plan::traits_of(options_.policy.rule);
   if (options_.adasync && traits.k != plan::RuleTraits::kGiven)
@@ -30,13 +60,13 @@ void Scheduler::joined(int worker, int64_t version, int64_t life) {
   Desk& own = desk(worker);
   own.here = true;
   own.computing = false;
-  own.since = now_seconds();
+  own.since = own.seen = now_seconds();
   own.life = life;
   if (life > 0) {
     own.time.lost = false;
     ++own.time.rejoined;
   }
-  if (stopped_) return wire_.stop(worker, {this->version(), stop_signal_, losses_, loss_total_, gradients_});
+  if (stopped_) return wire_.stop(worker, stop_head());
   lost_early_.erase(worker);
   if (!policy_) {
     start_version_ = version;
@@ -103,6 +133,9 @@ GrantReply Scheduler::finished(int worker, const FinishedHead& head) {
   if (!std::isfinite(head.lr))
     throw CommError("worker {} has a gradient with a learning rate of {}; nothing was applied", worker,
                     head.lr);
+  if (!is_sane(head))
+    throw CommError("worker {} has a gradient of {} samples that took {} s; nothing was applied", worker,
+                    head.samples, head.compute_seconds);
   reply.update = updates_told_ + 1;
   const plan::Decision& decision = policy_->arrived({worker, head.version, head.minibatch});
   reply.verdict = static_cast<int64_t>(decision.verdict);
@@ -117,25 +150,41 @@ GrantReply Scheduler::finished(int worker, const FinishedHead& head) {
   reply.scale = scale_of(head, decision.staleness);
   if (by_rounds_ && decision.update) reply.scale *= decision.update->weight;
   reply.combined = combines() ? 1 : 0;
+  reply.in_order = in_order() ? 1 : 0;
   Desk& own = desk(worker);
   own.computing = false;
-  own.since = now_seconds();
-  own.time.compute += head.compute_seconds;
-  own.time.push += head.push_seconds;
-  own.time.pull += head.pull_seconds;
+  own.since = own.seen = now_seconds();
+  own.time.compute += static_cast<double>(head.compute_seconds);
+  own.time.push += static_cast<double>(head.push_seconds);
+  own.time.pull += static_cast<double>(head.pull_seconds);
   ++own.time.gradients;
   ++gradients_;
+  samples_ += head.samples;
   if (measuring_) counts_.count(decision.staleness);
-  pending_.push_back({worker, head.minibatch, own.life});
-  pending_loss_ += head.loss;
-  if (std::isfinite(head.loss)) {
-    ++losses_;
-    loss_total_ += head.loss;
-  }
+  auto place = pending_.end();
+  // In the order of workers, so that sums of losses are the same in equal runs.
+  if (in_order())
+    place = std::find_if(pending_.begin(), pending_.end(),
+                         [&](const Contributor& other) { return other.worker > worker; });
+  pending_losses_.insert(pending_losses_.begin() + (place - pending_.begin()), head.loss);
+  pending_.insert(place, {worker, head.minibatch, own.life});
+  if (!in_order()) count_loss(head.loss);
   pending_staleness_ += decision.staleness;
   lr_ = head.lr;
   obey(decision);
   return reply;
+}
+
+void Scheduler::count_loss(double loss) {
+  if (!std::isfinite(loss)) return;
+  ++losses_;
+  loss_total_ += loss;
+}
+
+// An update takes one gradient of a worker, of one version.
+bool Scheduler::in_order() const {
+  const plan::RuleTraits& traits = plan::traits_of(options_.policy.rule);
+  return by_rounds_ || (traits.waits && traits.cancels);
 }
 
 double Scheduler::scale_of(const FinishedHead& head, int64_t staleness) const {
@@ -161,7 +210,9 @@ void Scheduler::obey(const plan::Decision& decision) {
 
 void Scheduler::note_update(const plan::Update& update) {
   auto count = static_cast<double>(std::max<size_t>(1, pending_.size()));
-  last_loss_ = pending_loss_ / count;
+  last_loss_ = std::accumulate(pending_losses_.begin(), pending_losses_.end(), 0.0) / count;
+  for (double loss : pending_losses_)
+    if (in_order()) count_loss(loss);
   loss_sum_ += last_loss_;
   ++loss_count_;
   untold_.insert(untold_.end(), pending_.begin(), pending_.end());
@@ -181,7 +232,7 @@ void Scheduler::note_update(const plan::Update& update) {
     begin_measuring();
   }
   pending_.clear();
-  pending_loss_ = 0;
+  pending_losses_.clear();
   pending_staleness_ = 0;
 }
 
@@ -225,10 +276,10 @@ void Scheduler::send_releases(const std::vector<plan::Release>& releases) {
     }
     if (release.fetch) ++counts_.pulls;
     own.computing = true;
-    own.since = now;
+    own.since = own.seen = now;
     int64_t flags = (release.fetch ? kFetchFlag : 0) | (release.cancels ? kCancelFlag : 0);
     wire_.release(release.worker,
-                  {release.version, release.minibatch, gradients_, flags, losses_, loss_total_});
+                  {release.version, release.minibatch, gradients_, flags, losses_, loss_total_, samples_});
   }
 }
 
@@ -294,8 +345,31 @@ void Scheduler::stop(int64_t signal) {
     if (one.here && !one.computing) one.time.idle += now_seconds() - one.since;
   }
   for (int worker = 0; worker < static_cast<int>(desks_.size()); ++worker) {
-    if (desk(worker).here) wire_.stop(worker, {version(), signal, losses_, loss_total_, gradients_});
+    if (desk(worker).here) wire_.stop(worker, stop_head());
   }
+  if (wire_.ended) wire_.ended();
+}
+
+StopHead Scheduler::stop_head() const {
+  return {version(), stop_signal_, losses_, loss_total_, gradients_, samples_};
+}
+
+void Scheduler::seen(int worker) {
+  desk(worker).seen = now_seconds();
+}
+
+LateReply Scheduler::who_is_late() const {
+  LateReply latest;
+  const double now = now_seconds();
+  for (size_t worker = 0; worker < desks_.size() && !stopped_; ++worker) {
+    const Desk& one = desks_[worker];
+    bool joins = !policy_ && !one.here && !lost_early_.contains(static_cast<int>(worker));
+    if (!joins && !(one.here && one.computing)) continue;
+    double seconds = now - (joins ? made_ : one.seen);
+    if (latest.worker < 0 || seconds > latest.seconds)
+      latest = {static_cast<int64_t>(worker), seconds, joins ? kNotJoined : kComputes};
+  }
+  return latest;
 }
 
 Accounting Scheduler::accounting() const {

@@ -44,16 +44,18 @@ struct SchedulerOptions {
   double distance_max = 1;
   // Updates of gradients of one version are clipped to this norm; 0: they are not.
   double clip_norm = 0;
-  bool adasync = false;                                // K follows the loss, looked at every
-  double adasync_seconds = 1;                          // seconds
-  std::function<void(const UpdateRecord&)> on_update;  // may be empty
-  std::function<void(const std::string&)> say;         // news for people; may be empty
+  bool adasync = false;        // K follows the loss, looked at every
+  double adasync_seconds = 1;  // seconds
+  // May be empty. What they throw is logged: no update waits for its record.
+  std::function<void(const UpdateRecord&)> on_update;
+  std::function<void(const std::string&)> say;  // news for people
 };
 
 struct SchedulerWire {
   std::function<void(int worker, const ReleaseHead&)> release;
   std::function<void(const UpdateHead&, const std::vector<Contributor>&)> update;  // to all servers
   std::function<void(int worker, const StopHead&)> stop;
+  std::function<void()> ended{};  // to all servers: no update will be decided any more; may be empty
 };
 
 class Scheduler {
@@ -73,6 +75,10 @@ class Scheduler {
   // Turns the dial of bounded_delay and ssp, until it is turned again. Throws ConfigError where the rule has
   // none.
   void set_max_delay(int64_t max_delay);
+  // A sign of life of a worker that does something else than compute.
+  void seen(int worker);
+  // Who has been waited for longest: it computes, or has not joined.
+  LateReply who_is_late() const;
   // Ends the run. `signal`: why; 0: it is done.
   void stop(int64_t signal);
 
@@ -88,9 +94,13 @@ class Scheduler {
     bool computing = false;
     int64_t life = 0;
     double since = 0;  // it computes, or waits
+    double seen = 0;   // last, whatever it did
     WorkerTime time;
   };
 
+  void count_loss(double loss);
+  bool in_order() const;
+  StopHead stop_head() const;
   void begin_when_all_are_here();
   void begin();
   void obey(const plan::Decision& decision);
@@ -120,7 +130,7 @@ class Scheduler {
   size_t next_delay_ = 0;             // in the schedule
   std::vector<Contributor> untold_;   // gradients that the servers have not been told of
   std::vector<Contributor> pending_;  // gradients of the next update
-  double pending_loss_ = 0;
+  std::vector<double> pending_losses_;
   int64_t pending_staleness_ = 0;
   double lr_ = 0;
   double last_loss_ = 0;  // of the last update
@@ -128,6 +138,8 @@ class Scheduler {
   int64_t losses_ = 0;  // of all gradients that counted, as far as they are finite
   double loss_total_ = 0;
   int64_t gradients_ = 0;
+  int64_t samples_ = 0;
+  const double made_;  // seconds
   bool warm_starting_ = false;
   bool stopped_ = false;
   int64_t stop_signal_ = 0;

@@ -1,6 +1,6 @@
 #include "yoke/ps/server.h"
 
-#include <time.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -8,7 +8,9 @@
 #include <cstring>
 #include <numeric>
 
+#include "yoke/base/clock.h"
 #include "yoke/base/error.h"
+#include "yoke/base/units.h"
 #include "yoke/kernels/optimizer_steps.h"
 
 namespace yoke::ps {
@@ -20,8 +22,8 @@ using comm::Reply;
 
 constexpr int64_t kMostElements = int64_t{1} << 40;
 constexpr int64_t kMostRanges = 1 << 22;
-constexpr int64_t kMostVersion = int64_t{1} << 52;  // of a checkpoint
-constexpr int64_t kMostSignal = 64;
+constexpr int64_t kMostTensors = 1 << 20;
+constexpr size_t kMostWaiting = 64;         // requests of one worker that wait for the same range
 constexpr double kLastWorkersSeconds = 10;  // for the last workers, once another server has gone
 
 bool consumes_own_version_only(const plan::PolicyOptions& policy) {
@@ -56,6 +58,12 @@ bool is_sane(const OpenHead& head, std::span<const int64_t> tensors) {
   return sum == head.elements;
 }
 
+template <class Waiting>
+size_t waiting_of(const Waiting& list, int from) {
+  return static_cast<size_t>(
+      std::count_if(list.begin(), list.end(), [&](const auto& one) { return one.from == from; }));
+}
+
 // For texts: what a peer says may be more than can be added.
 int64_t end_of(int64_t begin, int64_t count) {
   int64_t end = 0;
@@ -78,6 +86,10 @@ Server::Server(Messenger& messenger, ServerOptions options)
       clipping_(options_.servers),
       strict_(consumes_own_version_only(options_.scheduler.policy)),
       lost_(static_cast<size_t>(options_.workers), false),
+      left_(static_cast<size_t>(options_.workers), false),
+      taken_(static_cast<size_t>(options_.workers)),
+      heard_(static_cast<size_t>(options_.workers), 0),
+      peak_memory_(static_cast<size_t>(options_.workers), 0),
       lives_(static_cast<size_t>(options_.workers), 0),
       last_named_(static_cast<size_t>(options_.workers), Contributor{0, -1, 0}),
       gone_(static_cast<size_t>(options_.workers), false) {
@@ -95,14 +107,23 @@ Server::Server(Messenger& messenger, ServerOptions options)
     wire.update = [this](const UpdateHead& head, const std::vector<Contributor>& from) {
       send_update(head, from);
     };
+    wire.ended = [this] {
+      Message over = reply_with(kStop, StopHead{}).message;
+      for (int server = 1; server < options_.servers; ++server) tell(options_.workers + server, over);
+      updates_ended();
+    };
     scheduler_ = std::make_unique<Scheduler>(options_.scheduler, std::move(wire));
   }
   messenger_.on_peer_lost([this](int peer, const std::string& why) { peer_lost(peer, why); });
   messenger_.on_peer_back([this](int peer, int life) { peer_back(peer, life); });
-  messenger_.serve({}, [this](int from, const Message& request, const Messenger::Answer& answer) {
+  auto place = [this](int from, const Message& head, size_t bytes) {
+    check_size(from, head, bytes);
+    return std::span<std::byte>();
+  };
+  messenger_.serve(place, [this](int from, const Message& request, const Messenger::Answer& answer) {
     try {
       handle(from, request, answer);
-    } catch (const std::exception&) {
+    } catch (...) {
       ++numbers_.refused;
       throw;
     }
@@ -118,6 +139,9 @@ void Server::run() {
   if (!changed_.wait_for(lock, std::chrono::duration<double>(kLastWorkersSeconds), all_gone) ||
       (!error_.empty() && losses_ > lost_before_))
     throw CommError("parameter server {} (rank {}): {}", own_index(), messenger_.rank(), error_);
+  if (left_in_order_ == 0)
+    throw CommError("parameter server {} (rank {}): all {} workers were lost", own_index(), messenger_.rank(),
+                    options_.workers);
 }
 
 Server::Numbers Server::numbers() const {
@@ -129,7 +153,41 @@ Server::Numbers Server::numbers() const {
   return numbers;
 }
 
+// What was agreed on when the model was laid out; before that, what a layout needs.
+size_t Server::most_bytes(uint16_t kind) const {
+  switch (kind) {
+    case kOpen:
+      return kMostTensors * sizeof(int64_t);
+    case kUpdate:
+      return comm::Messenger::kMostUnplaced;
+    case kAssign:
+    case kPush:
+    case kPushPull:
+      return largest_range_;
+    case kPushKeys:
+    case kPullKeys: {
+      if (!opened_) return 0;
+      size_t each = static_cast<size_t>(opened_->align) * size_of(opened_->type);
+      size_t keys = most_keys(sharding_.elements() / opened_->align, each);
+      return keys * (sizeof(int64_t) + (kind == kPushKeys ? each : 0));
+    }
+    default:
+      return 0;
+  }
+}
+
+void Server::check_size(int from, const Message& head, size_t bytes) const {
+  if (size_t most = most_bytes(head.kind); bytes > most)
+    throw CommError("rank {} sent {} bytes with a message of kind {}: at most {} are accepted", from, bytes,
+                    head.kind, most);
+}
+
 void Server::handle(int from, const Message& request, const Messenger::Answer& answer) {
+  bool of_server = request.kind == kUpdate || request.kind == kSquare || request.kind == kClip ||
+                   request.kind == kSnapshot || request.kind == kStop;
+  if (!is_worker(from) && !of_server)
+    throw CommError("rank {} is no worker of these {}", from, options_.workers);
+  if (is_worker(from)) heard_[static_cast<size_t>(from)] = now_seconds();
   switch (request.kind) {
     case kPush:
       return push(from, request, answer, /*pulls=*/false);
@@ -162,8 +220,13 @@ void Server::handle(int from, const Message& request, const Messenger::Answer& a
       for (auto& slot : slots_) slot->store.drop_snapshot();
       return answer({});
     case kGoodbye:
-      goodbye(from, /*lost=*/false, "");
+      goodbye(from, request);
       return answer({});
+    case kAskLate:
+      return answer(reply_with(kAskLate, who_is_late(from)));
+    case kStop:
+      if (!scheduler_ && from == options_.workers) return updates_ended();
+      return to_scheduler(from, request, answer);
     case kSnapshot:
       if (!scheduler_ && from == options_.workers) return keep(request.get_head<VersionReply>().version);
       return to_scheduler(from, request, answer);
@@ -179,7 +242,9 @@ void Server::to_scheduler(int from, const Message& request, const Messenger::Ans
   if (!is_worker(from)) throw CommError("rank {} is no worker of these {}", from, options_.workers);
   switch (request.kind) {
     case kJoin:
-      if (int64_t updates = request.get_head<JoinHead>().updates; updates > 0)
+      if (int64_t updates = request.get_head<JoinHead>().updates; updates > kMostVersion)
+        throw CommError("worker {} wants {} updates: at most {} are accepted", from, updates, kMostVersion);
+      else if (updates > 0)
         scheduler_->set_updates(updates);
       answer({});
       return scheduler_->joined(from, slots_.empty() ? 0 : slots_.front()->store.version(),
@@ -203,13 +268,18 @@ void Server::to_scheduler(int from, const Message& request, const Messenger::Ans
       reply.sent = [text] {};
       return answer(reply);
     }
+    case kAlive:
+      return scheduler_->seen(from);
+    case kAwaitEnd:
+      return await_end(from, answer);
     case kSetDelay:
       scheduler_->set_max_delay(request.get_head<DelayHead>().max_delay);
       return answer({});
     case kAskStop: {
       int64_t signal = request.get_head<StopHead>().signal;
       if (signal < 0 || signal > kMostSignal)
-        throw CommError("worker {} wants to stop for signal {}, which is none", from, signal);
+        throw CommError("worker {} wants to stop for signal {}: 0 to {} are accepted", from, signal,
+                        kMostSignal);
       scheduler_->stop(signal);
       return answer({});
     }
@@ -222,8 +292,8 @@ void Server::open(int from, const Message& request, const Messenger::Answer& ans
   auto head = request.get_head<OpenHead>();
   auto tensors = list_in<int64_t>(from, request);
   if (!is_sane(head, tensors))
-    throw CommError("worker {} wants {} elements in {} tensors laid out, which cannot be", from,
-                    head.elements, tensors.size());
+    throw CommError("worker {} wants {} elements in {} tensors laid out, in ranges of {} bytes: invalid",
+                    from, head.elements, tensors.size(), head.range_bytes);
   auto element = static_cast<int64_t>(size_of(head.type));
   Sharding sharding(tensors, {options_.servers, element, head.range_bytes, head.align});
   if (opened_) {
@@ -231,20 +301,36 @@ void Server::open(int from, const Message& request, const Messenger::Answer& ans
     if (!same)
       throw CommError("worker {} has another model than the others ({} parameters)", from, head.elements);
   } else {
-    sharding_ = std::move(sharding);
-    opened_ = head;
-    slot_index_.assign(sharding_.ranges().size(), -1);
-    for (size_t i = 0; i < sharding_.ranges().size(); ++i) {
-      const Range& range = sharding_.ranges()[i];
-      if (range.server != own_index()) continue;
-      slot_index_[i] = static_cast<int64_t>(slots_.size());
-      auto updater = options_.make_updater(head.type, range.begin, range.count);
-      slots_.push_back(std::make_unique<Slot>(
-          Slot{.store = RangeStore(i, range, head.type, std::move(updater), messenger_.size())}));
-    }
+    lay_out(head, std::move(sharding));
   }
   auto arrays = slots_.empty() ? 0 : static_cast<int64_t>(slots_.front()->store.state_arrays());
   answer(reply_with(kOpen, OpenReply{static_cast<int64_t>(slots_.size()), arrays}));
+}
+
+// All of it, or nothing: memory may not suffice.
+void Server::lay_out(const OpenHead& head, Sharding sharding) {
+  double wanted =
+      static_cast<double>(sharding.elements_of(own_index())) * static_cast<double>(size_of(head.type));
+  double memory =
+      static_cast<double>(::sysconf(_SC_PHYS_PAGES)) * static_cast<double>(::sysconf(_SC_PAGESIZE));
+  if (wanted > memory)
+    throw CommError("server {} needs {} for its part of {} parameters, and the machine has {}", own_index(),
+                    format_bytes(wanted), head.elements, format_bytes(memory));
+  std::vector<int64_t> index(sharding.ranges().size(), -1);
+  std::vector<std::unique_ptr<Slot>> slots;
+  for (size_t i = 0; i < index.size(); ++i) {
+    const Range& range = sharding.ranges()[i];
+    if (range.server != own_index()) continue;
+    index[i] = static_cast<int64_t>(slots.size());
+    auto updater = options_.make_updater(head.type, range.begin, range.count);
+    slots.push_back(std::make_unique<Slot>(
+        Slot{.store = RangeStore(i, range, head.type, std::move(updater), options_.workers)}));
+  }
+  sharding_ = std::move(sharding);
+  opened_ = head;
+  slot_index_ = std::move(index);
+  slots_ = std::move(slots);
+  for (const auto& slot : slots_) largest_range_ = std::max(largest_range_, slot->store.values()->size());
 }
 
 Server::Slot& Server::slot_of(int from, int64_t range) {
@@ -278,8 +364,8 @@ void Server::assign(int from, const Message& request, const Messenger::Answer& a
   bool sane =
       head.version >= 0 && head.version <= kMostVersion && head.steps >= 0 && head.steps <= kMostVersion;
   if (!sane)
-    throw CommError("worker {} sets range {} to version {} and {} steps, which cannot be", from, head.range,
-                    head.version, head.steps);
+    throw CommError("worker {} sets range {} to version {} and {} steps: 0 to {} are accepted", from,
+                    head.range, head.version, head.steps, kMostVersion);
   slot.store.assign(head.array, request.payload, head.version, head.steps);
   answer({});
 }
@@ -294,22 +380,47 @@ void Server::push(int from, const Message& request, const Messenger::Answer& ans
                     request.payload.size(), head.count, head.range);
   if (!std::isfinite(head.scale))
     throw CommError("worker {} pushed a gradient times {}; nothing was applied", from, head.scale);
+  if (head.sequence < 0 || (pulls && head.update != 0))
+    throw CommError("worker {} pushed number {} for update {} with a message of kind {}; nothing was applied",
+                    from, head.sequence, head.update, request.kind);
   numbers_.payload_bytes += static_cast<int64_t>(wanted);
-  if (!slot.store.is_new(from, head.sequence)) {
-    ++numbers_.duplicates;
-  } else {
+  if (head.update != 0) return push_gradient(slot, from, head, request.payload, answer);
+  if (is_new_push(from, head.sequence, head.settled)) {
     check_finite(from, request.payload);
-    if (head.update == 0) {
-      slot.store.note(from, head.sequence);
-      slot.store.apply_now(head.begin, request.payload, head.scale);
-      slot.square = -1;
-      after_change(slot);
-    } else {
-      take_push(slot, from, head, request.payload);
-    }
+    slot.store.apply_now(head.begin, request.payload, head.scale);
+    taken_[static_cast<size_t>(from)].take(head.sequence);
+    slot.square = -1;
+    after_change(slot);
   }
   if (pulls) return answer_pull(slot, {head.range, head.begin, head.count, 0}, answer);
   answer({});
+}
+
+// Of those outside of updates.
+bool Server::is_new_push(int from, int64_t number, int64_t settled) {
+  if (number < 1 || settled < 1 || settled > number)
+    throw CommError("worker {} pushed number {} after {} were settled; nothing was applied", from, number,
+                    settled - 1);
+  TakenNumbers& taken = taken_[static_cast<size_t>(from)];
+  taken.settle(settled);
+  if (taken.has(number)) {
+    ++numbers_.duplicates;
+    return false;
+  }
+  if (taken.full())
+    throw CommError("worker {} left {} pushes out before number {}; nothing was applied", from, taken.gaps(),
+                    number);
+  return true;
+}
+
+void Server::push_gradient(Slot& slot, int from, const PushHead& head, std::span<const std::byte> payload,
+                           const Messenger::Answer& answer) {
+  if (!slot.store.is_new(from, head.sequence)) {
+    ++numbers_.duplicates;
+    return answers_again(slot, from, head, answer) ? void() : answer({});
+  }
+  check_finite(from, payload);
+  take_push(slot, from, head, payload, answer);
 }
 
 void Server::pull(int from, const Message& request, const Messenger::Answer& answer) {
@@ -317,61 +428,24 @@ void Server::pull(int from, const Message& request, const Messenger::Answer& ans
   Slot& slot = slot_of(from, head.range);
   check_part(from, slot, head.begin, head.count);
   if (slot.store.version() >= head.version) return answer_pull(slot, head, answer);
-  slot.pulls.push_back({head, answer});
+  if (head.version > kMostVersion || waiting_of(slot.pulls, from) >= kMostWaiting)
+    throw CommError("worker {} asks for version {} of range {}, which is at {}, and waits for {} others",
+                    from, head.version, head.range, slot.store.version(), waiting_of(slot.pulls, from));
+  slot.pulls.push_back({from, head, answer});
 }
 
 void Server::fetch(int from, const Message& request, const Messenger::Answer& answer) {
-  WaitingFetch fetch{request.get_head<FetchHead>(), answer};
+  WaitingFetch fetch{from, request.get_head<FetchHead>(), answer};
   Slot& slot = slot_of(from, fetch.head.range);
   if (fetch.head.array < 0 || fetch.head.array > static_cast<int64_t>(slot.store.state_arrays()))
     throw CommError("worker {} wants array {} of range {}, which is not there", from, fetch.head.array,
                     fetch.head.range);
   if (slot.store.snapshot() && slot.store.snapshot()->version == fetch.head.version)
     return answer_fetch(slot, fetch);
+  if (waiting_of(slot.fetches, from) >= kMostWaiting)
+    throw CommError("worker {} waits for version {} of range {} and {} others", from, fetch.head.version,
+                    fetch.head.range, waiting_of(slot.fetches, from));
   slot.fetches.push_back(fetch);
-}
-
-void Server::goodbye(int from, bool lost, const std::string& why) {
-  if (!is_worker(from)) return;
-  if (scheduler_) scheduler_->left(from, lost, why);
-  timespec cpu{};
-  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &cpu);
-  numbers_.cpu_seconds = static_cast<double>(cpu.tv_sec) + 1e-9 * static_cast<double>(cpu.tv_nsec);
-  std::lock_guard lock(mutex_);
-  gone_[static_cast<size_t>(from)] = true;
-  changed_.notify_all();
-}
-
-void Server::peer_lost(int peer, const std::string& why) {
-  if (!is_worker(peer)) {
-    std::lock_guard lock(mutex_);
-    if (error_.empty()) lost_before_ = losses_;
-    error_ = fmt::format("server {} (rank {}) is lost: {}", peer - options_.workers, peer, why);
-    changed_.notify_all();
-    return;
-  }
-  auto worker = static_cast<size_t>(peer);
-  {
-    std::lock_guard lock(mutex_);
-    if (gone_[worker]) return;
-    if (lives_[worker] == 0) ++losses_;
-  }
-  lost_[worker] = true;
-  if (last_named_[worker].life == lives_[worker]) write_off(last_named_[worker]);
-  for (auto& slot : slots_) advance(*slot);
-  tell_square();
-  goodbye(peer, /*lost=*/true, why);
-}
-
-// It opens and joins as others do. Gradients of its life before may still be named in updates to come.
-void Server::peer_back(int peer, int life) {
-  if (!is_worker(peer)) return;
-  auto worker = static_cast<size_t>(peer);
-  lost_[worker] = false;
-  lives_[worker] = life;
-  for (auto& slot : slots_) slot->store.begin_life(peer, life);
-  std::lock_guard lock(mutex_);
-  gone_[worker] = false;
 }
 
 }  // namespace yoke::ps

@@ -2,11 +2,14 @@
 //
 // The first server's process also holds the scheduler. Everything happens on the messenger's thread, as
 // messages come; nothing waits there. Memory: parameters, one accumulator, and the optimizer's state, however
-// many workers there are, plus a range on its way from or to each of them.
+// many workers there are, plus a range on its way from or to each of them. Where gradients are added in the
+// order of workers (kInOrderFlag), those that come early are held, and answered only when it is their turn: a
+// worker has at most kPushesAhead of them under way, which bounds what is held.
 //
-// What a worker sends that cannot be (a wrong range, shape or version, a NaN) is refused with a text that
-// names it, and nothing of it is applied. A resend is recognised by worker, minibatch and range, and counts
-// once.
+// What a worker sends that is not valid (a wrong range, shape or version, a NaN) is refused with a text that
+// names it, and nothing of it is applied. A resend is recognised by worker, minibatch and range, or outside
+// of updates by its number, and counts once. More bytes than a message of its kind can have end the
+// connection to their sender before anything is allocated for them.
 #pragma once
 
 #include <condition_variable>
@@ -21,6 +24,7 @@
 #include "yoke/ps/clip.h"
 #include "yoke/ps/range_store.h"
 #include "yoke/ps/scheduler.h"
+#include "yoke/ps/taken_numbers.h"
 
 namespace yoke::ps {
 
@@ -41,13 +45,15 @@ class Server {
   // Throws ConfigError.
   Server(comm::Messenger& messenger, ServerOptions options);
 
-  // Until every worker has left, well or not. Throws CommError when another server is lost.
+  // Until every worker has left, well or not. Throws CommError when another server is lost, or when all
+  // workers were.
   void run();
 
   struct Numbers {
     size_t bytes_held = 0;  // parameters, accumulators and optimizer state
     size_t parameter_bytes = 0;
-    int64_t duplicates = 0;  // resends that were recognised
+    size_t most_early_bytes = 0;  // of gradients that were held because they came early
+    int64_t duplicates = 0;       // resends that were recognised
     int64_t refused = 0;
     int64_t payload_bytes = 0;  // pushed and pulled
     double cpu_seconds = 0;     // of the thread that serves, until the last worker left
@@ -63,8 +69,10 @@ class Server {
     size_t ranges_summed = 0;  // that have all its gradients
     bool told = false;         // the scheduler knows the sum of squares
     std::optional<double> factor{};
+    double since = 0;  // it was decided
   };
   struct WaitingPull {
+    int from;
     PullHead head;
     comm::Messenger::Answer answer;
   };
@@ -73,8 +81,11 @@ class Server {
     int64_t life;
     PushHead head;
     std::vector<std::byte> payload;
+    comm::Messenger::Answer answer;  // empty: it has been answered
+    bool in_order() const { return (head.flags & kInOrderFlag) != 0; }
   };
   struct WaitingFetch {
+    int from;
     FetchHead head;
     comm::Messenger::Answer answer;
   };
@@ -85,6 +96,7 @@ class Server {
     int64_t shortfall = 0;  // gradients of lost workers that count and will not come
     std::vector<WaitingPull> pulls{};
     std::deque<HeldPush> held{};
+    std::vector<int> added{};  // workers whose gradients of the next update were added in order
     std::vector<WaitingFetch> fetches{};
     bool measure = false;            // somebody wants to know `square` of the next update
     std::optional<double> summed{};  // it is clipped, all its gradients are here: their sum of squares
@@ -92,26 +104,45 @@ class Server {
   };
 
   void handle(int from, const comm::Message& request, const comm::Messenger::Answer& answer);
+  void check_size(int from, const comm::Message& head, size_t bytes) const;
+  size_t most_bytes(uint16_t kind) const;
   void open(int from, const comm::Message& request, const comm::Messenger::Answer& answer);
+  void lay_out(const OpenHead& head, Sharding sharding);
   void assign(int from, const comm::Message& request, const comm::Messenger::Answer& answer);
   void push(int from, const comm::Message& request, const comm::Messenger::Answer& answer, bool pulls);
+  bool is_new_push(int from, int64_t number, int64_t settled);
+  void push_gradient(Slot& slot, int from, const PushHead& head, std::span<const std::byte> payload,
+                     const comm::Messenger::Answer& answer);
   void pull(int from, const comm::Message& request, const comm::Messenger::Answer& answer);
   void push_keys(int from, const comm::Message& request, const comm::Messenger::Answer& answer);
   void pull_keys(int from, const comm::Message& request, const comm::Messenger::Answer& answer);
   void fetch(int from, const comm::Message& request, const comm::Messenger::Answer& answer);
-  void goodbye(int from, bool lost, const std::string& why);
+  void goodbye(int from, const comm::Message& request);
+  void left(int from, bool lost, const std::string& why, int64_t peak_memory = 0);
+  LateReply who_is_late(int asker) const;
+  void await_end(int from, const comm::Messenger::Answer& answer);
+  void answer_await_end();
   void to_scheduler(int from, const comm::Message& request, const comm::Messenger::Answer& answer);
   void peer_lost(int peer, const std::string& why);
   void peer_back(int peer, int life);
 
   // Updates (server_updates.cpp).
-  void take_push(Slot& slot, int from, const PushHead& head, std::span<const std::byte> payload);
-  void hold(Slot& slot, int from, const PushHead& head, std::span<const std::byte> payload);
+  void take_push(Slot& slot, int from, const PushHead& head, std::span<const std::byte> payload,
+                 const comm::Messenger::Answer& answer);
+  void hold(Slot& slot, int from, const PushHead& head, std::span<const std::byte> payload,
+            comm::Messenger::Answer answer);
+  bool answers_again(Slot& slot, int from, const PushHead& head, const comm::Messenger::Answer& answer);
+  bool is_turn(const Slot& slot, int from, const PushHead& head) const;
+  static bool holds(const Slot& slot, int from, int64_t life);
+  void add_held(Slot& slot);
+  void release(HeldPush& push);
+  void updates_ended();
   void update_decided(const UpdateHead& head, std::vector<Contributor> from);
   void advance(Slot& slot);
   static int64_t needed(const Slot& slot, const Decided& update);
   void write_off(const Contributor& gradient);
   Decided* decided(int64_t number);
+  const Decided* decided(int64_t number) const;
   bool apply(Slot& slot, Decided& update);
   void applied(Slot& slot, int64_t missing);
   void keep(int64_t version);
@@ -143,17 +174,26 @@ class Server {
   Sharding sharding_;
   std::vector<int64_t> slot_index_;  // by range: its slot, -1: of another server
   std::vector<std::unique_ptr<Slot>> slots_;
+  size_t largest_range_ = 0;  // bytes
   std::deque<Decided> decided_;
   int64_t updates_heard_ = 0;
   int64_t snapshot_wanted_ = -1;
-  std::vector<bool> lost_;               // by worker
+  bool ended_ = false;                // no update will be decided any more
+  std::vector<bool> lost_;            // by worker
+  std::vector<bool> left_;            // by worker: in order
+  std::vector<TakenNumbers> taken_;   // by worker: pushes outside of updates
+  std::vector<double> heard_;         // by worker: when it last asked for anything
+  std::vector<int64_t> peak_memory_;  // by worker: what it said when it left
+  std::vector<std::pair<int, comm::Messenger::Answer>> await_end_;
+  size_t early_bytes_ = 0;
   std::vector<int64_t> lives_;           // by worker: how often it was started again
   std::vector<Contributor> last_named_;  // by worker: its last gradient that an update consumes
   Numbers numbers_;
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::vector<bool> gone_;  // by worker: left or lost
+  std::vector<bool> gone_;     // by worker: left or lost
+  int64_t left_in_order_ = 0;  // workers
   std::string error_;
   int64_t losses_ = 0;       // workers that were lost in their first life
   int64_t lost_before_ = 0;  // when another server was lost

@@ -56,7 +56,7 @@ TEST(PsMessages, ModelsThatCannotBeAreNotLaidOut) {
            {{int64_t{1} << 40, 4, 1, type}, {int64_t{1} << 40}},  // a range for each number
            {{64, 64, 1, DataType::kInt8}, {64}},
            {{64, 64, 1, static_cast<DataType>(200)}, {64}}})
-    EXPECT_THAT(counter.open(head, tensors), HasSubstr("cannot be")) << head.elements << " " << head.align;
+    EXPECT_THAT(counter.open(head, tensors), HasSubstr("invalid")) << head.elements << " " << head.align;
   std::byte odd[9] = {};
   EXPECT_THAT(counter.send(kOpen, OpenHead{1, 64, 1, type}, odd), HasSubstr("no list"));
   counter.open();
@@ -146,6 +146,61 @@ TEST(PsMessages, TheSchedulerListensToWorkersOnly) {
   EXPECT_THAT(counter.send(kStop, StopHead{}), HasSubstr("does not know"));
 }
 
+TEST(PsMessages, AServerDoesNotPush) {
+  for (int rank : {1, 2}) {
+    Counter counter(rank);
+    counter.open();
+    float values[16] = {};
+    auto bytes = std::as_bytes(std::span(values));
+    const int other = 3 - rank;
+    const int64_t range = rank - 1, begin = range * 16;
+    for (int64_t update : {0, 1, 7})
+      EXPECT_THAT(counter.send(kPush, PushHead{range, begin, 16, 1, update, 1}, bytes, other),
+                  HasSubstr("is no worker"));
+    EXPECT_THAT(counter.send(kGoodbye, GoodbyeHead{}, {}, other), HasSubstr("is no worker"));
+    EXPECT_THAT(counter.send(kOpen, OpenHead{}, {}, other), HasSubstr("is no worker"));
+  }
+}
+
+TEST(PsMessages, NoMoreBytesAreTakenThanWereAgreedOn) {
+  Counter counter;
+  std::vector<std::byte> large(20 << 20);
+  auto bytes = [&](size_t count) { return std::span<const std::byte>(large).first(count); };
+  EXPECT_THAT(counter.send(kPush, PushHead{}, bytes(4)), HasSubstr("at most 0 are accepted"));
+  EXPECT_THAT(counter.send(kOpen, OpenHead{}, bytes(large.size())), HasSubstr("are accepted"));
+  counter.open();
+  EXPECT_THAT(counter.send(kPush, PushHead{1, 16, 16, 1, 0, 1}, bytes(65)), HasSubstr("at most 64 are"));
+  EXPECT_THAT(counter.send(kAssign, AssignHead{1, 0, 0, 0}, bytes(65)), HasSubstr("at most 64 are accepted"));
+  EXPECT_THAT(counter.send(kPull, PullHead{1, 16, 16, 0}, bytes(1)), HasSubstr("at most 0 are accepted"));
+  EXPECT_THAT(counter.send(kPullKeys, KeysHead{1, 2}, bytes(large.size())), HasSubstr("are accepted"));
+  EXPECT_EQ(counter.send(kPush, PushHead{1, 16, 16, 1, 0, 1}, bytes(64)), "");
+}
+
+TEST(PsMessages, WaitingRequestsOfAWorkerAreBounded) {
+  Counter counter;
+  counter.open();
+  std::string refusal;
+  for (int i = 0; i < 1000 && refusal.empty(); ++i) refusal = counter.send(kPull, PullHead{1, 16, 16, 5});
+  EXPECT_THAT(refusal, HasSubstr("worker 0 asks for version 5 of range 1, which is at 0"));
+  EXPECT_THAT(counter.send(kPull, PullHead{1, 16, 16, kMost}), HasSubstr("worker 0 asks for version"));
+}
+
+TEST(PsMessages, NumbersOfPushesAreInBounds) {
+  Counter counter;
+  counter.open();
+  float values[16] = {};
+  auto push = [&](int64_t number, int64_t settled) {
+    return counter.send(kPush, PushHead{1, 16, 16, number, 0, 1, 0, settled},
+                        std::as_bytes(std::span(values)));
+  };
+  for (auto [number, settled] : {std::pair<int64_t, int64_t>{0, 0}, {-1, 1}, {3, 4}, {3, 0}, {3, -kMost}})
+    EXPECT_THAT(push(number, settled), HasSubstr("nothing was applied")) << number << " " << settled;
+  std::string refusal;
+  for (int64_t number = 2; number < 100'000 && refusal.empty(); number += 2) refusal = push(number, 1);
+  EXPECT_THAT(refusal, HasSubstr("worker 0 left 4096 pushes out"));
+  EXPECT_EQ(push(200'000, 200'000), "") << "it has settled them";
+}
+
 TEST(PsMessages, AReplyOfAnotherFormIsAnErrorAndNoWait) {
   ScriptedMessenger messenger(0, 2);
   bool wrong = false;
@@ -165,6 +220,8 @@ TEST(PsMessages, AReplyOfAnotherFormIsAnErrorAndNoWait) {
   messenger.answer_to = [](int, const comm::Message&, std::span<std::byte>) { return comm::Message(); };
   EXPECT_THROW(Learner(messenger, options), CommError) << "a head of no bytes";
   EXPECT_THAT(messenger.deliver(1, message_with(kUpdate, UpdateHead{})), HasSubstr("no worker knows"));
+  EXPECT_THAT(messenger.deliver(1, message_with(kRelease, ReleaseHead{.minibatch = -2})), HasSubstr("range"));
+  EXPECT_THAT(messenger.deliver(1, message_with(kStop, StopHead{.signal = 999})), HasSubstr("range"));
 }
 
 }  // namespace

@@ -4,11 +4,18 @@
 // an update consumes gradients of its own version, nobody can be early: who pushes for the next one has read
 // the range after this one. Under the others ranges are independent of each other: a gradient that overtakes
 // another takes its place, and nobody waits for a slow sender.
+//
+// Sums of floats depend on their order. Where an update is of gradients of one version, one of each worker,
+// they are added in the order of workers, so that equal runs have equal bits. Who comes early is held, and
+// its sender waits for the answer: it has at most kPushesAhead ranges under way at each server. The turn of a
+// gradient has come when those of all workers before it are in: of those that the update names, once it is
+// decided; until then of all that have not left.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <utility>
 
+#include "yoke/base/clock.h"
 #include "yoke/base/error.h"
 #include "yoke/ps/server.h"
 
@@ -44,18 +51,27 @@ void Server::send_update(const UpdateHead& head, const std::vector<Contributor>&
   update_decided(head, from);
 }
 
-Server::Decided* Server::decided(int64_t number) {
+const Server::Decided* Server::decided(int64_t number) const {
   if (decided_.empty() || number < decided_.front().head.number || number > decided_.back().head.number)
     return nullptr;
   return &decided_[static_cast<size_t>(number - decided_.front().head.number)];
 }
 
+Server::Decided* Server::decided(int64_t number) {
+  return const_cast<Decided*>(std::as_const(*this).decided(number));
+}
+
 void Server::update_decided(const UpdateHead& head, std::vector<Contributor> from) {
   if (head.number != updates_heard_ + 1)
     throw CommError("the scheduler tells of update {} after {}", head.number, updates_heard_);
+  if (head.version < 0 || head.version > kMostVersion || !std::isfinite(head.weight) ||
+      !std::isfinite(head.lr) || !(head.clip_norm >= 0))
+    throw CommError("the scheduler tells of version {} with weight {}, step {}, norm {}: out of range",
+                    head.version, head.weight, head.lr, head.clip_norm);
   for (const Contributor& one : from) {
-    if (one.worker < 0 || one.worker >= options_.workers || one.life < 0)
-      throw CommError("the scheduler names worker {} in life {}", one.worker, one.life);
+    if (one.worker < 0 || one.worker >= options_.workers || one.life < 0 || one.minibatch < 0)
+      throw CommError("the scheduler names worker {} in life {} with minibatch {}", one.worker, one.life,
+                      one.minibatch);
   }
   ++updates_heard_;
   for (const Contributor& one : from) {
@@ -68,7 +84,8 @@ void Server::update_decided(const UpdateHead& head, std::vector<Contributor> fro
     if (head.clip_norm > 0) tell_square_of(head.number, 0);
     return;
   }
-  decided_.push_back({.head = head, .from = std::move(from), .ranges_left = slots_.size()});
+  decided_.push_back(
+      {.head = head, .from = std::move(from), .ranges_left = slots_.size(), .since = now_seconds()});
   for (auto& slot : slots_) advance(*slot);
   tell_square();
 }
@@ -91,7 +108,8 @@ int64_t Server::needed(const Slot& slot, const Decided& update) {
 // so that the range is not behind it any more: at most `pushes_between_pulls` of each of P workers are ahead.
 // A gradient that is not ahead is held when one that was has taken its place, or when the part of a lost
 // worker was written off before its turn: that is at most once for each of those.
-void Server::hold(Slot& slot, int from, const PushHead& head, std::span<const std::byte> payload) {
+void Server::hold(Slot& slot, int from, const PushHead& head, std::span<const std::byte> payload,
+                  Messenger::Answer answer) {
   int64_t life = lives_[static_cast<size_t>(from)];
   auto own = std::count_if(slot.held.begin(), slot.held.end(),
                            [&](const HeldPush& push) { return push.from == from && push.life == life; });
@@ -102,10 +120,70 @@ void Server::hold(Slot& slot, int from, const PushHead& head, std::span<const st
         "pull first; nothing was applied",
         from, own, slot.updates + 1, head.range, head.update);
   slot.store.note(from, head.sequence);
-  slot.held.push_back({from, life, head, {payload.begin(), payload.end()}});
+  early_bytes_ += payload.size();
+  numbers_.most_early_bytes = std::max(numbers_.most_early_bytes, early_bytes_);
+  bool in_order = (head.flags & kInOrderFlag) != 0;
+  if (!in_order) answer({});
+  slot.held.push_back({from,
+                       life,
+                       head,
+                       {payload.begin(), payload.end()},
+                       in_order ? std::move(answer) : Messenger::Answer()});
 }
 
-void Server::take_push(Slot& slot, int from, const PushHead& head, std::span<const std::byte> payload) {
+// A resend of one that is held: the new request is answered in place of the one before.
+bool Server::answers_again(Slot& slot, int from, const PushHead& head, const Messenger::Answer& answer) {
+  for (HeldPush& push : slot.held) {
+    if (push.from != from || push.head.sequence != head.sequence || !push.answer) continue;
+    push.answer = answer;
+    return true;
+  }
+  return false;
+}
+
+void Server::release(HeldPush& push) {
+  early_bytes_ -= push.payload.size();
+  if (push.answer) push.answer({});
+}
+
+bool Server::holds(const Slot& slot, int from, int64_t life) {
+  return std::any_of(slot.held.begin(), slot.held.end(), [&](const HeldPush& push) {
+    return push.from == from && push.life == life && push.in_order();
+  });
+}
+
+bool Server::is_turn(const Slot& slot, int from, const PushHead& head) const {
+  const int64_t next = slot.updates + 1;
+  if ((head.flags & kInOrderFlag) == 0 || head.update < next) return true;
+  if (head.update > next) return false;
+  if (const Decided* update = decided(next)) {
+    return std::none_of(update->from.begin(), update->from.end(), [&](const Contributor& one) {
+      auto worker = static_cast<int>(one.worker);
+      return worker < from &&
+             (holds(slot, worker, one.life) || !slot.store.is_over(worker, one.life, one.minibatch));
+    });
+  }
+  for (int worker = 0; worker < from; ++worker) {
+    auto index = static_cast<size_t>(worker);
+    bool added = std::find(slot.added.begin(), slot.added.end(), worker) != slot.added.end();
+    bool coming = !lost_[index] && !left_[index];
+    if (!added && (coming || holds(slot, worker, lives_[index]))) return false;
+  }
+  return true;
+}
+
+// The scheduler's last word: gradients of updates that it has not decided go nowhere.
+void Server::updates_ended() {
+  ended_ = true;
+  for (auto& slot : slots_) {
+    for (HeldPush& push : slot->held)
+      if (push.head.update > updates_heard_) release(push);
+    std::erase_if(slot->held, [&](const HeldPush& push) { return push.head.update > updates_heard_; });
+  }
+}
+
+void Server::take_push(Slot& slot, int from, const PushHead& head, std::span<const std::byte> payload,
+                       const Messenger::Answer& answer) {
   RangeStore& store = slot.store;
   int64_t next = slot.updates + 1;
   if (head.count != store.range().count)
@@ -116,11 +194,13 @@ void Server::take_push(Slot& slot, int from, const PushHead& head, std::span<con
     throw CommError("worker {} pushed for update {} of range {}, which has {}; nothing was applied", from,
                     head.update, head.range, slot.updates);
   Decided* update = decided(next);
+  if (ended_ && head.update > updates_heard_) return answer({});
   // The scheduler's word is still on its way: only what is meant for this update is surely part of it. Or the
   // update has all it needs, and waits to be clipped.
-  if (complete || (update == nullptr && head.update != next)) return hold(slot, from, head, payload);
+  if (complete || (update == nullptr && head.update != next) || !is_turn(slot, from, head))
+    return hold(slot, from, head, payload, answer);
   store.note(from, head.sequence);
-  slot.measure |= head.measure != 0;
+  slot.measure |= (head.flags & kMeasureFlag) != 0;
   bool as_it_is = update != nullptr && update->head.clip_norm <= 0 && !slot.measure;
   if (as_it_is && store.counted() == 0 && needed(slot, *update) == 1) {
     double share = static_cast<double>(update->from.size());
@@ -130,7 +210,9 @@ void Server::take_push(Slot& slot, int from, const PushHead& head, std::span<con
     applied(slot, static_cast<int64_t>(update->from.size()) - 1);
   } else {
     store.add(payload, head.scale);
+    slot.added.push_back(from);
   }
+  answer({});
   advance(slot);
   tell_square();
 }
@@ -140,14 +222,33 @@ void Server::advance(Slot& slot) {
   for (;;) {
     int64_t next = slot.updates + 1;
     Decided* update = decided(next);
-    int64_t count = update != nullptr ? needed(slot, *update) : 0;
-    for (auto push = slot.held.begin(); push != slot.held.end();) {
-      bool fits = update != nullptr ? store.counted() < count : push->head.update == next;
-      if (fits) store.add(push->payload, push->head.scale);
-      if (fits) slot.measure |= push->head.measure != 0;
-      push = fits ? slot.held.erase(push) : std::next(push);
+    if (!slot.held.empty() && !slot.summed) add_held(slot);
+    if (update == nullptr || store.counted() < needed(slot, *update) || !apply(slot, *update)) return;
+  }
+}
+
+// Adds what is held for the slot's next update and whose turn it is; one that is added may make room for
+// another.
+void Server::add_held(Slot& slot) {
+  RangeStore& store = slot.store;
+  const int64_t next = slot.updates + 1;
+  const Decided* update = decided(next);
+  auto fits = [&](const HeldPush& push) {
+    bool wanted = update != nullptr ? store.counted() < needed(slot, *update) : push.head.update == next;
+    return wanted && is_turn(slot, push.from, push.head);
+  };
+  for (auto push = slot.held.begin(); push != slot.held.end();) {
+    if (!fits(*push)) {
+      ++push;
+      continue;
     }
-    if (update == nullptr || store.counted() < count || !apply(slot, *update)) return;
+    store.add(push->payload, push->head.scale);
+    slot.measure |= (push->head.flags & kMeasureFlag) != 0;
+    slot.added.push_back(push->from);
+    HeldPush taken = std::move(*push);
+    slot.held.erase(push);
+    release(taken);
+    push = slot.held.begin();
   }
 }
 
@@ -180,6 +281,7 @@ bool Server::apply(Slot& slot, Decided& update) {
 // The slot has applied its next update.
 void Server::applied(Slot& slot, int64_t missing) {
   ++slot.updates;
+  slot.added.clear();
   slot.shortfall -= missing;
   --decided_[static_cast<size_t>(slot.updates - decided_.front().head.number)].ranges_left;
   while (!decided_.empty() && decided_.front().ranges_left == 0) decided_.pop_front();
@@ -262,14 +364,11 @@ void Server::push_keys(int from, const Message& request, const Messenger::Answer
                       sharding_.elements() / head.width);
     slots.push_back(&slot_of(from, static_cast<int64_t>(sharding_.range_at(key * head.width))));
   }
-  for (size_t i = 0; i < keys.size(); ++i) {
-    if (!slots[i]->store.is_new(from, head.sequence)) {
-      ++numbers_.duplicates;
-      continue;
-    }
-    slots[i]->store.apply_now(keys[i] * head.width, values.subspan(i * value_bytes, value_bytes), 1);
+  if (is_new_push(from, head.sequence, head.settled)) {
+    for (size_t i = 0; i < keys.size(); ++i)
+      slots[i]->store.apply_now(keys[i] * head.width, values.subspan(i * value_bytes, value_bytes), 1);
+    taken_[static_cast<size_t>(from)].take(head.sequence);
   }
-  for (Slot* slot : slots) slot->store.note(from, head.sequence);
   answer({});
 }
 

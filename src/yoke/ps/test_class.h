@@ -25,6 +25,7 @@ struct Class {
   int64_t warm_start = 0;
   double clip_norm = 0;
   std::string backend = "shm";
+  double timeout = 20;
   // Filled by run():
   Accounting counts{};
   int64_t version = 0;
@@ -81,7 +82,7 @@ struct Class {
     options.tensors = tensors;
     options.type = DataType::kFloat64;
     options.range_bytes = range_bytes;
-    options.timeout = 20;
+    options.timeout = timeout;
     options.one_version = policy.rule == plan::Rule::kSync || plan::traits_of(policy.rule).cancels;
     options.measure_distance = stale_step == "distance";
     return options;

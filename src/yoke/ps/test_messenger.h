@@ -18,7 +18,10 @@ class ScriptedMessenger final : public comm::Messenger {
   int rank() const override { return rank_; }
   int size() const override { return size_; }
   const std::string& backend() const override { return backend_; }
-  void serve(Place, Handler handler) override { handler_ = std::move(handler); }
+  void serve(Place place, Handler handler) override {
+    place_ = std::move(place);
+    handler_ = std::move(handler);
+  }
   void on_peer_lost(PeerLost callback) override { lost_ = std::move(callback); }
   void on_peer_back(PeerBack callback) override { back_ = std::move(callback); }
   std::future<comm::Message> ask(int peer, const comm::Message& request, std::span<std::byte> into,
@@ -42,6 +45,7 @@ class ScriptedMessenger final : public comm::Messenger {
   // A request comes in. What it was refused with; empty: it was not.
   std::string deliver(int from, const comm::Message& request) {
     try {
+      if (place_ && !request.payload.empty()) place_(from, request, request.payload.size());
       handler_(from, request, [this](const comm::Reply& reply) {
         ++answers;
         if (reply.sent) reply.sent();
@@ -62,6 +66,7 @@ class ScriptedMessenger final : public comm::Messenger {
   int rank_;
   int size_;
   std::string backend_ = "scripted";
+  Place place_;
   Handler handler_;
   PeerLost lost_;
   PeerBack back_;

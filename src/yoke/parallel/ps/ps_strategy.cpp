@@ -189,6 +189,7 @@ void PsStrategy::download(const torch::Tensor& flat, const std::vector<torch::Te
 ComputeResult PsStrategy::compute(const std::vector<torch::Tensor>& inputs, const torch::Tensor& target,
                                   const MicroBatch& micro) {
   const double waited_before = talk_.exposed;
+  learner_->say_alive();
   if (!last_loss_.defined()) last_loss_ = torch::zeros({});
   batches_.push_back({inputs, target, micro});
   ComputeResult result{last_loss_, 0, 0};
@@ -284,6 +285,7 @@ CommitResult PsStrategy::commit(const CommitOptions& commit) {
   if (!result.updated) return result;
   skipped_ = 0;
   ++minibatches_;
+  for (const Kept& batch : batches_) samples_ += batch.target.size(0);
   if (local) {
     if (clip < 1) gradients_.mul_(clip);
     local_step(commit.lr);
@@ -297,6 +299,7 @@ CommitResult PsStrategy::commit(const CommitOptions& commit) {
   told.clip = local ? 1 : clip;
   told.measure = commit.measure_norm && !local;
   told.known_finite = !local;
+  told.samples = std::exchange(samples_, 0);
   double begin = now_seconds();
   learner_->push(told);
   if (local) accrued_.zero_();
@@ -325,6 +328,7 @@ std::optional<Strategy::Progress> PsStrategy::progress() const {
   all.over = over_;
   all.step = over_ ? learner_->end().version : learner_->work().version;
   all.minibatches = (over_ ? learner_->end().gradients : learner_->work().gradients) * setup_.ps.n_push;
+  all.samples = over_ ? learner_->end().samples : learner_->work().samples;
   return all;
 }
 

@@ -5,6 +5,7 @@
 // parameters.
 #pragma once
 
+#include <exception>
 #include <memory>
 #include <optional>
 
@@ -43,7 +44,11 @@ class PsStrategy final : public Strategy {
   // Brings model and optimizer to a consistent state of all servers, for a checkpoint. Returns its version.
   int64_t fetch_state();
   std::string report() { return learner_->report(); }
-  void goodbye() { learner_->goodbye(); }
+  // For who is busy with something else than a minibatch: evaluating, say.
+  void say_alive() { learner_->say_alive(); }
+  // As ps::Learner has them.
+  std::vector<int64_t> await_end() { return learner_->await_end(); }
+  void goodbye(int64_t peak_memory) { learner_->goodbye(peak_memory); }
 
  private:
   struct Kept {
@@ -55,7 +60,12 @@ class PsStrategy final : public Strategy {
     int64_t count = 0;
     double sum = 0;
   };
-  struct Voided {};  // thrown between blocks, caught in compute()
+  // Thrown between blocks, caught in compute(). The engine of autograd takes what derives from std::exception
+  // to the caller of backward() and is as before; anything else leaves its threads and its depth broken.
+  class Voided : public std::exception {
+   public:
+    const char* what() const noexcept override { return "an update has voided this minibatch"; }
+  };
 
   models::Model watched(const models::Model& model);
   void lay_out();
@@ -96,6 +106,7 @@ class PsStrategy final : public Strategy {
   int64_t minibatches_ = 0;  // of this worker
   int64_t skipped_ = 0;      // since the last one that was committed
   double loss_ = 0;          // of this step
+  int64_t samples_ = 0;      // since the last push
   double compute_seconds_ = 0;
   int64_t bad_element_ = -1;  // where the gradient of an update was not finite
   torch::Tensor last_loss_;

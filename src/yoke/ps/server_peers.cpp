@@ -1,0 +1,136 @@
+// The part of Server that knows who is there: workers that leave, are lost, come back, or keep others
+// waiting.
+#include <time.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "yoke/base/clock.h"
+#include "yoke/base/error.h"
+#include "yoke/ps/server.h"
+
+namespace yoke::ps {
+namespace {
+
+using comm::Message;
+using comm::Messenger;
+using comm::Reply;
+
+constexpr int kMostLives = 1 << 20;
+
+}  // namespace
+
+void Server::goodbye(int from, const Message& request) {
+  int64_t peak = request.head_bytes > 0 ? request.get_head<GoodbyeHead>().peak_memory : 0;
+  if (peak < 0) throw CommError("worker {} leaves with a peak memory of {} bytes", from, peak);
+  left_[static_cast<size_t>(from)] = true;
+  left(from, /*lost=*/false, "", peak);
+  // Gradients in order do not wait for it any more.
+  for (auto& slot : slots_) advance(*slot);
+  tell_square();
+}
+
+void Server::left(int from, bool lost, const std::string& why, int64_t peak_memory) {
+  peak_memory_[static_cast<size_t>(from)] = peak_memory;
+  if (scheduler_) scheduler_->left(from, lost, why);
+  timespec cpu{};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &cpu);
+  numbers_.cpu_seconds = static_cast<double>(cpu.tv_sec) + 1e-9 * static_cast<double>(cpu.tv_nsec);
+  {
+    std::lock_guard lock(mutex_);
+    gone_[static_cast<size_t>(from)] = true;
+    if (!lost) ++left_in_order_;
+    changed_.notify_all();
+  }
+  answer_await_end();
+}
+
+void Server::await_end(int from, const Messenger::Answer& answer) {
+  std::erase_if(await_end_, [&](const auto& one) { return one.first == from; });
+  await_end_.emplace_back(from, answer);
+  answer_await_end();
+}
+
+void Server::answer_await_end() {
+  std::vector<std::pair<int, Messenger::Answer>> waiting;
+  {
+    std::lock_guard lock(mutex_);
+    auto others_are_gone = [&](const auto& one) {
+      for (size_t worker = 0; worker < gone_.size(); ++worker)
+        if (!gone_[worker] && static_cast<int>(worker) != one.first) return false;
+      return true;
+    };
+    for (const auto& one : await_end_)
+      if (others_are_gone(one)) waiting.push_back(one);
+    std::erase_if(await_end_, others_are_gone);
+  }
+  for (const auto& [from, answer] : waiting) {
+    auto bytes = std::make_shared<std::vector<int64_t>>(peak_memory_);
+    Reply reply;
+    reply.message.kind = kAwaitEnd;
+    reply.message.payload = std::as_bytes(std::span(*bytes));
+    reply.sent = [bytes] {};
+    answer(reply);
+  }
+}
+
+// A gradient that was promised keeps everybody from the version it belongs to; otherwise the scheduler knows.
+// After the end who asks waits for those that have not left.
+LateReply Server::who_is_late(int asker) const {
+  for (int worker = 0; ended_ && decided_.empty() && worker < options_.workers; ++worker) {
+    if (worker != asker && !gone_[static_cast<size_t>(worker)]) return {worker, 0, kComputes};
+  }
+  if (!decided_.empty()) {
+    const Decided& oldest = decided_.front();
+    for (const auto& slot : slots_) {
+      if (slot->updates + 1 != oldest.head.number) continue;
+      for (const Contributor& one : oldest.from) {
+        if (!slot->store.is_over(static_cast<int>(one.worker), one.life, one.minibatch))
+          return {one.worker, now_seconds() - std::max(oldest.since, heard_[static_cast<size_t>(one.worker)]),
+                  kOwes};
+      }
+    }
+  }
+  return scheduler_ ? scheduler_->who_is_late() : LateReply{};
+}
+
+void Server::peer_lost(int peer, const std::string& why) {
+  if (!is_worker(peer)) {
+    std::lock_guard lock(mutex_);
+    if (error_.empty()) lost_before_ = losses_;
+    error_ = fmt::format("parameter server {} (rank {}) is lost: {}", peer - options_.workers, peer, why);
+    changed_.notify_all();
+    return;
+  }
+  auto worker = static_cast<size_t>(peer);
+  {
+    std::lock_guard lock(mutex_);
+    if (gone_[worker]) return;
+    if (lives_[worker] == 0) ++losses_;
+  }
+  lost_[worker] = true;
+  for (auto& slot : slots_) {
+    std::erase_if(slot->pulls, [&](const WaitingPull& pull) { return pull.from == peer; });
+    std::erase_if(slot->fetches, [&](const WaitingFetch& fetch) { return fetch.from == peer; });
+  }
+  if (last_named_[worker].life == lives_[worker]) write_off(last_named_[worker]);
+  for (auto& slot : slots_) advance(*slot);
+  tell_square();
+  left(peer, /*lost=*/true, why);
+}
+
+// It opens and joins as others do. Gradients of its life before may still be named in updates to come.
+void Server::peer_back(int peer, int life) {
+  if (!is_worker(peer)) return;
+  if (life < 1 || life > kMostLives) throw CommError("rank {} was started again {} times", peer, life);
+  auto worker = static_cast<size_t>(peer);
+  lost_[worker] = false;
+  left_[worker] = false;
+  lives_[worker] = life;
+  taken_[worker] = {};
+  for (auto& slot : slots_) slot->store.begin_life(peer, life);
+  std::lock_guard lock(mutex_);
+  gone_[worker] = false;
+}
+
+}  // namespace yoke::ps
