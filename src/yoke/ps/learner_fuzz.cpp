@@ -51,6 +51,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       comm::Message told;
       std::byte some[16];
       scripted(told, some);
+      if (told.payload.size() == sizeof(some)) told.payload = {};  // what the scheduler tells has none
       messenger.deliver(1, told);
       attempt([&] { learner.pull(values.data()); });
       attempt([&] { learner.push({gradient.data(), 1, 0.1, 0}); });

@@ -88,7 +88,10 @@ void deliver(ScriptedMessenger& messenger, Bytes& bytes) {
   if (message.kind == kOpen && message.head_bytes == sizeof(OpenHead) &&
       message.get_head<OpenHead>().elements > 4096)
     return;  // memory that a real model may need
-  std::vector<std::byte> payload(bytes.byte());
+  bool carries = message.kind == kOpen || message.kind == kAssign || message.kind == kPush ||
+                 message.kind == kPushPull || message.kind == kPushKeys || message.kind == kPullKeys ||
+                 message.kind == kUpdate;
+  std::vector<std::byte> payload(carries || (form & 32) ? bytes.byte() : 0);
   bytes.read(payload.data(), payload.size());
   message.payload = payload;
   if (from != messenger.rank()) messenger.deliver(from, message);
