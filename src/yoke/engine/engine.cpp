@@ -200,7 +200,11 @@ bool Engine::commit(const StepLoss& loss, metrics::TimeSplit& split) {
   parallel::CommitResult result = strategy_.commit({plan_.learning_rate(step_), measure});
   split.update += watch.seconds();
   if (result.grad_norm) grad_norm_ = result.grad_norm;
-  if (!result.updated) return scaled ? handle_overflow(loss) : handle_non_finite("a gradient", step_ + 1);
+  if (!result.updated) {
+    strategy_.settle();
+    if (!std::isfinite(loss.sum.item<double>())) return handle_non_finite("the loss", step_ + 1);
+    return scaled ? handle_overflow() : handle_non_finite("a gradient", step_ + 1);
+  }
   not_updated_ = 0;
   return true;
 }
@@ -221,10 +225,8 @@ bool Engine::handle_non_finite(const char* what, int64_t step) {
   return false;
 }
 
-// Gradients that overflow in fp16 are part of the method: the scaler halves. A loss that is not finite does
-// not depend on the scale.
-bool Engine::handle_overflow(const StepLoss& loss) {
-  if (!std::isfinite(loss.sum.item<double>())) return handle_non_finite("the loss", step_ + 1);
+// Gradients that overflow in fp16 are part of the method: the scaler halves.
+bool Engine::handle_overflow() {
   bool at_floor = strategy_.loss_scale().value_or(0) <= optim::GradScalerOptions().min_scale;
   if (++not_updated_ < kMostOverflows || !at_floor) return false;
   throw ConfigError(

@@ -101,7 +101,7 @@ class Engine {
   StepLoss compute_gradients(metrics::TimeSplit& split);
   bool commit(const StepLoss& loss, metrics::TimeSplit& split);
   bool handle_non_finite(const char* what, int64_t step);
-  bool handle_overflow(const StepLoss& loss);
+  bool handle_overflow();
   void tell_that_it_stops(int64_t done, double seconds);
   void note_loss(double loss);
   double mean_loss() const;
