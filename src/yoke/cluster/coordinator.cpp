@@ -253,6 +253,11 @@ std::shared_ptr<const FailureReport> Coordinator::failure() const {
   return impl_->failure;
 }
 
+bool Coordinator::has_joined(int rank) const {
+  std::lock_guard lock(impl_->mutex);
+  return impl_->roll.find(rank) != nullptr;
+}
+
 std::string Coordinator::role(int rank) const {
   std::lock_guard lock(impl_->mutex);
   const Member* member = impl_->roll.find(rank);

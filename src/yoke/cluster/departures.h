@@ -44,7 +44,7 @@ class Departures {
 
   struct Absent {
     int rank = -1;
-    bool left = false;       // the job, not only the group
+    bool left = false;        // the job, not only the group
     int64_t operations = -1;  // of the group that it entered; -1: it did not say
   };
   // The first of those that `wait` needs who will never enter it.
