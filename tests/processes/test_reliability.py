@@ -25,3 +25,10 @@ def test_the_launcher_tells_that_a_rank_could_not_be_started():
     run = subprocess.run([str(YOKE), "run", "--nproc", "2", "sleep", "600"], capture_output=True, text=True, timeout=60,
                          env=clean_environment(YOKE_FAULT="rank=1,at=launcher.spawn:error"))
     assert run.returncode == 1 and "cannot start rank 1" in run.stderr
+
+
+def test_a_rank_that_is_stopped_after_it_has_left_does_not_keep_the_job():
+    # The sixth frame of rank 0 goes out behind its farewell.
+    run = subprocess.run([str(YOKE), "run", "--nproc", "2", str(YOKE.parent / "yoke_rank_program"), "shm", "50", "4000"], capture_output=True, text=True, timeout=60,
+                         env=clean_environment(YOKE_FAULT="rank=0,at=frame.send,hit=6:stop"))
+    assert run.returncode != 0 and "rank 0" in run.stderr

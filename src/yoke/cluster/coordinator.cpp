@@ -299,6 +299,11 @@ Coordinator::Holding Coordinator::holding() const {
   return now;
 }
 
+bool Coordinator::has_joined(int rank) const {
+  std::lock_guard lock(impl_->mutex);
+  return impl_->roll.find(rank) != nullptr;
+}
+
 std::string Coordinator::role(int rank) const {
   std::lock_guard lock(impl_->mutex);
   const Member* member = impl_->roll.find(rank);

@@ -38,6 +38,8 @@ class Coordinator {
   void left(int rank);
   // The cause as it was told, once there is one.
   std::shared_ptr<const FailureReport> failure() const;
+  // Whether `rank` has come, perhaps left again: a program that uses this library.
+  bool has_joined(int rank) const;
   // What `rank` is in this job ("parameter server 1"); empty: nothing special, or not here.
   std::string role(int rank) const;
   // Who has not come: for "waiting for ranks 3, 7 of 8".

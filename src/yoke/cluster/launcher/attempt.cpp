@@ -79,7 +79,7 @@ Verdict Attempt::run() {
     for (int signal : work_.signals.read()) on_signal(signal);
     reap();
     look_at_coordinator();
-    if (coordinator_ == nullptr) ask_about_stopped();
+    look_at_stopped();
     check_time();
     if (work_.console.stdout_closed() && interrupted_by_ == 0) forward(SIGPIPE, Patience::kInterrupt);
   }
@@ -146,7 +146,7 @@ bool Attempt::abandoned(const Child& child, bool readable) const {
 void Attempt::on_signal(int signal) {
   switch (signal) {
     case SIGCHLD:
-      return;
+      return note_stops();
     case SIGUSR1:
     case SIGUSR2:
     case SIGXCPU:
@@ -307,17 +307,33 @@ void Attempt::kill_stopped() {
   }
 }
 
-// Ranks tell the launcher of another machine that the job is over by ending. One that is stopped cannot.
-void Attempt::ask_about_stopped() {
+// Told by SIGCHLD, like ends.
+void Attempt::note_stops() {
+  for (Child& child : children_) {
+    if (!child.running || !is_stopped(child.pid))
+      child.stopped.reset();
+    else if (!child.stopped)
+      child.stopped = Deadline::after(Patience::kStopped);
+  }
+}
+
+// The coordinator notices a stopped rank by its silence; but not one that has left the job and only has to
+// end. A launcher on another machine hears from its ranks that the job is over, and a stopped one cannot
+// tell.
+void Attempt::look_at_stopped() {
   if (phase_ != Phase::kRunning || (next_question_ && !next_question_->passed())) return;
-  next_question_ = Deadline::after(Patience::kAsk);
-  bool stopped = std::any_of(children_.begin(), children_.end(),
-                             [](const Child& child) { return child.running && is_stopped(child.pid); });
-  if (!stopped) return;
-  std::optional<FailureReport> failure = ask_coordinator(place_, work_.options.world_size());
-  if (!failure) return;
-  known_ = std::make_shared<FailureReport>(*failure);
-  wind_down();
+  for (const Child& child : children_) {
+    if (!child.stopped || !child.running || !is_stopped(child.pid)) continue;
+    next_question_ = Deadline::after(Patience::kAsk);
+    if (coordinator_ == nullptr) {
+      std::optional<FailureReport> failure = ask_coordinator(place_, work_.options.world_size());
+      if (failure) known_ = std::make_shared<FailureReport>(*failure);
+      if (failure) return wind_down();
+    } else if (child.stopped->passed() && coordinator_->has_joined(child.rank)) {
+      coordinator_->report(
+          stop_report({child.rank, child.pid, 0, false, false, coordinator_->role(child.rank)}, work_.host));
+    }
+  }
 }
 
 void Attempt::check_time() {

@@ -25,6 +25,7 @@ struct Patience {
   static constexpr double kPreempt = 25;    // after SIGTERM of the user: Kubernetes kills after 30
   static constexpr double kDrain = 1;       // for output that others than the rank hold open and do not use
   static constexpr double kLongDrain = 30;  // likewise, when they do
+  static constexpr double kStopped = 2.5;   // for a stopped rank to be continued
   static constexpr double kAsk = 0.2;       // between questions whether a job with a stopped rank is over
   static constexpr int kKills = 4;          // SIGKILLs before a process counts as stuck in the kernel
 };
@@ -61,6 +62,7 @@ class Attempt {
     pid_t pid = 0;
     bool running = false;
     bool asked = false;
+    std::optional<Deadline> stopped;  // by SIGSTOP: until it counts as a failure
     std::optional<Deadline> drain;
     std::unique_ptr<RankOutput> output;
   };
@@ -86,7 +88,8 @@ class Attempt {
   void wind_down();
   void check_time();
   void kill_stopped();
-  void ask_about_stopped();
+  void note_stops();
+  void look_at_stopped();
   void send(int signal, bool only_missing = false);
   void enter(Phase phase, double seconds);
   void kill_and_reap();

@@ -84,6 +84,19 @@ FailureReport report_of(const ChildEnd& end, const std::string& host) {
   return report;
 }
 
+FailureReport stop_report(const ChildEnd& child, const std::string& host) {
+  FailureReport report;
+  report.rank = child.rank;
+  report.host = host;
+  report.pid = child.pid;
+  report.role = child.role;
+  report.kind = "stalled";
+  report.what = fmt::format("{} on {} (pid {}) is stopped (SIGSTOP) and does not end",
+                            rank_name(child.rank, child.role), host, child.pid);
+  report.next = "Next: find out who stopped it; ranks of a job cannot wait for one that does not run.";
+  return report;
+}
+
 bool is_victim(const ChildEnd& end) {
   return WIFEXITED(end.wait_status) &&
          WEXITSTATUS(end.wait_status) == static_cast<int>(ExitCode::kPeerFailed);

@@ -32,6 +32,9 @@ int exit_code_of(int wait_status);
 // What the launcher tells the coordinator about a rank that ended badly by itself.
 FailureReport report_of(const ChildEnd& end, const std::string& host);
 
+// Likewise about one that is stopped (SIGSTOP) and does not end.
+FailureReport stop_report(const ChildEnd& child, const std::string& host);
+
 // Ended with "a peer failed" (3): it is a victim as long as there is anybody else.
 bool is_victim(const ChildEnd& end);
 
