@@ -148,7 +148,8 @@ std::vector<json> wrong_requests() {
       json::object(),
   };
   for (const char* key : {"rank", "host", "pid", "step", "kind", "what", "next", "exit_code"}) {
-    for (const json& value : {json(), json(true), json(json::array()), json(json::object({{"a", 1}})), json(1.5)})
+    for (const json& value :
+         {json(), json(true), json(json::array()), json(json::object({{"a", 1}})), json(1.5)})
       all.push_back(report_with(key, value));
   }
   for (int rank : {3, 99, -2}) all.push_back(report_with("rank", rank));

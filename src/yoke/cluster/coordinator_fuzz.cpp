@@ -72,11 +72,11 @@ json value_of(Input& input) {
 
 // A request that is right but for what the input changes.
 json request_of(Input& input, int rank) {
-  static constexpr const char* kVerbs[] = {"join", "put",    "get",  "fail", "leave",
+  static constexpr const char* kVerbs[] = {"join",  "put",    "get",    "fail", "leave",
                                            "ended", "behind", "forget", "dance"};
-  static constexpr const char* kFields[] = {"verb", "rank",      "host", "pid",  "step",       "kind", "what",
-                                            "next", "exit_code", "key",  "once", "world_size", "life", "good",
-                                            "own",  "operation", "request", "machine", "address", "origin"};
+  static constexpr const char* kFields[] = {
+      "verb", "rank",       "host", "pid",  "step", "kind",      "what",    "next",    "exit_code", "key",
+      "once", "world_size", "life", "good", "own",  "operation", "request", "machine", "address",   "origin"};
   Member self{rank, "node", "machine", 7, "127.0.0.1:1", "RANK"};
   FailureReport report{input.byte() % (kRanks + 1) - 1, "node", 17, 9, "lost", "what", "next"};
   std::string verb = kVerbs[input.byte() % std::size(kVerbs)];

@@ -29,8 +29,8 @@ std::vector<std::byte> frame_of(const uint8_t*& data, size_t& left, net::FrameTy
     --left;
     return *data++;
   };
-  static constexpr net::FrameType kTypes[] = {net::FrameType::kReply, net::FrameType::kReply,
-                                              net::FrameType::kAbort, net::FrameType::kHeartbeat,
+  static constexpr net::FrameType kTypes[] = {net::FrameType::kReply,   net::FrameType::kReply,
+                                              net::FrameType::kAbort,   net::FrameType::kHeartbeat,
                                               net::FrameType::kRequest, net::FrameType::kData};
   type = kTypes[byte() % std::size(kTypes)];
   context = byte() % 6;
@@ -43,8 +43,9 @@ std::vector<std::byte> frame_of(const uint8_t*& data, size_t& left, net::FrameTy
     for (int rank = 0; rank < kRanks; ++rank)
       members.push_back(control::to_json(Member{rank, "node", "m", 7, "127.0.0.1:1", "RANK"}));
     const json values[] = {members, 0.5, 2.0, json::array({0, 1}), true, "text", nullptr, 1e300, -3, 99};
-    static constexpr const char* kKeys[] = {"members", "heartbeat", "suspicion", "missing", "closing", "error",
-                                            "text",    "rank",      "what",      "step",    "left"};
+    static constexpr const char* kKeys[] = {"members", "heartbeat", "suspicion", "missing",
+                                            "closing", "error",     "text",      "rank",
+                                            "what",    "step",      "left"};
     for (int fields = 1 + byte() % 4; fields > 0; --fields) {
       const char* key = kKeys[byte() % std::size(kKeys)];
       head[key] = values[byte() % std::size(values)];

@@ -45,8 +45,8 @@ TEST_P(MessengersAbused, WhatCallbacksThrowHarmsNobodyElse) {
     } else {
       std::vector<std::byte> payload(20);
       auto ask = [&](size_t bytes, uint16_t kind = kEcho) {
-        return refusal_of(messenger.ask(1, message(kind, std::span(payload).first(bytes)), {},
-                                        Deadline::after(20)));
+        return refusal_of(
+            messenger.ask(1, message(kind, std::span(payload).first(bytes)), {}, Deadline::after(20)));
       };
       for (int turn = 0; turn < 3; ++turn) {
         EXPECT_THAT(ask(13), HasSubstr("13 bytes were not agreed on"));
