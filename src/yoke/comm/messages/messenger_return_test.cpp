@@ -85,6 +85,10 @@ class Returning : public ::testing::TestWithParam<std::string> {
     news_.push_back(news);
     changed_.notify_all();
   }
+  std::vector<std::string> news() {
+    std::lock_guard lock(mutex_);
+    return news_;
+  }
   void wait_for_news(size_t count) {
     std::unique_lock lock(mutex_);
     ASSERT_TRUE(changed_.wait_for(lock, std::chrono::duration<double>(kSeconds),
@@ -117,12 +121,12 @@ TEST_P(Returning, ARankThatIsStartedAgainIsConnectedAgain) {
   ranks_[2] = make(2, 1);
   EXPECT_EQ(ask(2, 0, 12), 12);
   EXPECT_EQ(ask(1, 0, 13), 13) << "the others did not notice";
-  EXPECT_THAT(news_, ElementsAre("lost 2", "back 2 in life 1"));
+  EXPECT_THAT(news(), ElementsAre("lost 2", "back 2 in life 1"));
   ranks_[2].reset();
   ranks_[2] = make(2, 3);  // one life between never came here
   EXPECT_EQ(ask(2, 0, 14), 14);
   wait_for_news(4);
-  EXPECT_EQ(news_.back(), "back 2 in life 3");
+  EXPECT_EQ(news().back(), "back 2 in life 3");
 }
 
 TEST_P(Returning, WhatWasHalfSentBeforeIsForgotten) {
