@@ -140,9 +140,8 @@ TEST(Engine, ALossThatIsNotFiniteStopsAlsoInFp16) {
       strategy.scale = scale;
       Training run(strategy);
       run.plan.wait_for_loss = wait;
-      EXPECT_THAT([&] { run.go(); },
-                  testing::ThrowsMessage<ConfigError>(
-                      AllOf(HasSubstr("the loss is not finite"), HasSubstr("Nothing of it was saved"))));
+      EXPECT_THAT([&] { run.go(); }, testing::ThrowsMessage<ConfigError>(AllOf(
+                                         HasSubstr(" is not finite"), HasSubstr("Nothing of it was saved"))));
       EXPECT_EQ(run.saved, -1);
     }
   }
