@@ -95,6 +95,7 @@ inline ShmSetup setup_for(Board& board, int rank, int size, std::shared_ptr<clus
   setup.get = [&](const std::string&, Deadline deadline) { return board.get(deadline); };
   setup.failure = std::move(failure);
   setup.timeout = 30;
+  setup.heap_bytes = size_t{1} << 30;  // sanitizers leave little address space
   return setup;
 }
 
