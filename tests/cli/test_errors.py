@@ -60,7 +60,6 @@ COMMAND_LINE = [
     (["train", TINY, "--ps.policy", "k_async"], ["ps.policy", "need parallel.sync = \"ps\""]),
     (["train", TINY, "--nproc", "2", "--pipeline.microbatches", "4"], ["pipeline.microbatches", "parallel.pipeline = 1"]),
     (["train", TINY, "--parallel.zero", "1"], ["parallel.zero", "--nproc N"]),
-    (["train", TINY, "--nproc", "2", "--parallel.sync", "ps", "--trace"], ["out.trace", "(--trace)"]),
     (["train", TINY, "--nproc", "2", "--parallel.sync", "ps", "--train.sync_batchnorm"], ["train.sync_batchnorm"]),
     (["train", TINY, "--slowdown.law", "exp:5"], ["'5' has no unit"]),
     (["train", TINY, "--steps", "5", "--train.steps", "6"], ["--steps 5 and --train.steps 6"]),
