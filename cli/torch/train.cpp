@@ -113,7 +113,7 @@ int train_as_rank(const CommandLine& line, Configuration& configuration, World& 
   data::Shard shard{world.rank(), world.size()};
   if (worker->stage) {
     shard = {worker->stage->place.copy, worker->stage->layout.copies};
-    world.job().take_role(fmt::format("stage {}", worker->stage->place.stage));
+    world.job().take_role(fmt::format("pipeline stage {}", worker->stage->place.stage));
   }
   data::Loader loader(*train_set, cut, seed, shard);
   engine::Progress progress;

@@ -53,7 +53,7 @@ def test_a_step_without_memory_says_what_takes_it_and_which_batch_fits(yoke, tmp
 
 
 def test_a_model_without_memory_is_no_internal_error(yoke, tmp_path):
-    result = yoke("train", "configs/mlp_tiny.toml", "--model.sizes", "32,100000,100000,10", "--out.dir", tmp_path, code=2,
+    result = yoke("train", "configs/mlp_tiny.toml", "--model.sizes", "32,22000,22000,10", "--out.dir", tmp_path, code=2,
                   preexec_fn=limited(1.6))
     (line,) = one_line_of_advice(result.err)
     assert "while the model was made" in line and "model.*" in line

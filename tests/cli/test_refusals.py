@@ -139,7 +139,7 @@ ROWS = {
         ("bench collectives --nproc 2 --backend shm --algorithm tree", 2, "--algorithm tree: backend shm has direct"),
         ("bench collectives --nproc 2 --algorithm ring", 2, "--algorithm ring: backend shm has direct"),
         ("bench collectives --nproc 2 --backend tcp --op all_to_all --algorithm ring", 2, "--algorithm ring: backend tcp has"),
-        ("bench collectives --nproc 2 --backend mpi --algorithm ring", 2, "leaves the choice to its library"),
+        ("bench collectives --nproc 2 --backend mpi --algorithm ring", 2, "choose by themselves"),
         ("bench collectives --nproc 2 --backend ssh", 2, "--backend ssh: not known"),
         ("bench collectives --nproc 2 --op all_redcue", 2, "all_redcue"),
         ("bench collectives --nproc 2 --bytes lots", 2, "--bytes lots"),

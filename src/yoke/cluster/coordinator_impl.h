@@ -27,6 +27,7 @@ struct Coordinator::Impl {
     std::unique_ptr<net::Connection> connection;
     std::vector<std::byte> payload;  // of the frame that is arriving
     bool entered = false;            // its join was accepted
+    bool left = false;               // after that it said goodbye
     bool writing = false;            // the socket is full: wait until it takes more
     int rank = -1;                   // as proven by the handshake
     size_t unsent = 0;               // bytes since all was sent last

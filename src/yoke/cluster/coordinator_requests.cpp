@@ -31,6 +31,7 @@ FailureReport lost_report(const Member& member, const std::string& how, int64_t 
 void Coordinator::Impl::on_frame(Client& client, const net::FrameHeader& header) {
   if (client.entered && client.rank >= 0) ranks[static_cast<size_t>(client.rank)].last_seen = now_seconds();
   if (header.type == net::FrameType::kHeartbeat) {
+    if (client.left) return;  // it was under way when the rank left
     if (!client.entered) throw CommError("a heartbeat before join");
     ranks[static_cast<size_t>(client.rank)].progress = control::read_progress(client.payload);
     return;
@@ -244,6 +245,7 @@ void Coordinator::Impl::add_report_of_launcher(const FailureReport& told) {
 void Coordinator::Impl::on_leave(Client& client, uint64_t request, const control::Note& note) {
   bool good = control::flag(note.head, "good");
   client.entered = false;
+  client.left = true;
   reply(client, request, nlohmann::json::object());
   if (!good) return rank_lost(client.rank, "it ended by an exception of its own");
   ranks[static_cast<size_t>(client.rank)].left = true;

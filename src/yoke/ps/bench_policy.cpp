@@ -61,7 +61,13 @@ class Run {
         }
       });
     for (std::thread& thread : threads) thread.join();
-    for (auto& server : servers_) server->run();
+    for (auto& server : servers_) {
+      try {
+        server->run();
+      } catch (const std::exception&) {  // what a worker said comes first
+        fail();
+      }
+    }
     if (error_) std::rethrow_exception(error_);
     return result();
   }

@@ -106,7 +106,13 @@ ThroughputResult bench_throughput(const ThroughputBench& bench) {
     });
   }
   for (std::thread& thread : threads) thread.join();
-  for (auto& server : servers) server->run();
+  for (auto& server : servers) {
+    try {
+      server->run();
+    } catch (const std::exception&) {  // what a worker said comes first
+      if (!error) error = std::current_exception();
+    }
+  }
   if (error) std::rethrow_exception(error);
   ThroughputResult result;
   result.pushpull_per_s = rate;
