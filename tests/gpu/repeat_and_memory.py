@@ -15,7 +15,6 @@ import json
 import os
 import pathlib
 import re
-import signal
 import subprocess
 import sys
 import tempfile
@@ -65,21 +64,10 @@ def train(yoke, recipe, out, *more):
             "--out.log_every", "1", "--out.dir", str(out), "--json", *more]
 
 
-def steps_done(out):
-    path = out / "metrics.jsonl"
-    return path.read_text().count("\n") if path.exists() else 0
-
-
-def killed_and_resumed(command, out):
-    """Killed between two checkpoints, then started again."""
-    job = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True)
-    deadline = time.monotonic() + 240
-    while job.poll() is None and steps_done(out) < EVERY + 2 and time.monotonic() < deadline:
-        time.sleep(0.002)
-    killed = job.poll() is None
-    if killed:
-        os.killpg(job.pid, signal.SIGKILL)
-    job.communicate()
+def killed_and_resumed(command):
+    """Killed while it commits its second checkpoint, then started again."""
+    fault = {**os.environ, "YOKE_FAULT": "rank=0,at=checkpoint.commit,hit=2:kill"}
+    killed = subprocess.run(command, capture_output=True, env=fault, timeout=240).returncode != 0
     return killed, run(command)
 
 
@@ -93,8 +81,7 @@ def bits_of(yoke, recipe):
             if code != 0:
                 return False, f"{name}: exit {code}: {err.strip()[-500:]}"
             summaries.append(json.loads(out))
-        killed, (code, out, err) = killed_and_resumed(train(yoke, recipe, folder / "killed", "--train.deterministic"),
-                                                      folder / "killed")
+        killed, (code, out, err) = killed_and_resumed(train(yoke, recipe, folder / "killed", "--train.deterministic"))
         if code != 0:
             return False, f"resumed: exit {code}: {err.strip()[-500:]}"
         resumed = json.loads(out)
@@ -115,8 +102,8 @@ def check_bits(yoke, table):
             table.row(name, *job.result())
 
 
-def bench(yoke, *words):
-    code, out, err = run([yoke, "bench", "step", "--device", "cuda", "--precision", "bf16", "--steps", "5", "--json", *words])
+def bench(yoke, *words, steps=5):
+    code, out, err = run([yoke, "bench", "step", "--device", "cuda", "--precision", "bf16", "--steps", str(steps), "--json", *words])
     return code, json.loads(out)["results"][0] if code == 0 else {}, err
 
 
@@ -160,7 +147,7 @@ def check_memory(yoke, table):
         batch = re.search(r"data.batch_size = (\d+) should fit", line)
         table.row(f"{what}, batch {much}", code == 2 and batch is not None, line[:600])
         if batch:
-            code, result, err = bench(yoke, *words, "--batch", batch[1], "--steps", "2")
+            code, result, err = bench(yoke, *words, "--batch", batch[1], steps=2)
             table.row(f"{what}, batch {batch[1]}", code == 0,
                       f"peak {result['peak_memory_bytes'] / 1e9:.1f} GB" if code == 0 else err.strip()[-400:])
     with tempfile.TemporaryDirectory() as folder:

@@ -15,14 +15,15 @@
 namespace yoke::parallel {
 namespace {
 
-// A window of stage 2 is this part of all gradients, at most a bucket.
-constexpr int64_t kWindowShare = 32;
+// A window of stage 2. Smaller ones save memory, larger ones messages: each costs a round between the ranks.
+constexpr int64_t kWantedWindow = 4 << 20;
 constexpr int64_t kLeastWindow = 64 << 10;
 
 int64_t window_bytes(const Shards& shards, const DdpOptions& ddp) {
   int64_t bytes = 0;
   for (const auto& [name, parameter] : shards.parameters()) bytes += static_cast<int64_t>(parameter.nbytes());
-  return std::max(kLeastWindow, std::min(bytes / kWindowShare, ddp.bucket_bytes));
+  const int64_t wanted = std::clamp(kWantedWindow, bytes / 32, bytes / 8);
+  return std::max(kLeastWindow, std::min(wanted, ddp.bucket_bytes));
 }
 
 std::shared_ptr<ShardHook> make_shard_hook(const Shards& shards, const DdpOptions& ddp, int64_t stage) {
