@@ -13,15 +13,14 @@ namespace {
 
 constexpr double kTolerance = 1.05;
 
-cluster::FailureReport report_of(const cluster::World& job, const engine::OutOfMemory& error) {
+cluster::FailureReport report_of(cluster::World& job, const std::string& how, ExitCode code) {
   cluster::FailureReport report;
   report.rank = job.rank();
   report.host = job.members()[static_cast<size_t>(job.rank())].host;
   report.pid = ::getpid();
   report.kind = "exception";
-  report.what =
-      fmt::format("rank {} on {} (pid {}) is {}", report.rank, report.host, report.pid, error.what());
-  report.exit_code = static_cast<int>(error.code());
+  report.what = fmt::format("rank {} on {} (pid {}) {}", report.rank, report.host, report.pid, how);
+  report.exit_code = static_cast<int>(code);
   return report;
 }
 
@@ -38,7 +37,13 @@ int telling_others(cluster::World& job, const std::function<int()>& work) {
   try {
     return work();
   } catch (const engine::OutOfMemory& error) {
-    if (!job.alone()) job.session().fail(report_of(job, error));
+    if (!job.alone()) job.session().fail(report_of(job, "is " + std::string(error.what()), error.code()));
+    throw;
+  } catch (const Error&) {  // of all ranks alike, or told by whoever found it
+    throw;
+  } catch (const std::exception& error) {
+    if (!job.alone())
+      job.session().fail(report_of(job, "failed: " + std::string(error.what()), ExitCode::kInternal));
     throw;
   }
 }

@@ -15,7 +15,8 @@ namespace yoke::cli {
 std::function<engine::OutOfMemory(const std::exception&, const std::string&)> memory_report(
     engine::Worker& worker, const engine::WorkerOptions& options);
 
-// Runs `work`. Where it ends for lack of memory, the other ranks are told, and end with that reason.
+// Runs `work`. Where it ends for lack of memory or by an exception that is no Error, the other ranks are
+// told, and end with that reason.
 int telling_others(cluster::World& job, const std::function<int()>& work);
 
 // data.batch_size, or less where a recomputation budget asks for it.

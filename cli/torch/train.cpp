@@ -168,8 +168,12 @@ int train_as_rank(const CommandLine& line, Configuration& configuration, World& 
                               });
   }
 
-  engine::Outcome outcome =
-      engine.run(first ? folder->run_info(worker->model, plan, progress.step) : metrics::RunInfo{});
+  // Others are told while the worker still stands: taking it down waits for transfers that need them.
+  engine::Outcome outcome;
+  telling_others(world.job(), [&] {
+    outcome = engine.run(first ? folder->run_info(worker->model, plan, progress.step) : metrics::RunInfo{});
+    return 0;
+  });
   writer.wait();
   if (worker->pipeline != nullptr) {
     nlohmann::json timeline = engine::pipeline_timeline(*worker);
