@@ -10,7 +10,7 @@
 
 namespace yoke::cli {
 
-// How a run goes on from `done`, with the loader at its position. `steps_per_batch`: steps for a batch of
+// How a run resumes from `done`, with the loader at its position. `steps_per_batch`: steps for a batch of
 // each replica, where one is not one (parameter servers).
 engine::LoopPlan loop_plan(const RunConfig& config, const engine::Worker& worker, const data::Loader& loader,
                            int64_t replicas, const engine::Progress& done, double steps_per_batch = 1);

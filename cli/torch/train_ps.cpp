@@ -16,6 +16,7 @@
 #include "yoke/base/deadline.h"
 #include "yoke/base/error.h"
 #include "yoke/base/file.h"
+#include "yoke/base/json_text.h"
 #include "yoke/base/log.h"
 #include "yoke/cluster/identity.h"
 #include "yoke/cluster/world.h"
@@ -48,7 +49,7 @@ void tell_start(cluster::World& world, const engine::Progress& start) {
 
 engine::Progress hear_start(cluster::World& world) {
   nlohmann::json told =
-      nlohmann::json::parse(world.session().get(kStartKey, Deadline::after(kStartPatience)));
+      parse_json(world.session().get(kStartKey, Deadline::after(kStartPatience)), "where the run started");
   return {told.at("step"), 0, {told.at("epoch"), told.at("sample")}};
 }
 

@@ -64,7 +64,7 @@ class Flight {
     ended_.notify_all();
   }
 
-  // The waiting thread's. They count as under way until they are answered, or given up here.
+  // The waiting thread's. They count as in flight until they are answered, or given up here.
   void send_again(const std::vector<size_t>& late, bool failed) {
     std::exception_ptr problem;
     try {

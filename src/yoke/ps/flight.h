@@ -34,7 +34,7 @@ struct FlightPlan {
 std::string server_name(int rank, int first_server);
 
 // Sends everything and returns when every reply is there. The next request leaves when a reply comes, without
-// the caller's thread. After an error no more are sent; throws the first one once all that were under way
+// the caller's thread. After an error no more are sent; throws the first one once all that were in flight
 // have ended, so that their memory is free.
 void fly(comm::Messenger& messenger, FlightPlan plan);
 

@@ -14,7 +14,7 @@ namespace yoke::ps {
 
 inline constexpr int64_t kMostVersion = int64_t{1} << 52;
 inline constexpr int64_t kMostSignal = 64;
-// Ranges of a gradient, or of parameters, that one worker has under way from or to each server.
+// Ranges of a gradient, or of parameters, that one worker has in flight from or to each server.
 inline constexpr size_t kPushesAhead = 16;
 inline constexpr size_t kPullsAhead = 16;
 

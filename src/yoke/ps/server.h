@@ -4,7 +4,7 @@
 // messages come; nothing waits there. Memory: parameters, one accumulator, and the optimizer's state, however
 // many workers there are, plus a range on its way from or to each of them. Where gradients are added in the
 // order of workers (kInOrderFlag), those that come early are held, and answered only when it is their turn: a
-// worker has at most kPushesAhead of them under way, which bounds what is held.
+// worker has at most kPushesAhead of them in flight, which bounds what is held.
 //
 // What a worker sends that is not valid (a wrong range, shape or version, a NaN) is refused with a text that
 // names it, and nothing of it is applied. A resend is recognised by worker, minibatch and range, or outside

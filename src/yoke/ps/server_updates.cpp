@@ -7,7 +7,7 @@
 //
 // Sums of floats depend on their order. Where an update is of gradients of one version, one of each worker,
 // they are added in the order of workers, so that equal runs have equal bits. Who comes early is held, and
-// its sender waits for the answer: it has at most kPushesAhead ranges under way at each server. The turn of a
+// its sender waits for the answer: it has at most kPushesAhead ranges in flight at each server. The turn of a
 // gradient has come when those of all workers before it are in: of those that the update names, once it is
 // decided; until then of all that have not left.
 #include <algorithm>

@@ -168,13 +168,12 @@ enum class Gate { kOpen, kFromX, kMask };  // where ReLU let numbers through
 
 struct Staged {
   const uint4* first;
-  const uint4* second;  // null: none
   const uint8_t* mask;
   uint4* store;  // what the second pass reads; null: it reads `first`
 };
 
 // Sums of g and of g * (x - mean) a channel, g being the gradient behind ReLU.
-template <class T, Gate kGate, bool kSecond>
+template <class T, Gate kGate>
 __global__ void __launch_bounds__(kSweepThreads)
     backward_sums_kernel(CudaBatchNorm in, Sweep sweep, const float* means, const float* variances,
                          Staged staged, float* partial) {
@@ -186,7 +185,7 @@ __global__ void __launch_bounds__(kSweepThreads)
   if (at.inside) {
     const Columns<T> columns(in, means, variances, static_cast<int64_t>(at.vector) * kL);
     for (int64_t row = at.first; row < sweep.rows; row += kRowsInFlight * at.step) {
-      uint4 bits[kRowsInFlight], gradients[kRowsInFlight], others[kRowsInFlight];
+      uint4 bits[kRowsInFlight], gradients[kRowsInFlight];
       uint8_t masks[kRowsInFlight];
 #pragma unroll
       for (int u = 0; u < kRowsInFlight; ++u) {
@@ -195,7 +194,6 @@ __global__ void __launch_bounds__(kSweepThreads)
         const int64_t place = r * sweep.vectors + at.vector;
         bits[u] = x[place];
         gradients[u] = staged.first[place];
-        if (kSecond) others[u] = staged.second[place];
         if (kGate == Gate::kMask) masks[u] = staged.mask[place];
       }
 #pragma unroll
@@ -204,11 +202,6 @@ __global__ void __launch_bounds__(kSweepThreads)
         if (r < 0) break;
         const Lanes<T> value = widen<T>(bits[u]);
         Lanes<T> g = widen<T>(gradients[u]);
-        if (kSecond) {
-          const Lanes<T> other = widen<T>(others[u]);
-#pragma unroll
-          for (int i = 0; i < kL; ++i) g.value[i] += other.value[i];
-        }
 #pragma unroll
         for (int i = 0; i < kL; ++i) {
           if (kGate == Gate::kMask && !(masks[u] >> i & 1)) g.value[i] = 0;
@@ -309,16 +302,9 @@ void sums(const CudaBatchNorm& in, const Sweep& sweep, const CudaBatchNormGradie
     kernel<<<sweep.grid, sweep.threads(), shared_bytes<T>(sweep), stream_of(in)>>>(
         in, sweep, g.mean, g.variance, staged, partial);
   };
-  const bool second = staged.second != nullptr;
-  if (gate == Gate::kOpen)
-    second ? launch(backward_sums_kernel<T, Gate::kOpen, true>)
-           : launch(backward_sums_kernel<T, Gate::kOpen, false>);
-  else if (gate == Gate::kFromX)
-    second ? launch(backward_sums_kernel<T, Gate::kFromX, true>)
-           : launch(backward_sums_kernel<T, Gate::kFromX, false>);
-  else
-    second ? launch(backward_sums_kernel<T, Gate::kMask, true>)
-           : launch(backward_sums_kernel<T, Gate::kMask, false>);
+  if (gate == Gate::kOpen) launch(backward_sums_kernel<T, Gate::kOpen>);
+  if (gate == Gate::kFromX) launch(backward_sums_kernel<T, Gate::kFromX>);
+  if (gate == Gate::kMask) launch(backward_sums_kernel<T, Gate::kMask>);
 }
 
 }  // namespace
@@ -359,10 +345,9 @@ void batch_norm_backward(const CudaBatchNorm& in, const CudaBatchNormGradients& 
   const Sweep sweep = sweep_of(in);
   const Gate gate = !in.relu ? Gate::kOpen : g.mask != nullptr ? Gate::kMask : Gate::kFromX;
   // What the second pass would have to work out again is kept by the first.
-  const bool store = gate == Gate::kMask || g.grad_y2 != nullptr || g.grad_residual != nullptr;
+  const bool store = gate == Gate::kMask || g.grad_residual != nullptr;
   void* kept = !store ? nullptr : g.grad_residual != nullptr ? g.grad_residual : g.grad_x;
-  const Staged staged{static_cast<const uint4*>(g.grad_y), static_cast<const uint4*>(g.grad_y2), g.mask,
-                      static_cast<uint4*>(kept)};
+  const Staged staged{static_cast<const uint4*>(g.grad_y), g.mask, static_cast<uint4*>(kept)};
   const auto blocks = static_cast<int>(sweep.grid.y);
   float* means = workspace + static_cast<int64_t>(blocks) * 2 * in.channels;
   with_number(in.type, [&](auto number) {

@@ -48,7 +48,6 @@ void batch_norm_apply(const CudaBatchNorm& in, const float* mean, const float* v
 
 struct CudaBatchNormGradients {
   const void* grad_y = nullptr;
-  const void* grad_y2 = nullptr;  // added to grad_y where there is one
   const uint8_t* mask = nullptr;  // of batch_norm_apply, with relu and residual
   const float* mean = nullptr;
   const float* variance = nullptr;
