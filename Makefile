@@ -7,11 +7,12 @@ BUILD := build-$(PRESET)
 endif
 JOBS ?= $(shell nproc)
 
-.PHONY: help demo test build examples setup setup-tests check fuzz reliability install clean
+.PHONY: help demo test quick build examples setup setup-tests check fuzz reliability install clean
 
 help:
 	@echo "make demo     train LeNet on Fashion-MNIST with two workers and write a report"
 	@echo "make test     build and run every test"
+	@echo "make quick    after a change: what it touches, under two minutes (BASE=main: since then)"
 	@echo "make build    build/yoke            (PRESET=dev|tsan|cuda for the others)"
 	@echo "make examples build/example_*       the programs of examples/"
 	@echo "make fuzz     a short run of every fuzz target"
@@ -43,9 +44,13 @@ demo: build
 test:
 	@tools/run_tests $(PRESET)
 
+quick:
+	@tools/quick $(BASE)
+
 check:
 	@tools/check_layers
 	@tools/format --check
+	@tools/check_words
 
 fuzz: setup-tests
 	@tools/run_fuzzers $(SECONDS)

@@ -12,7 +12,7 @@
 #include "yoke/comm/run_ranks.h"
 #include "yoke/metrics/quantiles.h"
 #include "yoke/models/model.h"
-#include "yoke/parallel/ddp/distributed_data_parallel.h"
+#include "yoke/parallel/common/ddp/distributed_data_parallel.h"
 
 namespace {
 

@@ -41,12 +41,12 @@ Check check_local() {
     return {"backend local", right, fmt::format("2 ranks summed 1 MB in {}", format_duration(best)),
             right ? "" : "the sum is wrong: please report it"};
   } catch (const Error& error) {
-    return {"backend local", false, error.what(), "threads of one process cannot exchange data"};
+    return {"backend local", false, error.what(), "ranks in one process cannot exchange data"};
   }
 }
 
-// What the program prints on stdout. The time limit is for a machine that is ill: usually it takes a fraction
-// of a second.
+// What the program prints on stdout. The time limit is for a broken machine: usually it takes a fraction of a
+// second.
 std::string output_of(const std::string& command) {
   std::FILE* pipe = ::popen(("timeout 20 " + command + " 2>/dev/null").c_str(), "r");
   if (pipe == nullptr) return "";
@@ -87,13 +87,13 @@ bool on_path(const std::string& program) {
   return false;
 }
 
-// A module that is not there is normal; one that cannot be loaded is not.
+// A missing module is normal; one that cannot be loaded is not.
 Check check_module(const std::string& name, const std::string& file, const std::string& hint,
                    const std::string& launcher) {
   if (comm::find_module(file).empty()) return {name, true, "not built", hint, true};
   try {
     std::string version = comm::module_version(file, hint);
-    version = version.substr(0, version.find_first_of("\n,"));  // MPICH goes on for a page
+    version = version.substr(0, version.find_first_of("\n,"));  // MPICH prints a whole page
     std::replace(version.begin(), version.end(), '\t', ' ');
     bool starts = launcher.empty() || on_path(launcher) || on_path("mpirun");
     return {name, true, version, starts ? "" : fmt::format("no mpirun on the path: install {}", hint)};
@@ -106,7 +106,7 @@ Check check_module(const std::string& name, const std::string& file, const std::
 
 std::vector<Check> backend_checks() {
   return {check_local(),
-          check_processes("shm", "look at /dev/shm above"),
+          check_processes("shm", "see /dev/shm above"),
           check_processes("tcp", "the loopback interface must be up and not filtered"),
           check_module("mpi (Open MPI)", "libyoke_mpi_openmpi.so",
                        "for Open MPI: apt install libopenmpi-dev openmpi-bin, then make build "

@@ -15,7 +15,9 @@ CLI::Option* add_list(CLI::App& command, const std::string& flag, std::vector<T>
 }
 
 void add_steps(CLI::App& command, int64_t& steps) {
-  command.add_option("--steps", steps, "timed steps of each")->capture_default_str()->check(positive());
+  command.add_option("--steps", steps, "timed steps per configuration")
+      ->capture_default_str()
+      ->check(positive());
 }
 
 }  // namespace
@@ -26,29 +28,29 @@ void add_options(CLI::App& command, BenchStepArguments& arguments) {
   add_list(command, "--precision", arguments.precisions, "fp32 tf32 bf16 fp16");
   add_list(command, "--device", arguments.devices, "cpu cuda");
   add_list(command, "--recompute", arguments.recomputes, "none blocks sqrt budget:<bytes>");
-  command.add_option("--threads", arguments.threads, "CPU threads; 0 takes every core")
-      ->capture_default_str();
+  command.add_option("--threads", arguments.threads, "CPU threads; 0: all cores")->capture_default_str();
   add_steps(command, arguments.steps);
   command
       .add_flag("--largest-batch", arguments.largest_batch,
-                "find the largest batch that fits, and measure that")
+                "find the largest batch that fits, then measure it")
       ->excludes("--batch");
 }
 
 void add_options(CLI::App& command, BenchScalingArguments& arguments) {
   command.add_option("--model", arguments.models, "models")->delimiter(',');
-  add_list(command, "--nproc", arguments.nproc, "numbers of ranks, all on this machine")
+  add_list(command, "--nproc", arguments.nproc, "numbers of ranks on this machine")
       ->check(CLI::Range(1, 1024));
-  add_list(command, "--batch", arguments.batches, "batch sizes of one rank");
+  add_list(command, "--batch", arguments.batches, "batch sizes per rank");
   add_list(command, "--precision", arguments.precisions, "fp32 tf32 bf16 fp16");
   add_list(command, "--bucket", arguments.buckets, "bucket sizes");
   command.add_option("--device", arguments.device, "cpu or cuda")->capture_default_str();
   command.add_option("--backend", arguments.backend, "auto shm tcp hierarchical mpi nccl")
       ->capture_default_str();
-  command.add_option("--threads", arguments.threads, "CPU threads of each rank; 0 shares all cores")
+  command.add_option("--threads", arguments.threads, "CPU threads per rank; 0: all cores divided by ranks")
       ->capture_default_str();
   add_steps(command, arguments.steps);
-  command.add_option("--rank-result", arguments.result_file)->group("");  // between the command and its ranks
+  // Internal: between the command and its ranks
+  command.add_option("--rank-result", arguments.result_file)->group("");
   command.final_callback([&arguments] {
     if (arguments.models.empty() && arguments.result_file.empty()) throw CLI::RequiredError("--model");
   });
@@ -61,22 +63,23 @@ void add_options(CLI::App& command, BenchCollectivesArguments& arguments) {
       ->capture_default_str();
   add_list(command, "--op", arguments.ops,
            "collectives: all_reduce reduce reduce_scatter all_gather all_to_all broadcast …");
-  add_list(command, "--bytes", arguments.bytes, "sizes of the whole array");
+  add_list(command, "--bytes", arguments.bytes, "array sizes");
   command.add_option("--dtype", arguments.dtype, "fp32 fp64 fp16 bf16 int8 … int64")->capture_default_str();
   command.add_option("--reduce", arguments.reduce, "sum mean max min prod")->capture_default_str();
   add_list(command, "--algorithm", arguments.algorithms,
            "auto ring tree halving_doubling star direct hierarchical exchange");
-  command.add_option("--iterations", arguments.iterations, "timed samples; 0 chooses")
+  command.add_option("--iterations", arguments.iterations, "timed samples; 0: automatic")
       ->check(CLI::NonNegativeNumber);
   command.add_option("--memory", arguments.memory, "shared (zero-copy) or private")->capture_default_str();
-  command.add_option("--timeout", arguments.timeout, "seconds one operation may take")->check(positive());
-  command.add_flag("--check,!--no-check", arguments.check, "compare results with what they must be [on]");
+  command.add_option("--timeout", arguments.timeout, "timeout of one operation in seconds")
+      ->check(positive());
+  command.add_flag("--check,!--no-check", arguments.check, "verify the results [on]");
 }
 
 void add_options(CLI::App& command, BenchMessengerArguments& arguments) {
   add_list(command, "--backend", arguments.backends, "shm tcp");
-  add_list(command, "--bytes", arguments.bytes, "payloads of the requests");
-  command.add_option("--seconds", arguments.seconds, "measured time of each")
+  add_list(command, "--bytes", arguments.bytes, "payload sizes");
+  command.add_option("--seconds", arguments.seconds, "duration of each measurement")
       ->capture_default_str()
       ->check(positive());
 }

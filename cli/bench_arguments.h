@@ -1,4 +1,4 @@
-// The words of `yoke bench step|scaling|collectives|messenger`.
+// Arguments of `yoke bench step|scaling|collectives|messenger`.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +32,7 @@ struct BenchScalingArguments {
   std::string backend = "auto";
   int64_t threads = 1;
   int64_t steps = 50;
-  std::string result_file;  // this process is a rank and leaves its figures there
+  std::string result_file;  // set: this process is a rank and writes its results there
 };
 
 struct BenchCollectivesArguments {
@@ -55,7 +55,7 @@ struct BenchMessengerArguments {
   double seconds = 1;
 };
 
-// The options of a command, which fill `arguments`.
+// Adds the options of a command, which fill `arguments`.
 void add_options(CLI::App& command, BenchStepArguments& arguments);
 void add_options(CLI::App& command, BenchScalingArguments& arguments);
 void add_options(CLI::App& command, BenchCollectivesArguments& arguments);

@@ -31,12 +31,12 @@ struct Row {
   int ranks = 1;
 };
 
-// That ran, whether asked for or chosen.
+// The algorithm that ran, requested or chosen.
 std::string algorithm_name(const comm::CollectiveResult& result) {
   return result.algorithm ? plan::to_string(*result.algorithm) : "library";
 }
 
-// What can be asked for by name on one machine.
+// What can be requested by name on one machine.
 std::vector<plan::Algorithm> algorithms_of(const std::string& backend, plan::Collective op) {
   if (backend == "mpi" || backend == "nccl") return {};  // their library chooses
   if (backend != "tcp" && backend != "hierarchical") return {plan::Algorithm::kDirect};
@@ -44,7 +44,7 @@ std::vector<plan::Algorithm> algorithms_of(const std::string& backend, plan::Col
 }
 
 void check(const BenchCollectivesArguments& arguments, const comm::CollectiveBench& bench) {
-  // Under a launcher only the ranks know which backend `auto` is.
+  // Under a launcher only the ranks know what `auto` selects.
   bool known = arguments.nproc > 0 || arguments.backend != "auto";
   if (bench.algorithm && known) {
     std::vector<std::string> names;
@@ -54,18 +54,18 @@ void check(const BenchCollectivesArguments& arguments, const comm::CollectiveBen
     if (std::find(names.begin(), names.end(), name) == names.end())
       throw ConfigError("--algorithm {}: backend {} {} for {}. Leave it out, or use --backend tcp.", name,
                         arguments.backend == "auto" ? "shm" : arguments.backend,
-                        names.empty() ? "leaves the choice to its library" : "has " + join(names, " "),
+                        names.empty() ? "lets its library choose" : "has " + join(names, " "),
                         plan::to_string(bench.op));
   }
   double needed = static_cast<double>(bench.bytes) * std::max(1, arguments.nproc);
   auto memory = static_cast<double>(usable_memory_bytes());
   if (needed > memory)
-    throw ConfigError("--bytes {}: {} rank{} need {} at least; this machine has {}.", bench.bytes,
+    throw ConfigError("--bytes {}: {} rank{} need at least {}; this machine has {}.", bench.bytes,
                       std::max(1, arguments.nproc), arguments.nproc > 1 ? "s" : "", format_bytes(needed),
                       format_bytes(memory));
 }
 
-// Everything that was asked for, checked before any rank starts.
+// All requested combinations, checked before any rank starts.
 std::vector<comm::CollectiveBench> sweep(const BenchCollectivesArguments& arguments) {
   std::vector<comm::CollectiveBench> all;
   for (const std::string& op : arguments.ops) {
@@ -146,7 +146,7 @@ int show(const CommandLine& line, const std::vector<Row>& rows) {
   return correct ? 0 : static_cast<int>(ExitCode::kVerification);
 }
 
-// MPI's ranks are started by its own mpirun. The variables let Open MPI start more ranks than cores, and as
+// MPI ranks are started by its own mpirun. The variables allow Open MPI to oversubscribe cores and to run as
 // root.
 [[noreturn]] void become_mpirun(const CommandLine& line) {
   for (const char* name :
@@ -163,8 +163,8 @@ int show(const CommandLine& line, const std::vector<Row>& rows) {
     ::execvp(mpirun, pointers.data());
   }
   throw ConfigError(
-      "backend mpi: no mpirun on the path. Install Open MPI or MPICH (openmpi-bin, mpich), or start it with "
-      "yours.");
+      "backend mpi: no mpirun on the path. Install Open MPI or MPICH (openmpi-bin, mpich), or use your own "
+      "launcher.");
 }
 
 int run_as_rank(const CommandLine& line, const std::vector<comm::CollectiveBench>& all) {
@@ -184,9 +184,9 @@ int bench_collectives(const CommandLine& line) {
   const std::vector<std::string>& known = comm::backend_names();
   bool local = arguments.backend == "local";
   if (!local && std::find(known.begin(), known.end(), arguments.backend) == known.end())
-    throw ConfigError("--backend {}: not known. Accepted: local {}.", arguments.backend, join(known, " "));
+    throw ConfigError("--backend {}: unknown. Accepted: local {}.", arguments.backend, join(known, " "));
   if (arguments.memory != "shared" && arguments.memory != "private")
-    throw ConfigError("--memory {}: not known. Accepted: shared private.", arguments.memory);
+    throw ConfigError("--memory {}: unknown. Accepted: shared private.", arguments.memory);
   std::vector<comm::CollectiveBench> all = sweep(arguments);
   if (local) {
     std::vector<Row> rows;

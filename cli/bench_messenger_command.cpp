@@ -18,12 +18,12 @@ std::vector<comm::MessengerBench> sweep(const BenchMessengerArguments& arguments
   std::vector<comm::MessengerBench> all;
   for (const std::string& backend : arguments.backends) {
     if (backend != "shm" && backend != "tcp")
-      throw ConfigError("--backend {}: not known. Accepted: shm tcp.", backend);
+      throw ConfigError("--backend {}: unknown. Accepted: shm tcp.", backend);
     for (const std::string& size : arguments.bytes) {
       auto bytes = parse_bytes(size);
       if (!bytes) throw ConfigError("--bytes {}: not a size. Accepted: 0, 1K, 64K, 1MB, …", size);
       if (2 * static_cast<double>(*bytes) > static_cast<double>(usable_memory_bytes()))
-        throw ConfigError("--bytes {}: two processes hold it, and this machine has {}.", size,
+        throw ConfigError("--bytes {}: two processes need this memory, but this machine has {}.", size,
                           format_bytes(static_cast<double>(usable_memory_bytes())));
       all.push_back({backend, static_cast<size_t>(*bytes), arguments.seconds});
     }

@@ -1,4 +1,4 @@
-// yoke bench messenger: requests a second and bandwidth between two processes of this machine.
+// yoke bench messenger: requests per second and bandwidth between two processes of this machine.
 #pragma once
 
 #include "cli/command_line.h"

@@ -1,4 +1,4 @@
-// The words of `yoke bench ps`.
+// Arguments of `yoke bench ps`.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ struct BenchPsArguments {
   std::string max_delay = "0";
   std::string delay = "none";
   std::string delay_workers;  // empty: all
-  std::string compute;        // empty: 1ms, or nothing where the delay is a time
+  std::string compute;        // empty: 1ms, or 0 if the delay is a time
   std::optional<int64_t> updates;
   std::string clock = "real";
   uint64_t seed = 1;
@@ -33,7 +33,7 @@ struct BenchPsArguments {
   double seconds = 1;
 };
 
-// The options of the command, which fill `arguments`.
+// Adds the options of the command, which fill `arguments`.
 void add_options(CLI::App& command, BenchPsArguments& arguments);
 
 }  // namespace yoke::cli

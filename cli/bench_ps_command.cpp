@@ -20,7 +20,7 @@
 namespace yoke::cli {
 namespace {
 
-constexpr double kComputeSeconds = 1e-3;  // of a minibatch under laws that are no time by themselves
+constexpr double kComputeSeconds = 1e-3;  // of a minibatch under laws that are not a time by themselves
 constexpr int64_t kMostWorkers = 1 << 16;
 constexpr int64_t kMostRealRanks = 256;  // threads of this process
 constexpr int64_t kMostRealBytes = int64_t{4} << 30;
@@ -34,7 +34,7 @@ constexpr double kRelaxations = 20;  // the quadratic forgets its start e^-20 ti
 
 void check_range(const char* option, int64_t value, int64_t most) {
   if (value < 1 || value > most)
-    throw ConfigError("{} {}: a whole number from 1 to {} is wanted.", option, value, most);
+    throw ConfigError("{} {}: expected an integer from 1 to {}.", option, value, most);
 }
 
 plan::PolicyOptions policy_of(const BenchPsArguments& arguments) {
@@ -45,11 +45,11 @@ plan::PolicyOptions policy_of(const BenchPsArguments& arguments) {
   options.max_delay = plan::parse_max_delay("--max-delay", arguments.max_delay);
   const plan::RuleTraits& traits = plan::traits_of(options.rule);
   if (traits.k == plan::RuleTraits::kGiven && options.k == 0)
-    throw ConfigError("--policy {}: needs --k, the number of gradients of an update.", arguments.policy);
+    throw ConfigError("--policy {}: needs --k, the number of gradients per update.", arguments.policy);
   if (traits.k != plan::RuleTraits::kGiven && options.k != 0)
-    log::warn("--k {} is not used: {} has none", options.k, arguments.policy);
+    log::warn("--k {} is ignored: {} has no K", options.k, arguments.policy);
   if (!traits.gated && options.max_delay != 0)
-    log::warn("--max-delay {} is not used: {} has none", arguments.max_delay, arguments.policy);
+    log::warn("--max-delay {} is ignored: {} has no delay bound", arguments.max_delay, arguments.policy);
   plan::validate(options);
   return options;
 }
@@ -65,15 +65,15 @@ double compute_of(const BenchPsArguments& arguments, const plan::DelayLaw& law) 
 std::optional<plan::Quadratic> objective_of(const BenchPsArguments& arguments) {
   if (arguments.objective.empty()) return std::nullopt;
   if (arguments.objective != "quadratic")
-    throw ConfigError("--objective {}: not known. Accepted: quadratic.", arguments.objective);
+    throw ConfigError("--objective {}: unknown. Accepted: quadratic.", arguments.objective);
   if (!(arguments.lr > 0 && arguments.lr < 2))
-    throw ConfigError("--lr {}: a number between 0 and 2 is wanted; from 2 on w^2/2 diverges.", arguments.lr);
+    throw ConfigError("--lr {}: expected a number between 0 and 2; from 2 on w^2/2 diverges.", arguments.lr);
   if (!(arguments.noise >= 0) || !std::isfinite(arguments.noise))
-    throw ConfigError("--noise {}: a number of at least 0 is wanted.", arguments.noise);
+    throw ConfigError("--noise {}: expected a number of at least 0.", arguments.noise);
   return plan::Quadratic{arguments.noise, arguments.lr};
 }
 
-// Lines of progress, now and then.
+// Periodic progress lines.
 std::function<void(int64_t)> progress_of(int64_t updates) {
   return [updates, watch = Stopwatch(), since_report = Stopwatch()](int64_t done) mutable {
     if (done == 0 || since_report.seconds() < kReportSeconds) return;
@@ -85,7 +85,7 @@ std::function<void(int64_t)> progress_of(int64_t updates) {
   };
 }
 
-// Long enough to forget the start, but no longer than what is measured.
+// Long enough to forget the start, but no longer than the measurement.
 int64_t warm_up_of(const BenchPsArguments& arguments, int64_t updates, bool real) {
   int64_t least = real ? std::clamp<int64_t>(updates / 10, 10, kWarmUp) : kWarmUp;
   if (arguments.objective.empty()) return least;
@@ -97,7 +97,7 @@ int64_t warm_up_of(const BenchPsArguments& arguments, int64_t updates, bool real
 plan::PolicyExperiment experiment_of(const BenchPsArguments& arguments) {
   if (arguments.policy.empty())
     throw ConfigError("--policy is required: one of {}.", join(plan::rule_names(), " "));
-  if (!arguments.workers) throw ConfigError("--workers is required: how many there are.");
+  if (!arguments.workers) throw ConfigError("--workers is required: the number of workers.");
   check_range("--workers", *arguments.workers, kMostWorkers);
   check_range("--servers", arguments.servers, kMostWorkers);
   if (arguments.updates) check_range("--updates", *arguments.updates, kMostUpdates);
@@ -119,7 +119,7 @@ plan::PolicyExperiment experiment_of(const BenchPsArguments& arguments) {
   return experiment;
 }
 
-// What both clocks tell.
+// Fields common to both clocks.
 struct Told {
   int64_t updates = 0, gradients = 0, cancelled = 0, bytes = 0;
   double seconds_per_update = 0, mean_staleness = 0, fresh = 0, idle_fraction = 0;
@@ -189,7 +189,7 @@ void print_text(const BenchPsArguments& arguments, const plan::PolicyExperiment&
   fmt::print("  staleness           {:.4g} on average, {:.1f} % fresh\n", told.mean_staleness,
              100 * told.fresh);
   fmt::print("  workers idle        {:.1f} %\n", 100 * told.idle_fraction);
-  fmt::print("  of an update        {:.4g} gradients, {:.4g} minibatches cancelled, {}\n",
+  fmt::print("  per update          {:.4g} gradients, {:.4g} minibatches cancelled, {}\n",
              static_cast<double>(told.gradients) * per_update,
              static_cast<double>(told.cancelled) * per_update,
              format_bytes(static_cast<double>(told.bytes) * per_update));
@@ -200,8 +200,8 @@ ps::PolicyBench bench_of(const BenchPsArguments& arguments, const plan::PolicyEx
   check_range("--workers", *arguments.workers, kMostRealRanks);
   check_range("--servers", arguments.servers, kMostRealRanks);
   if (experiment.bytes > kMostRealBytes)
-    throw ConfigError("--bytes {}: more than can be counted here: at most {} with --clock real.",
-                      arguments.bytes, format_bytes(static_cast<double>(kMostRealBytes)));
+    throw ConfigError("--bytes {}: too large; at most {} with --clock real.", arguments.bytes,
+                      format_bytes(static_cast<double>(kMostRealBytes)));
   return {experiment, static_cast<int>(arguments.servers), arguments.backend};
 }
 
@@ -254,9 +254,9 @@ int bench_throughput(const CommandLine& line) {
   for (const std::string& size : split(arguments.bytes, ',')) {
     auto bytes = parse_bytes(trim(size));
     if (!bytes || *bytes < 4 || *bytes > kMostRealBytes)
-      throw ConfigError("--bytes {}: not a size from 4 bytes on. Accepted: 1K, 64K, 16MB, …", size);
+      throw ConfigError("--bytes {}: not a size of at least 4 bytes. Accepted: 1K, 64K, 16MB, …", size);
     bench.bytes = static_cast<size_t>(*bytes);
-    // Large values are many requests by themselves.
+    // Large values consist of many requests by themselves.
     if (arguments.in_flight == 0) bench.in_flight = *bytes <= kSmallBytes ? 8 : 1;
     ps::ThroughputResult result = ps::bench_throughput(bench);
     results.push_back({{"bytes", *bytes},
@@ -284,9 +284,9 @@ int bench_throughput(const CommandLine& line) {
 int bench_ps(const CommandLine& line) {
   const BenchPsArguments& arguments = line.bench_ps;
   if (arguments.clock != "real" && arguments.clock != "virtual")
-    throw ConfigError("--clock {}: not known. Accepted: real virtual.", arguments.clock);
+    throw ConfigError("--clock {}: unknown. Accepted: real virtual.", arguments.clock);
   if (arguments.backend != "shm" && arguments.backend != "tcp")
-    throw ConfigError("--backend {}: not known. Accepted: shm tcp.", arguments.backend);
+    throw ConfigError("--backend {}: unknown. Accepted: shm tcp.", arguments.backend);
   if (arguments.throughput) return bench_throughput(line);
   plan::PolicyExperiment experiment = experiment_of(arguments);
   return arguments.clock == "real" ? bench_real(line, experiment) : bench_virtual(line, experiment);

@@ -16,6 +16,8 @@
 #include "yoke/base/terminal.h"
 #include "yoke/base/units.h"
 #include "yoke/cluster/launcher/launcher.h"
+#include "yoke/parallel/fit.h"
+#include "yoke/parallel/membership.h"
 #include "yoke/report/table.h"
 
 namespace yoke::cli {
@@ -23,7 +25,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A folder for what ranks leave, gone with the command.
+// A temporary folder for the results of ranks.
 class Desk {
  public:
   Desk() {
@@ -48,8 +50,14 @@ struct Cell {
   std::string bucket;
 };
 
-// What the ranks are told: the same keys as a configuration, so that the same checks apply.
-std::vector<std::string> words_for(const CommandLine& line, const Cell& cell, const fs::path& result) {
+// Keys that need several ranks: the run on one rank, the baseline, leaves them out.
+bool needs_ranks(const std::string& key) {
+  return (key.starts_with("parallel.") && key != "parallel.backend") || key.starts_with("pipeline.");
+}
+
+// Options of the ranks: the same keys as in a configuration, so that the same checks apply.
+std::vector<std::string> words_for(const CommandLine& line, const Cell& cell, int nproc,
+                                   const fs::path& result) {
   const BenchScalingArguments& arguments = line.bench_scaling;
   std::vector<std::string> words = {"bench",         "scaling", "--rank-result",
                                     result.string(), "--steps", fmt::format("{}", arguments.steps)};
@@ -64,25 +72,32 @@ std::vector<std::string> words_for(const CommandLine& line, const Cell& cell, co
   set("train.threads", fmt::format("{}", arguments.threads));
   set("parallel.backend", arguments.backend);
   set("ddp.bucket_bytes", cell.bucket);
-  for (const config::Override& change : line.overrides) set(change.key, change.value);
+  for (const config::Override& change : line.overrides)
+    if (nproc > 1 || !needs_ranks(change.key)) set(change.key, change.value);
   return words;
 }
 
-// What the ranks would refuse, before any is started.
-void check(const CommandLine& line, const Cell& cell, int nproc) {
-  CommandLine own = parse_command_line(words_for(line, cell, "-"));
+// Number of replicas on `nproc` ranks. Throws ConfigError for what the ranks would refuse.
+int check(const CommandLine& line, const Cell& cell, int nproc) {
+  CommandLine own = parse_command_line(words_for(line, cell, nproc, "-"));
   Configuration configuration;
   configuration.load("", own.overrides);
-  check_memory(configuration.values);
-  check_workers(configuration.values, nproc);
+  RunConfig& config = configuration.values;
+  if (parallel::ranks_of(config, nproc) != nproc || parallel::in_one_process(config))
+    throw ConfigError(
+        "parallel.sync = \"{}\": bench scaling measures ranks that exchange gradients directly.",
+        config.parallel.sync);
+  check_memory(config);
+  check_workers(config, nproc);
+  return parallel::mesh_of(config, nproc).data;
 }
 
-nlohmann::json measure(const CommandLine& line, const Cell& cell, int nproc, const Desk& desk) {
+nlohmann::json measure(const CommandLine& line, const Cell& cell, int nproc, int replicas, const Desk& desk) {
   fs::path result = desk.path / "result.json";
   fs::remove(result);
   log::info("bench scaling: {} batch {} {}, {} rank{}", cell.model, cell.batch, cell.precision, nproc,
             nproc == 1 ? "" : "s");
-  int code = cluster::run_job(cluster::own_job(nproc, words_for(line, cell, result)));
+  int code = cluster::run_job(cluster::own_job(nproc, words_for(line, cell, nproc, result)));
   if (code != 0) throw Error(static_cast<ExitCode>(code), "the ranks failed; see above");
   nlohmann::json row = parse_json(read_file(result), result.string());
   double median = row["step_seconds"]["median"];
@@ -91,7 +106,8 @@ nlohmann::json measure(const CommandLine& line, const Cell& cell, int nproc, con
   row["precision"] = cell.precision;
   row["bucket_bytes"] = parse_bytes(cell.bucket).value_or(0);
   row["nproc"] = nproc;
-  row["samples_per_s"] = static_cast<double>(cell.batch * nproc) / median;
+  row["replicas"] = replicas;
+  row["samples_per_s"] = static_cast<double>(cell.batch * replicas) / median;
   row["communication_efficiency"] = row["alone_step_seconds"].get<double>() / median;
   return row;
 }
@@ -112,12 +128,11 @@ void print_table(const nlohmann::json& rows) {
   }
   fmt::print("{}", table.to_text(terminal::is_terminal(STDOUT_FILENO) ? terminal::width(STDOUT_FILENO) : 0));
   fmt::print(
-      "efficiency: step on one rank / step on n ranks, same batch each.  without comm: share of the speed "
-      "of\n"
-      "the same ranks when they do not communicate.\n");
+      "efficiency: samples/s on n ranks / n times that of one rank, same batch per replica.\n"
+      "without comm: speed relative to the same ranks without communication.\n");
 }
 
-// A typed key takes the place of its option.
+// A typed key replaces its option.
 std::vector<std::string> values_of(const CommandLine& line, const std::string& key,
                                    const std::vector<std::string>& option) {
   for (const config::Override& change : line.overrides)
@@ -142,18 +157,19 @@ int bench_scaling(const CommandLine& line) {
   std::vector<int> sizes = line.bench_scaling.nproc;
   if (std::find(sizes.begin(), sizes.end(), 1) == sizes.end()) sizes.insert(sizes.begin(), 1);
   std::vector<Cell> cells = cells_of(line);
+  std::vector<int> replicas;  // of each measurement; all are checked before the first
   for (const Cell& cell : cells)
-    for (int nproc : sizes) check(line, cell, nproc);
+    for (int nproc : sizes) replicas.push_back(check(line, cell, nproc));
   Desk desk;
   nlohmann::json rows = nlohmann::json::array();
   for (const Cell& cell : cells) {
-    double one = 0;
+    double one = 0;  // samples/s
     for (int nproc : sizes) {
-      nlohmann::json row = measure(line, cell, nproc, desk);
-      double median = row["step_seconds"]["median"];
-      if (nproc == 1) one = median;
-      row["scaling_efficiency"] = one / median;
-      row["ideal_samples_per_s"] = static_cast<double>(cell.batch * nproc) / one;
+      nlohmann::json row = measure(line, cell, nproc, replicas[rows.size()], desk);
+      const double speed = row["samples_per_s"];
+      if (nproc == 1) one = speed;
+      row["scaling_efficiency"] = speed / (one * nproc);
+      row["ideal_samples_per_s"] = one * nproc;
       rows.push_back(std::move(row));
     }
   }

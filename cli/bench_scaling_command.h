@@ -4,7 +4,7 @@
 
 namespace yoke::cli {
 
-// yoke bench scaling: one job for each number of ranks, and what they measured side by side.
+// yoke bench scaling: one job per number of ranks, and a comparison of their results.
 int bench_scaling(const CommandLine& line);
 
 }  // namespace yoke::cli

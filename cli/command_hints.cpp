@@ -10,10 +10,20 @@
 namespace yoke::cli {
 namespace {
 
-// What users of other programs type.
+// Names used by other programs.
 constexpr std::pair<const char*, const char*> kHabits[] = {
-    {"--nproc-per-node", "--nproc"}, {"--np", "--nproc"},     {"--num-processes", "--nproc"},
-    {"--max-steps", "--steps"},      {"--weights", "--init"}, {"--out", "--output"},
+    {"--nproc-per-node", "--nproc"}, {"--np", "--nproc"},          {"--num-processes", "--nproc"},
+    {"--max-steps", "--steps"},      {"--weights", "--init"},      {"--out", "--output"},
+    {"--world-size", "--nproc"},     {"--gpus", "--nproc"},        {"--devices", "--nproc"},
+    {"--resume-from", "--resume"},   {"--checkpoint", "--resume"},
+};
+
+// The same for configuration keys.
+constexpr std::pair<const char*, const char*> kKeyHabits[] = {
+    {"--fp16", "--train.precision fp16"},
+    {"--bf16", "--train.precision bf16"},
+    {"--amp", "--train.precision bf16"},
+    {"--gradient-checkpointing", "--train.recompute blocks"},
 };
 
 std::vector<std::string> options_of(const CLI::App& command) {
@@ -23,13 +33,15 @@ std::vector<std::string> options_of(const CLI::App& command) {
   return names;
 }
 
-// `typed` begins with two dashes.
+// `typed` starts with two dashes.
 std::string nearest_option(const CLI::App& command, const std::string& typed, const config::Schema* schema) {
   std::vector<std::string> own = options_of(command);
   std::string name = typed;
   std::replace(name.begin() + 2, name.end(), '_', '-');
   for (auto& [habit, meant] : kHabits)
     if (name == habit && std::find(own.begin(), own.end(), meant) != own.end()) return meant;
+  for (auto& [habit, meant] : kKeyHabits)
+    if (name == habit && schema != nullptr) return meant;
   std::string key = schema != nullptr ? schema->nearest_key(typed.substr(2)) : "";
   return key.empty() ? nearest_name(name, own) : "--" + key;
 }
@@ -58,8 +70,9 @@ void check_commands(const CLI::App& app, const std::vector<std::string>& words) 
 
 bool reads_configuration(const std::string& command) {
   return command == "train" || command == "eval" || command.rfind("model ", 0) == 0 ||
-         command == "lab stragglers" || command == "bench step" || command == "bench scaling" ||
-         command == "verify" || command == "profile" || command == "config show";
+         command == "lab stragglers" || command == "lab averaging" || command == "bench step" ||
+         command == "bench scaling" || command == "verify" || command == "profile" ||
+         command == "config show";
 }
 
 void refuse_extras(const CLI::App& app, const config::Schema& schema) {
@@ -71,7 +84,7 @@ void refuse_extras(const CLI::App& app, const config::Schema& schema) {
   auto option = std::find_if(extras.begin(), extras.end(),
                              [](const std::string& word) { return word.size() > 1 && word[0] == '-'; });
   if (option == extras.end())
-    throw ConfigError("{}: `yoke {}` takes no such word. `yoke {} --help` shows what it takes.",
+    throw ConfigError("{}: `yoke {}` does not accept this argument. `yoke {} --help` shows its usage.",
                       extras.front(), name, name);
   std::string typed = option->substr(0, option->find('='));
   bool keys = reads_configuration(name);
@@ -80,7 +93,7 @@ void refuse_extras(const CLI::App& app, const config::Schema& schema) {
                          : "";
   throw ConfigError("{}: `yoke {}` has no such option. {}`yoke {} --help` lists its options{}.", typed, name,
                     near.empty() ? "" : fmt::format("Did you mean {}? ", near), name,
-                    keys ? ", `yoke config keys` the configuration's" : "");
+                    keys ? ", `yoke config keys` the configuration keys" : "");
 }
 
 }  // namespace yoke::cli

@@ -1,4 +1,4 @@
-// What was probably meant by words that no command takes.
+// Suggestions for words that are not commands or options.
 #pragma once
 
 #include <string>
@@ -12,13 +12,13 @@ class App;
 
 namespace yoke::cli {
 
-// Throws ConfigError for the first word that stands where a command is wanted and is none.
+// Throws ConfigError for the first unknown word in the place of a command.
 void check_commands(const CLI::App& app, const std::vector<std::string>& words);
 
-// Whether every key of the configuration is an option of `command` ("bench step").
+// Whether every configuration key is an option of `command` ("bench step").
 bool reads_configuration(const std::string& command);
 
-// After a parse that left words over: throws ConfigError for the first of them.
+// After a parse with unused words: throws ConfigError for the first of them.
 [[noreturn]] void refuse_extras(const CLI::App& app, const config::Schema& schema);
 
 }  // namespace yoke::cli

@@ -28,7 +28,9 @@ class Parser {
   explicit Parser(CommandLine& out) : out_(out) {
     app_.require_subcommand(1);
     app_.set_version_flag("--version", std::string("yoke ") + kVersion);
-    app_.footer("Start with: yoke train configs/lenet_fashion.toml\nEach command has its own --help.");
+    app_.footer(
+        "Getting started: yoke train configs/lenet_fashion.toml\n"
+        "yoke COMMAND --help shows the options of a command.");
     add_train();
     add_verify();
     add_eval();
@@ -40,13 +42,13 @@ class Parser {
     add_report();
     add_why();
     add_environment();
-    app_.add_subcommand("run", "start any program on several ranks: torchrun's flags, then PROGRAM");
+    app_.add_subcommand("run", "launch any program on several ranks (torchrun's flags, then PROGRAM)");
     add_topo();
     add_profile();
     add_pipeline();
     Subcommand* doctor =
-        app_.add_subcommand("doctor", "check this machine: LibTorch, speed, devices, disk, what is missing");
-    doctor->add_flag("--faults", out_.list_faults, "list the fault points of YOKE_FAULT instead");
+        app_.add_subcommand("doctor", "check this machine: LibTorch, speed, devices, disk, missing packages");
+    doctor->add_flag("--faults", out_.list_faults, "list the injection points of YOKE_FAULT");
     common(doctor, "yoke doctor");
   }
 
@@ -83,13 +85,13 @@ class Parser {
 
  private:
   Subcommand* common(Subcommand* command, const std::string& example) {
-    command->add_flag("--json", out_.json, "print one JSON document on stdout");
-    command->add_flag("-q,--quiet", out_.quiet, "no progress, only warnings and results");
+    command->add_flag("--json", out_.json, "print a single JSON document to stdout");
+    command->add_flag("-q,--quiet", out_.quiet, "print warnings and results only");
     command->footer("Example: " + example);
     return command;
   }
 
-  // A plain option that stands for a configuration key.
+  // A plain option that is an abbreviation of a configuration key.
   void key_option(Subcommand* command, const std::string& flag, const std::string& key,
                   const std::string& help) {
     command->add_option_function<std::string>(
@@ -101,19 +103,23 @@ class Parser {
   }
 
   void add_train() {
-    auto* command =
-        common(app_.add_subcommand("train",
-                                   "train a model as a configuration says; goes on from the last checkpoint"),
-               "yoke train configs/lenet_fashion.toml --train.lr 0.1 --out.dir runs/try1\n"
-               "Every key of the configuration is an option: yoke config keys");
+    auto* command = common(app_.add_subcommand("train", "train a model; resumes from the last checkpoint"),
+                           "yoke train configs/lenet_fashion.toml --train.lr 0.1 --out.dir runs/try1\n"
+                           "Every configuration key is also an option: yoke config keys");
     command->add_option("FILE", out_.train.file, "configuration (TOML)")->required();
-    command->add_option("--resume", out_.train.resume, "auto, never, or a checkpoint's folder")
+    command->add_option("--resume", out_.train.resume, "auto, never, or a checkpoint folder")
         ->capture_default_str();
-    command->add_option("--init", out_.train.init, "start from these weights (safetensors)");
-    command->add_option("--nproc", out_.train.nproc, "train on this many ranks of this machine")
+    command->add_option("--init", out_.train.init, "initial weights (safetensors)");
+    command->add_option("--nproc", out_.train.nproc, "number of ranks on this machine")
         ->check(CLI::Range(1, 1024));
     key_option(command, "--device", "train.device", "cpu, cuda or cuda:N");
     key_option(command, "--steps", "train.steps", "optimizer steps");
+    command->add_flag_function(
+        "--elastic",
+        [this](int64_t) {
+          out_.overrides.push_back({"elastic.enabled", "true", "--elastic"});
+        },
+        "continue without ranks that die or leave");
     command->add_flag_function(
         "--trace",
         [this](int64_t) {
@@ -123,35 +129,35 @@ class Parser {
   }
 
   void add_eval() {
-    auto* command = common(app_.add_subcommand("eval", "run a model on the test set or on given inputs"),
+    auto* command = common(app_.add_subcommand("eval", "run a model on the test set or on your own inputs"),
                            "yoke eval configs/lenet_fashion.toml --init weights.safetensors");
     command->add_option("FILE", out_.eval.file, "configuration (TOML)")->required();
     command->add_option("--init", out_.eval.init, "weights (safetensors)")->required();
     command->add_option("--inputs", out_.eval.inputs,
                         "safetensors with tensor `input` (`input_ids` for GPT-2)");
-    command->add_option("--outputs", out_.eval.outputs, "write tensor `output` (logits) here");
+    command->add_option("--outputs", out_.eval.outputs, "file for tensor `output` (logits)");
     key_option(command, "--device", "train.device", "cpu, cuda or cuda:N");
   }
 
   void add_model() {
-    auto* group = app_.add_subcommand("model", "what is in a model; freshly initialised weights");
+    auto* group = app_.add_subcommand("model", "inspect a model or export freshly initialized weights");
     group->require_subcommand(1);
     auto* info = common(group->add_subcommand("info", "parameters, blocks and tensors of a model"),
                         "yoke model info resnet50");
     info->add_option("NAME", out_.model.name, "model")->required();
-    auto* save = common(group->add_subcommand("export", "write freshly initialised weights"),
+    auto* save = common(group->add_subcommand("export", "write freshly initialized weights"),
                         "yoke model export lenet -o lenet.safetensors --seed 7");
     save->add_option("NAME", out_.model.name, "model")->required();
-    save->add_option("-o,--output", out_.model.output, "file to write")->required();
-    key_option(save, "--seed", "train.seed", "seed of the weights");
+    save->add_option("-o,--output", out_.model.output, "output file")->required();
+    key_option(save, "--seed", "train.seed", "random seed of the weights");
   }
 
   void add_bench() {
-    auto* group = app_.add_subcommand("bench", "measure");
+    auto* group = app_.add_subcommand("bench", "run a benchmark");
     group->require_subcommand(1);
-    auto* step =
-        common(group->add_subcommand("step", "throughput against model, batch size, precision and device"),
-               "yoke bench step --model lenet,vgg_small --batch 16,64 --precision fp32,bf16");
+    auto* step = common(
+        group->add_subcommand("step", "training throughput by model, batch size, precision and device"),
+        "yoke bench step --model lenet,vgg_small --batch 16,64 --precision fp32,bf16");
     add_options(*step, out_.bench_step);
     add_bench_scaling(group);
     add_bench_collectives(group);
@@ -160,25 +166,24 @@ class Parser {
   }
 
   void add_bench_scaling(Subcommand* group) {
-    auto* command =
-        common(group->add_subcommand(
-                   "scaling", "training steps on 1, 2, … ranks: speed, efficiency, cost of communication"),
-               "yoke bench scaling --model lenet --nproc 1,2,4\n"
-               "Every key of the configuration is an option too, e.g. --ddp.hook fp16");
+    auto* command = common(
+        group->add_subcommand("scaling", "scaling over 1, 2, … ranks: speed, efficiency, communication cost"),
+        "yoke bench scaling --model lenet --nproc 1,2,4\n"
+        "Every configuration key is also an option, e.g. --ddp.hook fp16");
     add_options(*command, out_.bench_scaling);
   }
 
   void add_verify() {
-    auto* command =
-        common(app_.add_subcommand("verify", "prove that parallel layouts compute what one device computes"),
-               "yoke verify configs/lenet_fashion.toml --layouts \"data=2; data=4; data=2,accumulate=2\"");
+    auto* command = common(
+        app_.add_subcommand("verify", "check that parallel layouts give the same results as one device"),
+        "yoke verify configs/lenet_fashion.toml --layouts \"data=2; data=4; data=2,accumulate=2\"");
     VerifyArguments& arguments = out_.verify;
     command->add_option("FILE", arguments.file, "configuration (TOML)")->required();
     command
         ->add_option("--layouts", arguments.layouts,
-                     "with ; between them; words: data accumulate zero split sync pipeline schedule …")
+                     "separated by ;  words: data accumulate zero split sync pipeline schedule …")
         ->required();
-    command->add_option("--steps", arguments.steps, "steps of each")
+    command->add_option("--steps", arguments.steps, "steps per layout")
         ->capture_default_str()
         ->check(positive());
     command->add_option("--dtype", arguments.dtype, "fp64 or fp32")
@@ -186,140 +191,163 @@ class Parser {
         ->check(CLI::IsMember({"fp64", "fp32"}));
     command
         ->add_option("--tolerance", arguments.tolerance,
-                     "largest difference allowed; 0 is 1e-10 in fp64, 1e-4 in fp32")
+                     "largest accepted difference; 0: 1e-10 in fp64, 1e-4 in fp32")
         ->capture_default_str()
         ->check(finite_from_zero());
   }
 
   void add_bench_messenger(Subcommand* group) {
     auto* command =
-        common(group->add_subcommand("messenger", "requests between two processes of this machine"),
+        common(group->add_subcommand("messenger",
+                                     "request rate and bandwidth between two processes on this machine"),
                "yoke bench messenger --backend shm --bytes 0,1K,1M");
     add_options(*command, out_.bench_messenger);
   }
 
   void add_bench_ps(Subcommand* group) {
-    auto* command = common(
-        group->add_subcommand(
-            "ps", "speed, staleness and idle time of a parameter server's rule; throughput of servers"),
-        "yoke bench ps --policy k_async --workers 8 --k 4 --delay exp:5ms --updates 2000");
+    auto* command =
+        common(group->add_subcommand(
+                   "ps", "speed, staleness and idle time of a parameter server rule; server throughput"),
+               "yoke bench ps --policy k_async --workers 8 --k 4 --delay exp:5ms --updates 2000");
     add_options(*command, out_.bench_ps);
   }
 
   void add_lab() {
     auto* group = app_.add_subcommand("lab", "experiments");
     group->require_subcommand(1);
-    auto* command =
-        common(group->add_subcommand(
-                   "stragglers", "the same model under each rule of parameter servers: error and runtime"),
-               "yoke lab stragglers configs/mlp_tiny.toml --workers 4 --delay pareto:1ms,3\n"
-               "Every key of the configuration is an option; train.steps are those of `sync`.");
+    auto* command = common(
+        group->add_subcommand(
+            "stragglers", "compare parameter server rules: time to the target loss, staleness, idle time"),
+        "yoke lab stragglers configs/mlp_tiny.toml --workers 4 --delay pareto:1ms,3\n"
+        "Every configuration key is also an option; train.steps is the number of steps of `sync`.");
     add_options(*command, out_.lab);
+    auto* averaging = common(
+        group->add_subcommand(
+            "averaging", "compare ways of averaging parameters: loss against time and bytes on a slow link"),
+        "yoke lab averaging configs/mlp_tiny.toml --workers 4 --steps 200 --bandwidth 100mbit\n"
+        "Every configuration key is also an option.");
+    add_options(*averaging, out_.lab_averaging);
   }
 
   void add_bench_collectives(Subcommand* group) {
     auto* command = common(
-        group->add_subcommand("collectives", "latency and bandwidth of collectives, with checked results"),
+        group->add_subcommand("collectives", "latency and bandwidth of collectives, with verified results"),
         "yoke bench collectives --nproc 4 --backend shm --op all_reduce --bytes 1K,1M,64M\n"
-        "Without --nproc it is one rank of the world that a launcher made.");
+        "Without --nproc it runs as one rank of a launcher's job.");
     add_options(*command, out_.bench_collectives);
   }
 
   void add_why() {
     auto* command =
-        common(app_.add_subcommand("why", "read the flight records of a failed job: who diverged first"),
+        common(app_.add_subcommand(
+                   "why", "read the flight records of a failed job and find the first rank that diverged"),
                "yoke why yoke-logs/flight");
     command->add_option("DIR", out_.why.directory, "folder with rank-N.json files")->required();
   }
 
   void add_checkpoint() {
-    auto* group = app_.add_subcommand("ckpt", "look at, check, and convert checkpoints");
+    auto* group = app_.add_subcommand("ckpt", "list, verify, export and import checkpoints");
     group->require_subcommand(1);
-    auto* list = common(group->add_subcommand("ls", "checkpoints of a run"), "yoke ckpt ls runs/lenet");
-    list->add_option("DIR", out_.checkpoint.path, "a run's folder")->required();
+    auto* list =
+        common(group->add_subcommand("ls", "list the checkpoints of a run"), "yoke ckpt ls runs/lenet");
+    list->add_option("DIR", out_.checkpoint.path, "run folder")->required();
     auto* verify =
-        common(group->add_subcommand("verify", "recompute every digest"), "yoke ckpt verify runs/lenet");
-    verify->add_option("DIR", out_.checkpoint.path, "a run's folder or one checkpoint")->required();
-    auto* save = common(group->add_subcommand("export", "weights of a checkpoint as one safetensors file"),
-                        "yoke ckpt export runs/lenet -o lenet.safetensors");
-    save->add_option("DIR", out_.checkpoint.path, "a run's folder (its newest) or one checkpoint")
-        ->required();
-    save->add_option("-o,--output", out_.checkpoint.output, "file to write")->required();
-    auto* load = common(group->add_subcommand("import", "a run's folder that starts from given weights"),
+        common(group->add_subcommand("verify", "verify every digest"), "yoke ckpt verify runs/lenet");
+    verify->add_option("DIR", out_.checkpoint.path, "run folder or checkpoint")->required();
+    auto* save =
+        common(group->add_subcommand("export", "export the weights of a checkpoint to a safetensors file"),
+               "yoke ckpt export runs/lenet -o lenet.safetensors");
+    save->add_option("DIR", out_.checkpoint.path, "run folder (newest checkpoint) or checkpoint")->required();
+    save->add_option("-o,--output", out_.checkpoint.output, "output file")->required();
+    auto* load = common(group->add_subcommand("import", "create a run folder that starts from given weights"),
                         "yoke ckpt import gpt2.safetensors -o runs/gpt2");
     load->add_option("FILE", out_.checkpoint.path, "weights (safetensors)")->required();
-    load->add_option("-o,--output", out_.checkpoint.output, "folder to make")->required();
+    load->add_option("-o,--output", out_.checkpoint.output, "folder to create")->required();
   }
 
   void add_config() {
-    auto* group = app_.add_subcommand("config", "show configurations and keys");
+    auto* group = app_.add_subcommand("config", "show a configuration, or list all keys");
     group->require_subcommand(1);
-    auto* show = common(group->add_subcommand("show", "every effective value and where it came from"),
+    auto* show = common(group->add_subcommand("show", "show every effective value and its origin"),
                         "yoke config show configs/lenet_fashion.toml --train.lr 0.1");
     show->add_option("FILE", out_.config_file, "configuration (TOML)")->required();
-    common(group->add_subcommand("keys", "every key with its default and meaning"), "yoke config keys");
+    common(group->add_subcommand("keys", "list every key with its default and description"),
+           "yoke config keys");
   }
 
   void add_report() {
-    auto* command = common(app_.add_subcommand("report", "write a run's report as one HTML file"),
+    auto* command = common(app_.add_subcommand("report", "write the report of a run as an HTML file"),
                            "yoke report runs/lenet");
-    command->add_option("RUN_DIR", out_.report.directory, "a run's folder")->required();
-    command->add_option("-o,--output", out_.report.output, "file to write; default RUN_DIR/report.html");
+    command->add_option("RUN_DIR", out_.report.directory, "run folder")->required();
+    command->add_option("-o,--output", out_.report.output, "output file; default: RUN_DIR/report.html");
     command->add_option("--baseline", out_.report.baseline,
-                        "folder of the same run on one device: tells the scaling efficiency");
+                        "folder of the same run on one worker; adds the scaling efficiency");
   }
 
   void add_environment() {
-    common(app_.add_subcommand("env", "what the environment says about this process: rank, world, launcher"),
+    common(app_.add_subcommand("env", "show the rank, world size and launcher detected from the environment"),
            "yoke env, or under a launcher: mpirun -np 2 yoke env");
   }
 
   void add_topo() {
-    auto* group = app_.add_subcommand("topo", "machines, links, rings, and what collectives take on them");
+    auto* group = app_.add_subcommand("topo", "show a topology and predict collective times");
     group->require_subcommand(1);
-    auto* show = common(group->add_subcommand("show", "links, best rings and predicted times"),
+    auto* show = common(group->add_subcommand("show", "show links, rings and predicted times"),
                         "yoke topo show --preset dgx1");
-    auto* predict = common(group->add_subcommand("predict", "predicted time of each algorithm"),
+    auto* predict = common(group->add_subcommand("predict", "predict the time of each algorithm"),
                            "yoke topo predict --op all_reduce --bytes 1M,64M --preset dgx1 --machines 4");
     TopoArguments& arguments = out_.topo;
-    predict->add_option("--op", arguments.ops, "all_reduce, broadcast, ...")->delimiter(',')->required();
-    predict->add_option("--bytes", arguments.sizes, "sizes: 64K,25MB")->delimiter(',')->required();
-    predict->add_option("--algorithm", arguments.algorithms, "ring, tree, ...; default all")->delimiter(',');
+    show->add_option("--mesh", arguments.mesh, "show the coordinates of ranks: pipeline=2,data=2,tensor=2");
+    // A list in one word: the next word may be FILE.
+    predict->add_option("--op", arguments.ops, "all_reduce, broadcast, ...")
+        ->delimiter(',')
+        ->allow_extra_args(false)
+        ->required();
+    predict->add_option("--bytes", arguments.sizes, "sizes: 64K,25MB")
+        ->delimiter(',')
+        ->allow_extra_args(false)
+        ->required();
+    predict->add_option("--algorithm", arguments.algorithms, "ring, tree, ...; default all")
+        ->delimiter(',')
+        ->allow_extra_args(false);
     for (Subcommand* command : {show, predict}) {
-      command->add_option("FILE", arguments.file, "cluster.toml; without it and --preset: this machine");
+      command->add_option("FILE", arguments.file, "cluster.toml; default: this machine");
       command->add_option("--preset", arguments.preset, "pcie4 pcie8 dgx1 dgx2 h100");
-      command->add_option("--machines", arguments.machines, "so many boxes of the preset");
-      command->add_option("--network", arguments.network, "rate of a network interface: 100gbit");
+      command->add_option("--machines", arguments.machines, "number of machines of the preset");
+      command->add_option("--network", arguments.network, "bandwidth of a network interface: 100gbit");
     }
   }
 
   void add_profile() {
-    auto* command =
-        common(app_.add_subcommand("profile",
-                                   "time and size of each block of a model on this device, for yoke plan"),
-               "yoke profile configs/vgg16_synthetic.toml -o vgg16.json");
+    auto* command = common(
+        app_.add_subcommand("profile",
+                            "measure time and size of each block or node of a model, for yoke plan and yoke "
+                            "partition"),
+        "yoke profile configs/vgg16_synthetic.toml -o vgg16.json");
     command->add_option("FILE", out_.profile.file, "configuration (TOML)")->required();
-    command->add_option("-o,--output", out_.profile.output, "file to write; without it: stdout");
-    command->add_option("--repeats", out_.profile.repeats, "passes of which medians are taken")
+    command->add_option("-o,--output", out_.profile.output, "output file; default: stdout");
+    command->add_option("--repeats", out_.profile.repeats, "number of passes (the median is used)")
         ->capture_default_str()
         ->check(CLI::Range(1, 10000));
+    command->add_flag("--blocks", out_.profile.blocks,
+                      "of a model that is no chain: the blocks that pipelines cut, not its nodes");
     key_option(command, "--device", "train.device", "cpu, cuda or cuda:N");
   }
 
   void add_pipeline() {
-    describe(*common(app_.add_subcommand("plan", "the fastest split of a network's layers over devices"),
+    describe(*common(app_.add_subcommand("plan", "find the fastest assignment of layers to devices"),
                      "yoke plan --profile vgg16.json --devices 8 --bandwidth 10gbit --explain"),
              out_.plan);
-    describe(*common(app_.add_subcommand("simulate", "a pipeline schedule on a virtual clock"),
+    describe(*common(app_.add_subcommand("simulate", "run a pipeline schedule on a virtual clock"),
                      "yoke simulate --schedule 1f1b --stages 4 --microbatches 8 --forward 1 --backward 2"),
              out_.simulate);
-    describe(*common(app_.add_subcommand("partition", "which machine computes which nodes of a network"),
+    describe(*common(app_.add_subcommand("partition", "assign the nodes of a network to machines"),
                      "yoke partition network.json --parts 4 --svg network.svg"),
              out_.partition);
   }
 
   CommandLine& out_;
-  CLI::App app_{"Yoke trains neural networks on many devices.", "yoke"};
+  CLI::App app_{"Distributed training of neural networks on LibTorch.", "yoke"};
 };
 
 std::string first_line(const std::string& text) {
@@ -343,7 +371,7 @@ CommandLine parse_command_line(std::vector<std::string> words) {
   CommandLine line;
   line.typed = "yoke " + join(words, " ");
   line.words = without_nproc(words);
-  // What stands behind the program belongs to the program, whatever it looks like.
+  // Words after the program belong to the program, whatever they look like.
   if (!words.empty() && words.front() == "run") {
     line.command = "run";
     line.run.words.assign(words.begin() + 1, words.end());
@@ -370,10 +398,10 @@ CommandLine parse_command_line(std::vector<std::string> words) {
   for (const config::Override& change : line.overrides)
     for (const config::Override& other : overrides)
       if (other.key == change.key && other.value != change.value && other.origin != "--set")
-        throw ConfigError("{} {} and {} {} are the same key. Take one of them.", change.origin, change.value,
+        throw ConfigError("{} {} and {} {} set the same key. Use one of them.", change.origin, change.value,
                           other.origin, other.value);
   refuse_idle_options(line);
-  // Ranks of a bench are told with keys what its options say.
+  // Options of a bench are passed to its ranks as keys.
   if (line.bench_scaling.result_file.empty()) refuse_unread_keys(line.command, overrides);
   // A dotted key wins over its short form only when it comes later in `overrides`: keep them last.
   line.overrides.insert(line.overrides.end(), overrides.begin(), overrides.end());

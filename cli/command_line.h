@@ -1,4 +1,4 @@
-// The words of the command line as plain values. One list of commands serves both programs.
+// The command line as plain values. Both programs share one list of commands.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ struct TrainArguments {
   std::string file;
   std::string resume = "auto";  // auto, never, or a checkpoint's folder
   std::string init;             // safetensors
-  int nproc = 0;                // ranks to start on this machine; 0: this is one of a launcher's, or alone
+  int nproc = 0;                // ranks to start on this machine; 0: this is a rank of a launcher, or alone
 };
 
 struct EvalArguments {
@@ -45,6 +45,7 @@ struct ProfileArguments {
   std::string file;
   std::string output;
   int64_t repeats = 9;
+  bool blocks = false;
 };
 
 struct CheckpointArguments {
@@ -55,11 +56,11 @@ struct CheckpointArguments {
 struct ReportArguments {
   std::string directory;
   std::string output;
-  std::string baseline;  // a run of the same on one device
+  std::string baseline;  // a run of the same configuration on one device
 };
 
 struct RunArguments {
-  std::vector<std::string> words;  // all of them: flags of its own, then a program with its own
+  std::vector<std::string> words;  // all of them: flags of `yoke run`, then a program and its arguments
 };
 
 struct WhyArguments {
@@ -71,8 +72,8 @@ struct CommandLine {
   bool json = false;
   bool quiet = false;
   std::string typed;                        // the whole command, for reports
-  std::vector<std::string> words;           // the same, as it was given, without --nproc N: for the ranks
-  std::vector<std::string> given;           // options of the command that were typed: "--steps"
+  std::vector<std::string> words;           // the same without --nproc N, for the ranks
+  std::vector<std::string> given;           // options of the command that were given: "--steps"
   std::vector<config::Override> overrides;  // --section.key and --set
   std::string config_file;                  // config show
   bool list_faults = false;                 // doctor
@@ -86,6 +87,7 @@ struct CommandLine {
   ProfileArguments profile;
   BenchPsArguments bench_ps;
   LabArguments lab;
+  AveragingLabArguments lab_averaging;
   CheckpointArguments checkpoint;
   ReportArguments report;
   RunArguments run;
@@ -97,8 +99,8 @@ struct CommandLine {
   PartitionArguments partition;
 };
 
-// Parses the words after the program's name. Prints help or the version and exits where that was asked.
-// Throws ConfigError for anything it does not understand.
+// Parses the words after the program's name. Prints help or the version and exits if requested. Throws
+// ConfigError for anything it does not understand.
 CommandLine parse_command_line(std::vector<std::string> words);
 
 // Every command with its options ("--steps") and positional words ("FILE").

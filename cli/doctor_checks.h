@@ -1,4 +1,4 @@
-// What `yoke doctor` looks at that needs no LibTorch. Every value is measured or read from the system now.
+// The checks of `yoke doctor` that do not need LibTorch. Every value is measured or read from the system now.
 #pragma once
 
 #include <string>
@@ -11,14 +11,14 @@ struct Check {
   bool ok = true;
   std::string value;
   std::string hint{};   // how to get what is missing
-  bool absent = false;  // not there, which is no fault: a machine without a GPU is not ill
+  bool absent = false;  // missing, but not a problem: a machine without a GPU is fine
 };
 
-// Processor, memory, huge pages, shared memory, limits, clock and disk.
+// CPU, memory, huge pages, shared memory, limits, clock and disk.
 std::vector<Check> machine_checks();
 
-// Every backend of this build: an exchange between two ranks where that needs nothing else, and the modules
-// with their versions.
+// Every backend of this build: an exchange between two ranks if that needs nothing else, and the modules with
+// their versions.
 std::vector<Check> backend_checks();
 
 // Lines of 80 columns.

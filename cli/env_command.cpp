@@ -3,10 +3,16 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <optional>
 
+#include "cli/mesh_text.h"
 #include "cli/output.h"
+#include "cli/run_config.h"
+#include "yoke/base/error.h"
 #include "yoke/base/text.h"
 #include "yoke/cluster/identity.h"
+#include "yoke/parallel/fit.h"
+#include "yoke/parallel/membership.h"
 
 namespace yoke::cli {
 namespace {
@@ -32,9 +38,33 @@ void print_variables(const std::vector<cluster::SeenVariable>& variables) {
   fmt::print("\n* used\n");
 }
 
+// Of a job with this many ranks: its axes from YOKE_PARALLEL__* variables, all else along the data axis.
+struct SeenMesh {
+  std::optional<parallel::Mesh> mesh;
+  std::string problem;  // why there is none
+};
+
+SeenMesh mesh_of(const cluster::Identity& self) {
+  try {
+    Configuration configuration;
+    configuration.load("", {});
+    const int workers = parallel::workers_of(configuration.values, self.world_size);
+    return {parallel::mesh_of(configuration.values, workers), ""};
+  } catch (const ConfigError& error) {
+    return {std::nullopt, error.what()};
+  }
+}
+
+void print_mesh(const SeenMesh& seen) {
+  std::vector<std::string> lines =
+      seen.mesh ? std::vector{parallel::to_string(*seen.mesh)} : wrap("none: " + seen.problem, kWidth - 13);
+  for (size_t i = 0; i < lines.size(); ++i) fmt::print("{:<13}{}\n", i == 0 ? "mesh" : "", lines[i]);
+}
+
 void print_table(const cluster::Identity& self) {
   bool told = self.source != "none";
-  fmt::print("source       {}\n", told ? self.source : "none: no launcher is recognised, a world of one");
+  fmt::print("source       {}\n",
+             told ? self.source : "none: no launcher detected, running on a single rank");
   fmt::print("rank         {} of {}\n", self.rank, self.world_size);
   fmt::print("local rank   {} of {}\n", self.local_rank, self.local_world_size);
   fmt::print("node rank    {}\n", self.node_rank);
@@ -45,6 +75,7 @@ void print_table(const cluster::Identity& self) {
                                     : launcher             ? "the launcher or rank 0"
                                                            : "rank 0");
   }
+  print_mesh(mesh_of(self));
   if (!self.variables.empty()) print_variables(self.variables);
 }
 
@@ -61,6 +92,7 @@ int show_environment(const CommandLine& line) {
     variables.push_back(
         {{"name", variable.name}, {"value", variable.value}, {"used", variable.used}, {"why", variable.why}});
   }
+  const SeenMesh seen = mesh_of(self);
   print_json({{"source", self.source},
               {"rank", self.rank},
               {"world_size", self.world_size},
@@ -71,6 +103,8 @@ int show_environment(const CommandLine& line) {
               {"job_id", self.job_id},
               {"generation", self.generation},
               {"hosts_coordinator", self.hosts_coordinator},
+              {"mesh", seen.mesh ? to_json(*seen.mesh) : nlohmann::json()},
+              {"mesh_problem", seen.problem},
               {"variables", variables}});
   return 0;
 }

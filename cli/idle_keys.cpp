@@ -3,10 +3,16 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <filesystem>
 
 #include "yoke/base/error.h"
 #include "yoke/base/log.h"
 #include "yoke/base/text.h"
+#include "yoke/data/formats/names.h"
+#include "yoke/data/formats/split_files.h"
+#include "yoke/models/outline/outline.h"
+#include "yoke/parallel/fit.h"
+#include "yoke/parallel/registry.h"
 #include "yoke/plan/policies/delay_law.h"
 #include "yoke/plan/policies/rule.h"
 
@@ -17,31 +23,38 @@ bool is_one_of(const std::string& word, std::initializer_list<const char*> words
   return std::find(words.begin(), words.end(), word) != words.end();
 }
 
-// A run as the table below sees it.
+// A run as seen by the table below.
 struct Run {
   Run(const Configuration& configuration, int workers)
       : schema(configuration.schema),
         config(configuration.values),
         ranks(workers),
-        served(config.parallel.sync == "ps"),
-        threads(config.parallel.sync == "threads"),
-        staged(config.parallel.pipeline > 1 || !config.parallel.plan.empty()),
+        served(!parallel::choose(config).sync().lockstep),
+        threads(parallel::in_one_process(config)),
+        averaging(parallel::choose(config).sync().replicas_differ),
+        partitioned(!config.parallel.partition.empty()),
+        staged(config.parallel.pipeline > 1 || !config.parallel.plan.empty() || partitioned),
         optimizer(config.train.optimizer.optimizer),
         rule(plan::traits_of(plan::parse_rule(config.ps.policy))) {}
 
   bool averages() const { return !served && !threads && !staged; }  // over ranks, if there are several
   int64_t replicas() const {
-    return staged && config.parallel.plan.empty() ? ranks / config.parallel.pipeline : ranks;
+    if (partitioned && ranks > 1) return ranks / parallel::parts_of(config, ranks);
+    const int64_t stages = staged && config.parallel.plan.empty() ? config.parallel.pipeline : 1;
+    return ranks / (stages * std::max<int64_t>(1, config.parallel.tensor));
   }
   bool gpu() const { return config.train.compute.device != "cpu"; }
   bool on(std::initializer_list<const char*> models) const { return is_one_of(config.model.name, models); }
-  bool has_batchnorm() const { return on({"resnet50", "inception_v3"}); }
+  bool has_batchnorm() const {
+    return !models::is_built_in(config.model.name) || on({"resnet50", "inception_v3"});
+  }
+  bool takes_tokens() const { return !models::is_built_in(config.model.name) || on({"gpt2"}); }
   bool has_images() const { return !on({"mlp", "gpt2", "s2vt", "sparse_lr"}); }
 
   const config::Schema& schema;
   const RunConfig& config;
   int ranks;
-  bool served, threads, staged;
+  bool served, threads, averaging, partitioned, staged;
   const std::string& optimizer;
   const plan::RuleTraits& rule;
 };
@@ -53,8 +66,8 @@ struct Reason {
   Reason(const char* text) : why(text) {}
   Reason(std::string text, bool in_files) : why(std::move(text)), file_may(in_files) {}
   std::string why;
-  bool file_may = false;  // a file may hold it: what makes it idle was chosen later
-  bool told = false;      // and not refused: runs over many models or rules share their options
+  bool file_may = false;  // a file may contain it: what makes it idle was chosen later
+  bool told = false;      // logged, not refused: runs over many models or rules share their options
 };
 
 const Reason kWorks;
@@ -67,7 +80,7 @@ Reason alone(const std::string& why) {
   return {why + "; start more ranks with --nproc N", true};
 }
 
-// Idle because of what `key` says.
+// Idle because of the value of `key`.
 Reason because_of(const Run& run, const char* key, const std::string& more = "") {
   const config::Entry& entry = run.schema.at(key);
   std::string why = fmt::format("{} = {}", key, config::to_toml(entry.field.get()));
@@ -99,34 +112,86 @@ Reason needs_schedule(const Run& run, std::initializer_list<const char*> which) 
   return needs_choice(run, "train.schedule", which);
 }
 
+constexpr const char* kOneReplica = "one replica on these ranks; start more, or set parallel.data";
+
 Reason needs_averaging(const Run& run) {
-  if (run.averages()) return run.ranks > 1 ? kWorks : alone("one rank has nobody to average with");
-  return fmt::format(
-      "{}; it is for replicas that average gradients over ranks",
-      run.staged ? "a pipeline" : fmt::format("parallel.sync = \"{}\"", run.config.parallel.sync));
+  if (run.averages() && run.ranks == 1) return alone("there is only one rank");
+  if (run.averages()) return unless(run.replicas() > 1, kOneReplica);
+  return fmt::format("{}; it applies to data parallel training over ranks",
+                     run.partitioned ? "parallel.partition"
+                     : run.staged    ? "a pipeline"
+                                     : fmt::format("parallel.sync = \"{}\"", run.config.parallel.sync));
+}
+
+Reason needs_elastic(const Run& run) {
+  return unless(run.config.elastic.enabled, because_of(run, "elastic.enabled"));
 }
 
 Reason steps_count(const Run& run) {
   const config::Entry &steps = run.schema.at("train.steps"), &epochs = run.schema.at("train.epochs");
   if (run.config.train.loop.steps == 0 || !epochs.is_typed()) return kWorks;
-  return fmt::format("train.steps = {} ({}) takes its place; set train.steps = 0",
-                     run.config.train.loop.steps, steps.origin);
+  return fmt::format("train.steps = {} ({}) overrides it; set train.steps = 0", run.config.train.loop.steps,
+                     steps.origin);
+}
+
+Reason gradients_travel(const Run& run) {
+  if (Reason reason = needs_averaging(run); !reason.why.empty()) return reason;
+  return unless(
+      !run.averaging || run.config.average.method == "post_local",
+      because_of(run, "parallel.sync", "gradients are averaged by average.method = post_local only"));
+}
+
+Reason not_on_their_own(const Run& run) {
+  if (Reason reason = needs_averaging(run); !reason.why.empty()) return reason;
+  return unless(!run.averaging, because_of(run, "parallel.sync", "replicas compute on their own"));
+}
+
+// Also between the replicas of a stage or of a part.
+Reason between_replicas(const Run& run) {
+  const bool parts = run.staged || run.partitioned;
+  return parts && !run.served ? unless(run.replicas() > 1, kOneReplica) : needs_averaging(run);
 }
 
 Reason shared_statistics(const Run& run) {
-  Reason reason = run.staged ? unless(run.replicas() > 1, "one copy of the pipeline; set parallel.data")
-                             : needs_averaging(run);
+  if (run.averaging) return not_on_their_own(run);
+  Reason reason = between_replicas(run);
   if (!reason.why.empty() || run.has_batchnorm()) return reason;
   return of_another_model(run, "it has no BatchNorm");
 }
 
+Reason needs_method(const Run& run, std::initializer_list<const char*> which) {
+  return needs_choice(run, "average.method", which);
+}
+
+Reason needs_rounds(const Run& run) {
+  return needs_method(run, {"local", "post_local", "diloco", "gossip"});
+}
+
+// Also over the replicas of a stage or of slices.
+Reason shards(const Run& run) {
+  if (run.served || run.threads) return needs_averaging(run);
+  if (run.ranks == 1) return alone("there is only one rank");
+  return unless(run.replicas() > 1, kOneReplica);
+}
+
 Reason graph(const Run& run) {
   if (!run.gpu()) return because_of(run, "train.device");
-  if (run.ranks > 1 || run.served) return "several workers; whole steps are recorded on one device alone";
+  if (run.ranks > 1 || run.served) return "CUDA graphs are used on one device only";
   if (run.config.train.loop.accumulate > 1) return because_of(run, "train.accumulate");
   if (run.optimizer == "lbfgs") return because_of(run, "train.optimizer");
   if (run.config.train.compute.precision == "fp16") return because_of(run, "train.precision");
   return run.on({"sparse_lr"}) ? because_of(run, "model.name") : kWorks;
+}
+
+Reason has_sparse_samples(const Run& run) {
+  if (!models::is_built_in(run.config.model.name) || run.on({"sparse_lr"})) return kWorks;
+  return because_of(run, "model.name", "its samples are not sparse");
+}
+
+Reason pushes_rows(const Run& run) {
+  Reason reason = has_sparse_samples(run);
+  if (!reason.why.empty() || run.config.ps.sparse != "off") return reason;
+  return because_of(run, "ps.sparse");
 }
 
 using Applies = Reason (*)(const Run&);
@@ -136,8 +201,8 @@ struct KeyRow {
   Applies check;
 };
 
-// Where a key applies; the first reason counts. What is not here applies everywhere, or is refused where it
-// is used: keys of [model] by the models, values that contradict each other by Configuration::load().
+// Where a key applies; the first reason counts. Keys not listed apply everywhere, or are refused where they
+// are used: keys of [model] by the models, contradictory values by Configuration::load().
 const KeyRow kKeyRows[] = {
     {"data.dir",
      [](const Run& r) {
@@ -145,10 +210,13 @@ const KeyRow kKeyRows[] = {
      }},
     {"data.samples",
      [](const Run& r) {
-       return unless(r.config.data.name == "synthetic", because_of(r, "data.name", "data.limit cuts it"));
+       return unless(r.config.data.name == "synthetic" || !data::is_built_in_data(r.config.data.name),
+                     because_of(r, "data.name", "data.limit limits it"));
      }},
     {"data.seq_len",
-     [](const Run& r) { return unless(r.on({"gpt2"}), because_of(r, "model.name", "it takes no tokens")); }},
+     [](const Run& r) {
+       return unless(r.takes_tokens(), because_of(r, "model.name", "it takes no tokens"));
+     }},
     {"data.prefetch",
      [](const Run& r) { return unless(r.config.data.workers > 0, because_of(r, "data.workers")); }},
     {"train.epochs", steps_count},
@@ -185,23 +253,61 @@ const KeyRow kKeyRows[] = {
     {"train.cuda_graph", graph},
     {"parallel.pipeline",
      [](const Run& r) {
-       return unless(r.config.parallel.plan.empty(), "parallel.plan says how many stages there are");
+       return unless(r.config.parallel.plan.empty(), "parallel.plan sets the number of stages");
      }},
-    {"parallel.plan", [](const Run& r) { return unless(r.ranks > 1, alone("one rank is no pipeline")); }},
-    {"parallel.sync", [](const Run& r) { return unless(!r.threads || r.ranks > 1, alone("one replica")); }},
-    {"parallel.zero", needs_averaging},
-    {"parallel.split", needs_averaging},
-    {"parallel.backend", [](const Run& r) { return unless(!r.threads, "threads of one process need none"); }},
+    {"parallel.plan",
+     [](const Run& r) { return unless(r.ranks > 1, alone("a pipeline needs several ranks")); }},
+    {"parallel.partition",
+     [](const Run& r) { return unless(r.ranks > 1, alone("a partition needs several ranks")); }},
+    {"parallel.sync",
+     [](const Run& r) {
+       return unless(r.threads ? r.ranks > 1 : !r.averaging || r.replicas() > 1, alone("one replica"));
+     }},
+    {"parallel.sequence",
+     [](const Run& r) { return unless(r.config.parallel.tensor > 1, because_of(r, "parallel.tensor")); }},
+    {"parallel.tensor_plan",
+     [](const Run& r) { return unless(r.config.parallel.tensor > 1, because_of(r, "parallel.tensor")); }},
+    {"parallel.offload",
+     [](const Run& r) { return unless(r.config.parallel.zero == 3, because_of(r, "parallel.zero")); }},
+    {"parallel.zero", shards},
+    {"parallel.split", between_replicas},
+    {"parallel.backend",
+     [](const Run& r) { return unless(!r.threads, "threads of one process do not use it"); }},
     {"parallel.backend",
      [](const Run& r) {
        return unless(r.ranks > 1 || (r.served && r.config.ps.place == "dedicated"),
-                     alone("one rank talks to nobody"));
+                     alone("there is only one rank"));
      }},
-    {"ddp.*", needs_averaging},
+    {"ddp.hook", between_replicas},
+    {"ddp.bucket_bytes", gradients_travel},
+    {"ddp.first_bucket_bytes", gradients_travel},
+    {"ddp.delay_allreduce", gradients_travel},
+    {"ddp.find_unused", gradients_travel},
+    {"ddp.static_graph", gradients_travel},
+    {"ddp.gradient_as_bucket_view", gradients_travel},
+    {"ddp.reduction", not_on_their_own},
+    {"ddp.broadcast_buffers", not_on_their_own},
+    {"ddp.share_parameters", needs_averaging},
     {"ddp.share_parameters",
      [](const Run& r) { return unless(r.config.parallel.zero > 0, because_of(r, "parallel.zero")); }},
     {"ddp.broadcast_buffers",
      [](const Run& r) { return unless(r.has_batchnorm(), of_another_model(r, "it has no buffers")); }},
+    {"elastic.enabled", needs_averaging},
+    {"elastic.min", needs_elastic},
+    {"elastic.restarts", needs_elastic},
+    {"elastic.batch", needs_elastic},
+    {"average.*",
+     [](const Run& r) {
+       if (!r.averaging) return because_of(r, "parallel.sync", "it is for average");
+       return unless(r.replicas() > 1, alone("one replica"));
+     }},
+    {"average.every", needs_rounds},
+    {"average.fragments", needs_rounds},
+    {"average.overlap", needs_rounds},
+    {"average.start", [](const Run& r) { return needs_method(r, {"post_local"}); }},
+    {"average.outer_lr", [](const Run& r) { return needs_method(r, {"diloco"}); }},
+    {"average.outer_momentum", [](const Run& r) { return needs_method(r, {"diloco"}); }},
+    {"average.graph", [](const Run& r) { return needs_method(r, {"gossip"}); }},
     {"ps.*",
      [](const Run& r) {
        return unless(r.served, fmt::format("parallel.sync = \"{}\"; parameter servers need parallel.sync = "
@@ -234,30 +340,33 @@ const KeyRow kKeyRows[] = {
      }},
     {"ps.adasync_interval",
      [](const Run& r) { return unless(r.config.ps.adasync, because_of(r, "ps.adasync")); }},
-    {"ps.warm_start", [](const Run& r) { return unless(r.ranks > 1, alone("one worker is always alone")); }},
+    {"ps.warm_start", [](const Run& r) { return unless(r.ranks > 1, alone("there is only one worker")); }},
     {"ps.on_worker_loss",
-     [](const Run& r) { return unless(r.ranks > 1, alone("the first worker cannot be lost")); }},
+     [](const Run& r) { return unless(r.ranks > 1, alone("the only worker cannot be replaced")); }},
     {"ps.restarts",
      [](const Run& r) {
        return unless(r.config.ps.on_worker_loss == "restart",
                      because_of(r, "ps.on_worker_loss", "it is for restart"));
      }},
+    {"ps.sparse", has_sparse_samples},
+    {"ps.key_cache", pushes_rows},
+    {"ps.fixed_point", pushes_rows},
     {"slowdown.workers",
      [](const Run& r) { return unless(r.config.slowdown.law != "none", because_of(r, "slowdown.law")); }},
     {"slowdown.seed",
      [](const Run& r) {
        return unless(
            !is_one_of(r.config.slowdown.law.substr(0, r.config.slowdown.law.find(':')), {"none", "const"}),
-           because_of(r, "slowdown.law", "it draws no numbers"));
+           because_of(r, "slowdown.law", "it draws no random numbers"));
      }},
+    {"pipeline.*",
+     [](const Run& r) { return unless(!r.partitioned, "parallel.partition runs each batch in one pass"); }},
     {"pipeline.*",
      [](const Run& r) {
        return unless(r.staged, "parallel.pipeline = 1; set parallel.pipeline or parallel.plan");
      }},
     {"pipeline.stages",
-     [](const Run& r) {
-       return unless(r.config.parallel.plan.empty(), "parallel.plan says what the stages are");
-     }},
+     [](const Run& r) { return unless(r.config.parallel.plan.empty(), "parallel.plan sets the stages"); }},
     {"pipeline.chunks",
      [](const Run& r) {
        return unless(r.config.pipeline.schedule == "interleaved",
@@ -289,7 +398,7 @@ bool is_off(const config::Value& value) {
   return is_one_of(text, {"false", "0", "0.0", "[]", "\"\"", "\"none\"", "\"auto\"", "\"equal\"", "\"0\""});
 }
 
-// Whoever types a built-in value means it, unless it switches something off or takes back what the file says.
+// A built-in value that was typed is intended, unless it switches something off or undoes what the file says.
 bool asks_for_something(const config::Entry& entry) {
   if (entry.origin == "built-in") return false;
   if (!entry.is_initial()) return true;
@@ -338,14 +447,26 @@ void refuse_idle_keys(const Configuration& configuration, int ranks, bool tell) 
 }
 
 void reset_idle_keys(Configuration& configuration) {
-  constexpr int kMany = 1 << 20;  // nothing is idle for want of ranks
+  constexpr int kMany = 1 << 20;  // no key is idle for lack of ranks
   for (const IdleKey& idle : idle_keys(configuration, kMany))
     if (idle.tolerated) configuration.schema.reset(idle.entry->key());
+  if (!missing_test_files(configuration.values).empty()) configuration.values.train.loop.evaluate = false;
+}
+
+std::vector<std::string> missing_test_files(const RunConfig& config) {
+  if (!config.train.loop.evaluate) return {};
+  std::vector<std::string> looked;
+  std::error_code ignored;
+  for (const std::filesystem::path& path : data::test_files_of(config.data.name, config.data.dir)) {
+    if (std::filesystem::is_regular_file(path, ignored)) return {};
+    looked.push_back(path.string());
+  }
+  return looked;
 }
 
 namespace {
 
-// What a command reads of a configuration, and what of it it sets by itself. A file may hold more.
+// What a command reads of a configuration, and what it sets itself. A file may contain more.
 struct KeysRead {
   const char* command;
   std::vector<std::string> keys;
@@ -376,16 +497,20 @@ const std::vector<KeysRead>& reads() {
        all_of_keys({{"model.*", "data.batch_size", "data.seq_len", "train.recompute"}, kComputeKeys}),
        {}},
       {"bench step",
-       all_of_keys({{"model.*", "train.recompute", "train.cuda_graph"}, kOptimizerKeys, kComputeKeys}),
-       {"model.name", "train.precision", "train.device", "train.recompute"}},
-      {"bench scaling",
-       all_of_keys({{"model.*", "train.recompute", "train.cuda_graph", "train.sync_batchnorm",
-                     "train.accumulate", "parallel.*", "ddp.*", "pipeline.*", "slowdown.*"},
+       all_of_keys({{"model.*", "train.recompute", "train.cuda_graph", "train.deterministic"},
                     kOptimizerKeys,
                     kComputeKeys}),
-       {"model.name", "parallel.sync", "parallel.plan", "parallel.split"}},
+       {"model.name", "train.precision", "train.device", "train.recompute"}},
+      {"bench scaling",
+       all_of_keys(
+           {{"model.*", "train.recompute", "train.cuda_graph", "train.deterministic", "train.sync_batchnorm",
+             "train.accumulate", "parallel.*", "ddp.*", "pipeline.*", "slowdown.*"},
+            kOptimizerKeys,
+            kComputeKeys}),
+       {"model.name", "parallel.sync", "parallel.plan", "parallel.partition", "parallel.split"}},
       {"verify",
-       {"model.*", "data.*", "train.*", "parallel.*", "ddp.*", "ps.*", "slowdown.*", "pipeline.*"},
+       {"model.*", "data.*", "train.*", "parallel.*", "ddp.*", "average.*", "ps.*", "slowdown.*",
+        "pipeline.*"},
        {"data.workers",        "data.prefetch",    "train.epochs",       "train.steps",
         "train.evaluate",      "train.non_finite", "train.schedule",     "train.warmup_steps",
         "train.warmup_epochs", "train.min_lr",     "train.decay_epochs", "train.decay",
@@ -397,6 +522,10 @@ const std::vector<KeysRead>& reads() {
        {"model.*", "data.*", "train.*", "parallel.*", "ps.*", "slowdown.*", "out.*"},
        {"parallel.sync", "ps.policy", "ps.servers", "ps.k", "ps.max_delay", "slowdown.law",
         "slowdown.workers", "out.dir"}},
+      {"lab averaging",
+       {"model.*", "data.*", "train.*", "parallel.*", "average.*", "slowdown.*", "out.*"},
+       {"parallel.sync", "parallel.data", "average.method", "average.graph", "average.every", "average.start",
+        "average.fragments", "average.overlap", "train.steps", "train.epochs", "out.dir", "out.log_every"}},
   };
   return table;
 }

@@ -1,7 +1,7 @@
 // Configuration keys that would have no effect in a run.
 //
-// A key that somebody set has an effect or is refused by name, with the reason. Built-in values are never
-// refused, nor is a file that repeats them: config.toml of a run holds every key.
+// A key that was set has an effect or is refused by name, with the reason. Built-in values are never refused,
+// nor is a file that repeats them: config.toml of a run contains every key.
 #pragma once
 
 #include <string>
@@ -14,23 +14,27 @@ namespace yoke::cli {
 struct IdleKey {
   const config::Entry* entry = nullptr;
   std::string why;
-  // Told, not refused: a file serves one rank and many, and other choices that are typed over it; a sweep
-  // over ps.policy names keys of all rules.
+  // Logged instead of refused: a file may serve one rank and many, and other choices given on the command
+  // line; a sweep over ps.policy sets keys of all rules.
   bool tolerated = false;
 };
 
-// Keys without an effect on `ranks` workers (replicas, where they are threads), in the order of the schema.
-// Points into the configuration.
+// Keys without an effect on `ranks` workers (replicas, if they are threads), in schema order. Refers to the
+// configuration.
 std::vector<IdleKey> idle_keys(const Configuration& configuration, int ranks);
 
-// Throws ConfigError that names those that are refused. `tell`: logs the tolerated ones.
+// Throws ConfigError that names the refused ones. `tell`: logs the tolerated ones.
 void refuse_idle_keys(const Configuration& configuration, int ranks, bool tell);
 
-// Gives tolerated keys that are idle on any number of ranks their built-in values: config.toml of the run
-// must be accepted as well, where everything comes from a file.
+// Resets tolerated keys that are idle on any number of ranks to their built-in values: config.toml of the run
+// must be accepted as well, where everything comes from a file. Turns train.evaluate off if there is no test
+// file.
 void reset_idle_keys(Configuration& configuration);
 
-// Throws ConfigError where `command` reads none of these keys, or sets one itself.
+// The test files that train.evaluate would need, if none of them exists; empty: it can evaluate, or is off.
+std::vector<std::string> missing_test_files(const RunConfig& config);
+
+// Throws ConfigError if `command` does not use these keys, or sets one itself.
 void refuse_unread_keys(const std::string& command, const std::vector<config::Override>& typed);
 
 }  // namespace yoke::cli

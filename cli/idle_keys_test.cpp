@@ -29,10 +29,11 @@ struct Strategy {
 const Strategy kStrategies[] = {
     {"one device", 1, {}},
     {"ddp", 2, {}},
-    {"zero", 2, {"parallel.zero=1"}},
+    {"zero", 4, {"parallel.zero=1"}},  // two replicas where another axis takes two
     {"threads", 2, {"parallel.sync=threads"}},
     {"ps", 2, {"parallel.sync=ps"}},
     {"pipeline", 2, {"parallel.pipeline=2"}},
+    {"average", 2, {"parallel.sync=average"}},
 };
 
 // In the order of kStrategies: + has an effect, - is refused, w is refused where the worker is made.
@@ -43,10 +44,13 @@ struct Expected {
   Words needs;  // without it the key is refused everywhere
 };
 
-const char* const kEverywhere = "++++++";
-const char* const kAveraging = "-++---";
-const char* const kServed = "----+-";
-const char* const kStaged = "-----+";
+const char* const kEverywhere = "+++++++";
+const char* const kAveraging = "-++----";
+const char* const kSliced = "+++-+++";
+const char* const kServed = "----+--";
+const char* const kStaged = "-----+-";
+const char* const kElastic = "-+-----";
+const char* const kRounds = "------+";
 
 const Expected kExpected[] = {
     {"data.name", "mnist", kEverywhere, {}},
@@ -74,8 +78,8 @@ const Expected kExpected[] = {
     {"train.beta1", "0.5", kEverywhere, {"train.optimizer=adamw"}},
     {"train.beta2", "0.5", kEverywhere, {"train.optimizer=adamw"}},
     {"train.eps", "0.5", kEverywhere, {"train.optimizer=adagrad"}},
-    {"train.history", "5", "++ww-w", {"train.optimizer=lbfgs"}},
-    {"train.inner_steps", "5", "++ww-w", {"train.optimizer=lbfgs"}},
+    {"train.history", "5", "++-----", {"train.optimizer=lbfgs"}},
+    {"train.inner_steps", "5", "++-----", {"train.optimizer=lbfgs"}},
     {"train.clip_norm", "1", kEverywhere, {}},
     {"train.schedule", "cosine", kEverywhere, {}},
     {"train.warmup_steps", "5", kEverywhere, {}},
@@ -83,7 +87,7 @@ const Expected kExpected[] = {
     {"train.min_lr", "0.001", kEverywhere, {"train.schedule=linear"}},
     {"train.decay_epochs", "1,2", kEverywhere, {"train.schedule=step"}},
     {"train.decay", "0.5", kEverywhere, {"train.schedule=step", "train.decay_epochs=1"}},
-    {"train.scale_lr", "true", "-++++-", {}},
+    {"train.scale_lr", "true", "-++++-+", {}},
     {"train.device", "cuda", kEverywhere, {}},
     {"train.precision", "bf16", kEverywhere, {}},
     {"train.recompute", "blocks", kEverywhere, {}},
@@ -91,21 +95,36 @@ const Expected kExpected[] = {
     {"train.conv", "native", kEverywhere, {}},
     {"train.deterministic", "true", kEverywhere, {}},
     {"train.channels_last", "false", kEverywhere, {"train.device=cuda"}},
-    {"train.cuda_graph", "false", "+-----", {"train.device=cuda"}},
+    {"train.cuda_graph", "false", "+------", {"train.device=cuda"}},
     {"parallel.data", "2", kEverywhere, {}},
     {"parallel.zero", "1", kAveraging, {}},
-    {"parallel.split", "3:1", kAveraging, {}},
-    {"parallel.backend", "tcp", "-++-++", {}},
+    {"parallel.offload", "all", kAveraging, {"parallel.zero=3"}},
+    {"parallel.sequence", "true", kSliced, {"parallel.tensor=2"}},
+    {"parallel.tensor_plan", "plan.toml", kSliced, {"parallel.tensor=2"}},
+    {"parallel.split", "3:1", "-++---+", {}},
+    {"parallel.backend", "tcp", "-++-+++", {}},
     {"ddp.bucket_bytes", "1MB", kAveraging, {}},
     {"ddp.first_bucket_bytes", "1KB", kAveraging, {}},
     {"ddp.delay_allreduce", "true", kAveraging, {}},
-    {"ddp.find_unused", "true", "-+w---", {}},
-    {"ddp.static_graph", "true", "-+w---", {}},
+    {"ddp.find_unused", "true", "-+w----", {}},
+    {"ddp.static_graph", "true", "-+w----", {}},
     {"ddp.gradient_as_bucket_view", "false", kAveraging, {}},
     {"ddp.broadcast_buffers", "true", kAveraging, {}},
-    {"ddp.share_parameters", "false", "--+---", {}},
+    {"ddp.share_parameters", "false", "--+----", {}},
     {"ddp.reduction", "sum", kAveraging, {}},
-    {"ddp.hook", "fp16", "-+w---", {}},
+    {"ddp.hook", "fp16", "-+w---+", {}},
+    {"elastic.enabled", "true", kElastic, {}},
+    {"elastic.min", "2", kElastic, {"elastic.enabled=true"}},
+    {"elastic.restarts", "2", kElastic, {"elastic.enabled=true"}},
+    {"elastic.batch", "per_rank", kElastic, {"elastic.enabled=true"}},
+    {"average.method", "gossip", kRounds, {}},
+    {"average.every", "4", kRounds, {}},
+    {"average.start", "5", kRounds, {"average.method=post_local"}},
+    {"average.fragments", "2", kRounds, {"average.every=4"}},
+    {"average.overlap", "1", kRounds, {}},
+    {"average.outer_lr", "0.5", kRounds, {"average.method=diloco"}},
+    {"average.outer_momentum", "0.5", kRounds, {"average.method=diloco"}},
+    {"average.graph", "exponential", kRounds, {"average.method=gossip"}},
     {"ps.servers", "2", kServed, {}},
     {"ps.place", "colocated", kServed, {}},
     {"ps.policy", "async", kServed, {}},
@@ -124,9 +143,12 @@ const Expected kExpected[] = {
     {"ps.restarts", "2", kServed, {"ps.on_worker_loss=restart"}},
     {"ps.log_updates", "true", kServed, {}},
     {"ps.timeout", "1m", kServed, {}},
-    {"slowdown.law", "exp:1ms", "+++-+-", {}},
-    {"slowdown.workers", "0", "+++-+-", {"slowdown.law=const:2x"}},
-    {"slowdown.seed", "2", "+++-+-", {"slowdown.law=exp:1ms"}},
+    {"ps.sparse", "off", kServed, {"model.name=sparse_lr"}},
+    {"ps.key_cache", "false", kServed, {"model.name=sparse_lr"}},
+    {"ps.fixed_point", "int8", kServed, {"model.name=sparse_lr"}},
+    {"slowdown.law", "exp:1ms", "+++-+-+", {}},
+    {"slowdown.workers", "0", "+++-+-+", {"slowdown.law=const:2x"}},
+    {"slowdown.seed", "2", "+++-+-+", {"slowdown.law=exp:1ms"}},
     {"pipeline.schedule", "gpipe", kStaged, {}},
     {"pipeline.microbatches", "4", kStaged, {}},
     {"pipeline.stages", "0-1,2-3", kStaged, {}},
@@ -193,9 +215,10 @@ TEST(IdleKeys, NoKeyIsForgotten) {
   for (const Expected& row : kExpected) ++listed[row.key];
   Configuration configuration;
   for (const config::Entry& entry : configuration.schema.entries()) {
-    // Models refuse keys that they do not use; two keys are what a strategy is, one is tested below.
+    // Models refuse keys that they do not use; some keys are what a strategy is, two are tested below.
     bool elsewhere = entry.section == "model" || entry.key() == "parallel.pipeline" ||
-                     entry.key() == "parallel.sync" || entry.key() == "parallel.plan";
+                     entry.key() == "parallel.tensor" || entry.key() == "parallel.sync" ||
+                     entry.key() == "parallel.plan" || entry.key() == "parallel.partition";
     EXPECT_EQ(listed[entry.key()], elsewhere ? 0 : 1) << entry.key() << ": say above where it applies";
   }
 }
@@ -247,7 +270,7 @@ TEST(IdleKeys, WhoTypesABuiltInValueMeansIt) {
 TEST(IdleKeys, OneFileServesOneRankAndMany) {
   const char* file = "[parallel]\nzero = 1\n[ddp]\nbucket_bytes = \"1MB\"\n[train]\nscale_lr = true\n";
   EXPECT_EQ(refusal({}, 1, file), "");
-  EXPECT_THAT(refusal({"parallel.zero=1"}, 1), HasSubstr("one rank has nobody to average with; start more"));
+  EXPECT_THAT(refusal({"parallel.zero=1"}, 1), HasSubstr("there is only one rank; start more"));
   Configuration configuration;
   configuration.schema.read_text(file, "a.toml");
   std::vector<IdleKey> idle = idle_keys(configuration, 1);
@@ -286,7 +309,7 @@ TEST(IdleKeys, StepsTakeThePlaceOfEpochs) {
   EXPECT_EQ(refusal({"train.steps=5"}, 1, "[train]\nepochs = 3.0\n"), "");
   EXPECT_EQ(refusal({}, 1, "[train]\nepochs = 3.0\nsteps = 5\n"), "") << "as config.toml of that run";
   EXPECT_THAT(refusal({"train.epochs=3"}, 1, "[train]\nsteps = 20\n"),
-              HasSubstr("train.steps = 20 (a.toml:2) takes its place"));
+              HasSubstr("train.steps = 20 (a.toml:2) overrides it"));
   EXPECT_THAT(refusal({"train.epochs=3", "train.steps=5"}, 1), HasSubstr("train.epochs"));
   EXPECT_EQ(refusal({"train.epochs=3", "train.steps=0"}, 1, "[train]\nsteps = 20\n"), "");
 }
@@ -296,6 +319,33 @@ TEST(IdleKeys, APlanSaysStagesItself) {
   EXPECT_THAT(refusal({"parallel.plan=auto"}, 1), HasSubstr("parallel.plan"));
   EXPECT_THAT(refusal({"parallel.plan=auto", "parallel.pipeline=2"}, 2), HasSubstr("parallel.pipeline"));
   EXPECT_THAT(refusal({"parallel.plan=auto", "pipeline.stages=0-1,2-3"}, 2), HasSubstr("pipeline.stages"));
+}
+
+TEST(IdleKeys, AveragingUsesBucketsWhileItAveragesGradients) {
+  Words post = {"parallel.sync=average", "average.method=post_local"};
+  EXPECT_EQ(refusal(together({post, {"ddp.bucket_bytes=1MB"}}), 2), "");
+  EXPECT_THAT(refusal({"parallel.sync=average", "average.method=end", "average.every=4"}, 2),
+              HasSubstr("average.every = 4"));
+  EXPECT_THAT(refusal({"parallel.sync=average"}, 1), HasSubstr("parallel.sync"));
+}
+
+TEST(IdleKeys, APartitionHasNoMicroBatchesAndNoReplicasByItself) {
+  EXPECT_EQ(refusal({"parallel.partition=auto"}, 2), "");
+  EXPECT_EQ(refusal({"parallel.partition=auto", "parallel.pipeline=2"}, 4), "");
+  EXPECT_EQ(refusal({"parallel.partition=auto", "parallel.data=2", "parallel.zero=1"}, 4), "");
+  EXPECT_THAT(refusal({"parallel.partition=auto"}, 1), HasSubstr("parallel.partition"));
+  EXPECT_THAT(refusal({"parallel.partition=auto", "parallel.zero=1"}, 2), HasSubstr("parallel.zero"));
+  EXPECT_THAT(refusal({"parallel.partition=auto", "pipeline.schedule=gpipe"}, 2), HasSubstr("pipeline"));
+  for (const char* key : {"ddp.hook=fp16", "parallel.split=2:1"}) {
+    const std::string name = std::string(key).substr(0, std::string(key).find('='));
+    EXPECT_THAT(refusal({"parallel.partition=auto", key}, 2), HasSubstr(name));
+    EXPECT_EQ(refusal({"parallel.partition=auto", "parallel.data=2", key}, 4), "");
+    EXPECT_EQ(refusal({"parallel.pipeline=2", key}, 4), "");
+    EXPECT_THAT(refusal({"parallel.tensor=2", key}, 2), HasSubstr(name)) << "one replica";
+    EXPECT_EQ(refusal({"parallel.tensor=2", key}, 4), "");
+  }
+  EXPECT_THAT(refusal({"parallel.partition=auto", "parallel.tensor=2"}, 4), HasSubstr("parallel.tensor"));
+  EXPECT_THAT(refusal({"parallel.partition=auto", "parallel.plan=auto"}, 2), HasSubstr("parallel.plan"));
 }
 
 TEST(UnreadKeys, ACommandRefusesWhatItDoesNotUse) {
@@ -320,6 +370,8 @@ TEST(UnreadKeys, ACommandRefusesWhatItDoesNotUse) {
                                {"model export", "train.seed=3"},
                                {"eval", "data.limit=3"},
                                {"bench step", "train.optimizer=adamw"},
+                               {"bench step", "train.deterministic=true"},
+                               {"bench scaling", "train.deterministic=true"},
                                {"bench scaling", "ddp.hook=fp16"},
                                {"verify", "train.clip_norm=1"},
                                {"lab stragglers", "train.steps=3"},

@@ -24,18 +24,18 @@ const char* of_a_policy(const CommandLine& line) {
 }
 
 const char* of_throughput(const CommandLine& line) {
-  return idle_unless(line.bench_ps.throughput, "it goes with --throughput");
+  return idle_unless(line.bench_ps.throughput, "it requires --throughput");
 }
 
 const char* of_objective(const CommandLine& line) {
   if (line.bench_ps.throughput) return of_a_policy(line);
-  return idle_unless(!line.bench_ps.objective.empty(), "it goes with --objective");
+  return idle_unless(!line.bench_ps.objective.empty(), "it requires --objective");
 }
 
 const char* of_several_ranks(const CommandLine& line) {
   const std::vector<int>& sizes = line.bench_scaling.nproc;
   return idle_unless(std::any_of(sizes.begin(), sizes.end(), [](int size) { return size > 1; }),
-                     "one rank talks to nobody");
+                     "there is only one rank");
 }
 
 bool any_rule(const LabArguments& lab, bool (*wanted)(const plan::RuleTraits&)) {
@@ -55,29 +55,27 @@ struct OptionRow {
 };
 
 const OptionRow kOptionRows[] = {
-    {"eval", "--outputs",
-     [](Line l) { return idle_unless(!l.eval.inputs.empty(), "it goes with --inputs"); }},
+    {"eval", "--outputs", [](Line l) { return idle_unless(!l.eval.inputs.empty(), "it requires --inputs"); }},
     {"simulate", "--chunks",
      [](Line l) { return idle_unless(l.simulate.schedule == "interleaved", "only interleaved has chunks"); }},
     {"simulate", "--transfer",
-     [](Line l) { return idle_unless(l.simulate.stages != 1, "one stage sends nothing"); }},
+     [](Line l) { return idle_unless(l.simulate.stages != 1, "a single stage sends nothing"); }},
     {"bench scaling", "--bucket", of_several_ranks},
     {"bench scaling", "--backend", of_several_ranks},
     {"bench collectives", "--algorithm",
      [](Line l) {
        bool free = !has_any_of({l.bench_collectives.backend}, {"mpi", "nccl"}) ||
                    l.bench_collectives.algorithms == std::vector<std::string>{"auto"};
-       return idle_unless(free, "MPI and NCCL choose by themselves");
+       return idle_unless(free, "MPI and NCCL choose their own algorithms");
      }},
     {"bench collectives", "--reduce",
      [](Line l) {
        return idle_unless(has_any_of(l.bench_collectives.ops, {"all_reduce", "reduce", "reduce_scatter"}),
-                          "none of --op reduces");
+                          "no --op is a reduction");
      }},
     {"bench collectives", "--timeout",
      [](Line l) {
-       return idle_unless(l.bench_collectives.backend != "local",
-                          "threads of --backend local have their own");
+       return idle_unless(l.bench_collectives.backend != "local", "--backend local uses its own memory");
      }},
     {"bench ps", "--policy", of_a_policy},
     {"bench ps", "--k", of_a_policy},
@@ -86,7 +84,7 @@ const OptionRow kOptionRows[] = {
     {"bench ps", "--delay-workers",
      [](Line l) {
        if (l.bench_ps.throughput) return of_a_policy(l);
-       return idle_unless(l.bench_ps.delay != "none", "it goes with --delay");
+       return idle_unless(l.bench_ps.delay != "none", "it requires --delay");
      }},
     {"bench ps", "--compute", of_a_policy},
     {"bench ps", "--updates", of_a_policy},
@@ -98,14 +96,14 @@ const OptionRow kOptionRows[] = {
     {"bench ps", "--backend",
      [](Line l) {
        return idle_unless(l.bench_ps.throughput || l.bench_ps.clock == "real",
-                          "a virtual clock sends nothing");
+                          "the virtual clock sends nothing");
      }},
     {"bench ps", "--in-flight", of_throughput},
     {"bench ps", "--seconds", of_throughput},
     {"lab stragglers", "--k",
      [](Line l) {
        auto given = [](const plan::RuleTraits& rule) { return rule.k == plan::RuleTraits::kGiven; };
-       return idle_unless(any_rule(l.lab, given), "none of --policies has a K");
+       return idle_unless(any_rule(l.lab, given), "no rule in --policies has a K");
      }},
     {"lab stragglers", "--max-delay",
      [](Line l) {
@@ -113,7 +111,7 @@ const OptionRow kOptionRows[] = {
        return idle_unless(any_rule(l.lab, gated), "it is for bounded_delay and ssp");
      }},
     {"lab stragglers", "--delay-workers",
-     [](Line l) { return idle_unless(l.lab.delay != "none", "it goes with --delay"); }},
+     [](Line l) { return idle_unless(l.lab.delay != "none", "it requires --delay"); }},
     {"lab stragglers", "--fault-free",
      [](Line l) { return idle_unless(l.lab.delay != "none", "without --delay every run is"); }},
 };

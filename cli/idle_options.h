@@ -1,4 +1,4 @@
-// Options of commands that would have no effect beside the others.
+// Command-line options that would have no effect in combination with the others.
 #pragma once
 
 #include <string>
@@ -14,7 +14,7 @@ std::string idle_reason(const CommandLine& line, const std::string& option);
 // Throws ConfigError that names the first of line.given without an effect, and why.
 void refuse_idle_options(const CommandLine& line);
 
-// Whether the table knows conditions of this option.
+// Whether the table has conditions for this option.
 bool is_conditional(const std::string& command, const std::string& option);
 
 }  // namespace yoke::cli

@@ -22,7 +22,7 @@ using ::testing::ThrowsMessage;
 // give devices, `topo` --machines and --network without a preset, `simulate` what repeats or contradicts a
 // plan.
 const std::map<std::string, std::string> kAlways = {
-    {"train", "FILE --resume --init --nproc --device --steps --trace"},
+    {"train", "FILE --resume --init --nproc --device --steps --elastic --trace"},
     {"verify", "FILE --layouts --steps --dtype --tolerance"},
     {"eval", "FILE --init --inputs --device"},
     {"model info", "NAME"},
@@ -33,6 +33,8 @@ const std::map<std::string, std::string> kAlways = {
     {"bench messenger", "--backend --bytes --seconds"},
     {"bench ps", "--workers --bytes --servers --throughput"},
     {"lab stragglers", "FILE --policies --workers --servers --delay --target-loss --output"},
+    {"lab averaging",
+     "FILE --methods --workers --every --steps --bandwidth --latency --compute --target-loss --output"},
     {"ckpt ls", "DIR"},
     {"ckpt verify", "DIR"},
     {"ckpt export", "DIR --output"},
@@ -43,9 +45,9 @@ const std::map<std::string, std::string> kAlways = {
     {"why", "DIR"},
     {"env", ""},
     {"run", ""},
-    {"topo show", "FILE --preset --machines --network"},
+    {"topo show", "FILE --preset --machines --network --mesh"},
     {"topo predict", "FILE --op --bytes --algorithm --preset --machines --network"},
-    {"profile", "FILE --output --repeats --device"},
+    {"profile", "FILE --output --repeats --blocks --device"},
     {"plan",
      "--profile --devices --bandwidth --levels --cluster --cost-model --memory --speeds --activation-cost "
      "--states --batch-factor --straight --fewer-devices --explain --output"},

@@ -7,20 +7,41 @@ namespace yoke::cli {
 void add_options(CLI::App& command, LabArguments& lab) {
   command.add_option("FILE", lab.file, "configuration (TOML)")->required();
   command.add_option("--policies", lab.policies, "all, or a list: sync,k_async")->capture_default_str();
-  command.add_option("--workers", lab.workers, "of each run")->capture_default_str();
-  command.add_option("--servers", lab.servers, "of each run")
-      ->check(CLI::Range(1, 256))
+  command.add_option("--workers", lab.workers, "per run")->capture_default_str();
+  command.add_option("--servers", lab.servers, "per run")->check(CLI::Range(1, 256))->capture_default_str();
+  command.add_option("--k", lab.k, "k_ rules: gradients per update [half of the workers]");
+  command.add_option("--max-delay", lab.max_delay, "bounded_delay, ssp: maximum rounds ahead of the slowest")
       ->capture_default_str();
-  command.add_option("--k", lab.k, "of the k_ rules [half of the workers]");
-  command.add_option("--max-delay", lab.max_delay, "of bounded_delay and ssp")->capture_default_str();
   command
       .add_option("--delay", lab.delay, "none const:2x exp:5ms shifted_exp:5ms,5ms pareto:1ms,3 trace:FILE")
       ->capture_default_str();
-  command.add_option("--delay-workers", lab.delay_workers, "who has that delay: 3,5; default all");
-  command.add_option("--target-loss", lab.target_loss, "who reaches it first? [the loss that all reach]");
+  command.add_option("--delay-workers", lab.delay_workers, "workers with that delay, e.g. 3,5; default: all");
+  command.add_option("--target-loss", lab.target_loss,
+                     "loss for the time to target [lowest loss that all rules reach]");
   command.add_flag("--fault-free", lab.fault_free,
-                   "run each rule without delays too, and compare update rates");
+                   "also run each rule without delays, and compare update rates");
   command.add_option("-o,--output", lab.output, "folder [runs/lab_stragglers]");
+}
+
+void add_options(CLI::App& command, AveragingLabArguments& lab) {
+  command.add_option("FILE", lab.file, "configuration (TOML)")->required();
+  command.add_option("--methods", lab.methods, "all, or a list: ddp,local,gossip_ring")
+      ->capture_default_str();
+  command.add_option("--workers", lab.workers, "ranks of each run")
+      ->check(CLI::Range(2, 256))
+      ->capture_default_str();
+  command.add_option("--every", lab.every, "local steps between two rounds")
+      ->check(CLI::Range(1, 1'000'000))
+      ->capture_default_str();
+  command.add_option("--steps", lab.steps, "steps of each run [train.steps]")
+      ->check(CLI::Range(1, 1'000'000'000));
+  command.add_option("--bandwidth", lab.bandwidth, "of the modelled link: 100mbit, 12.5MB/s")
+      ->capture_default_str();
+  command.add_option("--latency", lab.latency, "of a message on it: 1ms")->capture_default_str();
+  command.add_option("--compute", lab.compute, "time to compute a step [measured]");
+  command.add_option("--target-loss", lab.target_loss,
+                     "loss for the time to target [lowest loss that all methods reach]");
+  command.add_option("-o,--output", lab.output, "folder [runs/lab_averaging]");
 }
 
 }  // namespace yoke::cli

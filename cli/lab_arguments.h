@@ -1,4 +1,4 @@
-// The words of `yoke lab stragglers`.
+// Arguments of `yoke lab`.
 #pragma once
 
 #include <cstdint>
@@ -19,12 +19,26 @@ struct LabArguments {
   std::string max_delay = "2";
   std::string delay = "none";
   std::string delay_workers;  // empty: all
-  double target_loss = 0;     // 0: what all of them reach
-  bool fault_free = false;    // each rule without delays too
+  double target_loss = 0;     // 0: the loss that all of them reach
+  bool fault_free = false;    // also run each rule without delays
   std::string output;
 };
 
-// The options of the command, which fill `arguments`.
+struct AveragingLabArguments {
+  std::string file;
+  std::string methods = "all";
+  int64_t workers = 4;
+  int64_t every = 8;
+  int64_t steps = 0;  // 0: train.steps
+  std::string bandwidth = "100mbit";
+  std::string latency = "1ms";
+  std::string compute;     // of a step; empty: measured
+  double target_loss = 0;  // 0: what all of them reach
+  std::string output;
+};
+
+// Adds the options of the command, which fill `arguments`.
 void add_options(CLI::App& command, LabArguments& arguments);
+void add_options(CLI::App& command, AveragingLabArguments& arguments);
 
 }  // namespace yoke::cli

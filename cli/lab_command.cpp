@@ -7,17 +7,14 @@
 #include <cmath>
 #include <filesystem>
 
-#include "cli/idle_keys.h"
+#include "cli/lab_job.h"
 #include "cli/output.h"
-#include "cli/ps_server.h"
-#include "cli/run_checks.h"
 #include "yoke/base/error.h"
 #include "yoke/base/file.h"
 #include "yoke/base/json_text.h"
 #include "yoke/base/log.h"
 #include "yoke/base/terminal.h"
 #include "yoke/base/text.h"
-#include "yoke/cluster/launcher/launcher.h"
 #include "yoke/metrics/jsonl.h"
 #include "yoke/plan/policies/delay_law.h"
 #include "yoke/report/comparison.h"
@@ -30,12 +27,12 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int64_t kRecords = 200;        // of each run, for its curves
-constexpr double kReachedByAll = 1.001;  // times the worst final loss: the target when none is given
+constexpr double kReachedByAll = 1.001;  // times the worst final loss: the default target
 
 struct Lab {
   const CommandLine& line;
   const LabArguments& arguments;
-  RunConfig& config;  // as the file and the overrides say
+  RunConfig& config;  // as given by the file and the overrides
   fs::path out;
 
   std::vector<std::string> rules() const {
@@ -52,7 +49,7 @@ struct Lab {
     return arguments.k > 0 ? arguments.k : std::max<int64_t>(1, arguments.workers / 2);
   }
 
-  // Every rule sees as many minibatches as `sync` does with train.steps.
+  // Every rule gets as many minibatches as `sync` with train.steps.
   int64_t updates_of(const std::string& rule) const {
     plan::PolicyOptions policy;
     policy.rule = plan::parse_rule(rule);
@@ -62,7 +59,7 @@ struct Lab {
     return (minibatches + k - 1) / k;
   }
 
-  // Throws ConfigError where the ranks would refuse it.
+  // Throws ConfigError if the ranks would refuse it.
   cluster::LaunchOptions job_of(const std::string& rule, const std::string& law,
                                 const fs::path& folder) const {
     std::vector<std::string> words = {
@@ -85,16 +82,7 @@ struct Lab {
       set("train.steps", fmt::format("{}", updates_of(rule)));
       set("out.log_every", fmt::format("{}", std::max<int64_t>(1, updates_of(rule) / kRecords)));
     }
-    CommandLine own = parse_command_line(words);
-    Configuration configuration;
-    configuration.load(own.train.file, own.overrides);
-    check_memory(configuration.values);
-    check_workers(configuration.values, own.train.nproc);
-    refuse_idle_keys(configuration, own.train.nproc, /*tell=*/false);
-    cluster::LaunchOptions job = server_job(own, configuration.values);
-    job.stdout_is_taken = true;
-    job.rank0_speaks = false;
-    return job;
+    return lab_job(line, words).launch;
   }
 
   report::ComparedRun train(const std::string& rule, const std::string& law, const fs::path& folder) const {
@@ -110,14 +98,20 @@ struct Lab {
     report::ComparedRun run;
     run.name = rule;
     run.records = metrics::read_records(folder / "metrics.jsonl").records;
-    nlohmann::json counts = parse_json(read_file(folder / "ps.json"), (folder / "ps.json").string());
-    run.k = counts.at("k");
-    run.staleness = counts.at("staleness").at("histogram").get<std::vector<int64_t>>();
-    run.staleness_mean = counts.at("staleness").at("mean");
-    run.idle_fraction = counts.at("idle_fraction");
-    double seconds = counts.at("seconds");
-    run.updates_per_s = seconds > 0 ? counts.at("updates").get<double>() / seconds : 0;
-    // The first worker's records may be few: it may be the straggler.
+    const std::string file = (folder / "ps.json").string();
+    nlohmann::json counts = parse_json(read_file(file), file);
+    try {
+      run.k = counts.at("k");
+      run.staleness = counts.at("staleness").at("histogram").get<std::vector<int64_t>>();
+      run.staleness_mean = counts.at("staleness").at("mean");
+      run.idle_fraction = counts.at("idle_fraction");
+      double seconds = counts.at("seconds");
+      run.updates_per_s = seconds > 0 ? counts.at("updates").get<double>() / seconds : 0;
+    } catch (const nlohmann::json::exception& error) {
+      throw ConfigError("{}: {}. Is it what this version's parameter servers write?", file,
+                        json_problem(error));
+    }
+    // The first worker may have few records: it may be the straggler.
     std::vector<report::LossPoint> curve = report::coarser(report::loss_curve_of(counts), kRecords);
     if (!curve.empty()) run.records = report::records_of(curve);
     if (!run.records.empty()) run.final_loss = run.records.back().loss;
@@ -143,7 +137,7 @@ void print_table(const std::vector<report::ComparedRun>& runs, double target, co
 int run_lab_stragglers(const CommandLine& line) {
   const LabArguments& arguments = line.lab;
   if (arguments.workers < 1 || arguments.workers > 256)
-    throw ConfigError("--workers {}: a whole number from 1 to 256 is wanted.", arguments.workers);
+    throw ConfigError("--workers {}: expected an integer from 1 to 256.", arguments.workers);
   plan::parse_delay_law(arguments.delay);
   Configuration configuration;
   configuration.load(arguments.file, line.overrides);

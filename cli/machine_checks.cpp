@@ -26,9 +26,9 @@ namespace fs = std::filesystem;
 constexpr double kLittleDiskBytes = 2e9;
 constexpr double kLittleSharedMemoryBytes = 64e6;
 constexpr size_t kProbeBytes = 32 << 20;
-constexpr double kSlowDisk = 20e6;          // bytes a second: a checkpoint of 124M parameters takes a minute
-constexpr rlim_t kFewFiles = 1024;          // a rank holds a few descriptors for each peer
-constexpr double kSlowClockSeconds = 1e-6;  // for one look
+constexpr double kSlowDisk = 20e6;  // bytes per second: a checkpoint of 124M parameters takes a minute
+constexpr rlim_t kFewFiles = 1024;  // a rank needs a few descriptors per peer
+constexpr double kSlowClockSeconds = 1e-6;  // per call
 
 std::string line_of(const fs::path& path) {
   std::ifstream file(path);
@@ -58,10 +58,10 @@ Check check_memory_of_machine() {
   double free = std::min(total, meminfo("MemAvailable"));
   bool little = free < 0.1 * total;
   return {"memory", !little, fmt::format("{}, {} free", format_bytes(total), format_bytes(free)),
-          little ? "less than a tenth is free: end what uses it" : ""};
+          little ? "less than a tenth is free: stop other processes" : ""};
 }
 
-// The chosen word of "always [madvise] never".
+// The selected word of "always [madvise] never".
 std::string chosen(const std::string& line) {
   size_t begin = line.find('['), end = line.find(']');
   return begin == std::string::npos || end == std::string::npos ? ""
@@ -71,7 +71,7 @@ std::string chosen(const std::string& line) {
 Check check_huge_pages() {
   const fs::path folder = "/sys/kernel/mm/transparent_hugepage";
   std::string pages = chosen(line_of(folder / "enabled"));
-  if (pages.empty()) return {"huge pages", true, "not offered by this kernel", "", true};
+  if (pages.empty()) return {"huge pages", true, "not supported by this kernel", "", true};
   std::string shared = chosen(line_of(folder / "shmem_enabled"));
   bool off = pages == "never";
   bool shared_off = shared == "never" || shared == "deny";
@@ -132,7 +132,7 @@ Check check_clock() {
           slow ? "timings cost more than they measure: boot with clocksource=tsc" : ""};
 }
 
-// Bytes a second that reach the disk, written to a file that is gone afterwards. Throws ConfigError.
+// Disk write speed in bytes per second, measured with a temporary file. Throws ConfigError.
 double write_speed(const fs::path& folder) {
   std::string name = (folder / ".yoke-doctor-XXXXXX").string();
   int file = ::mkstemp(name.data());
@@ -162,7 +162,7 @@ Check check_disk_speed() {
             slow ? "checkpoints will take long: put out.dir on a local disk" : ""};
   } catch (const ConfigError& error) {
     return {"disk speed", false, "this folder " + std::string(error.what()),
-            "start yoke where it may write, or set out.dir to such a folder"};
+            "start yoke in a writable folder, or set out.dir"};
   }
 }
 

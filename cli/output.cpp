@@ -41,8 +41,8 @@ std::string without_trace(const std::string& text) {
   return trace == std::string::npos ? text : text.substr(0, trace);
 }
 
-// Nothing is broken: something smaller will do. What nobody closer to the cause has explained; LibTorch's
-// allocators throw types of their own.
+// Recoverable by something smaller. For errors not explained closer to their cause; LibTorch's allocators
+// throw their own types.
 std::optional<std::string> out_of_memory(const std::exception& error) {
   const std::string text = error.what();
   const char* kHint = "Try a smaller data.batch_size or model, or train.recompute = \"blocks\".";
@@ -61,7 +61,7 @@ std::optional<std::string> out_of_memory(const std::exception& error) {
 }  // namespace
 
 void print_json(const nlohmann::json& document) {
-  // Bytes that are not UTF-8 (a file name, say) must not turn a result into an exception.
+  // Bytes that are not UTF-8 (e.g. in a file name) must not turn a result into an exception.
   std::string text = document.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
   std::fwrite(text.data(), 1, text.size(), stdout);
   std::fflush(stdout);

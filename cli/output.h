@@ -1,4 +1,4 @@
-// What every command does with results and errors.
+// Results and errors of all commands.
 #pragma once
 
 #include <functional>
@@ -10,11 +10,10 @@
 
 namespace yoke::cli {
 
-// The one JSON document of a command run with --json.
+// The single JSON document of a command run with --json.
 void print_json(const nlohmann::json& document);
 
-// Parses the command line, runs `command`, and turns what it throws into a message on stderr and an exit
-// code.
+// Parses the command line, runs `command`, and turns exceptions into a message on stderr and an exit code.
 int run_program(int argc, char** argv, const std::function<int(const CommandLine&)>& command);
 
 }  // namespace yoke::cli

@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <numeric>
 
 #include "cli/output.h"
 #include "yoke/base/error.h"
@@ -12,7 +11,7 @@
 #include "yoke/base/terminal.h"
 #include "yoke/base/text.h"
 #include "yoke/base/units.h"
-#include "yoke/plan/partition/partition.h"
+#include "yoke/plan/partition/partition_file.h"
 #include "yoke/report/graph_svg.h"
 #include "yoke/report/table.h"
 
@@ -24,13 +23,6 @@ std::vector<std::vector<int>> nodes_by_part(const plan::Partition& partition) {
   for (size_t node = 0; node < partition.part_of.size(); ++node)
     parts[static_cast<size_t>(partition.part_of[node])].push_back(static_cast<int>(node));
   return parts;
-}
-
-// The heaviest part over the average.
-double balance_of(const plan::Partition& partition) {
-  double total = std::accumulate(partition.weights.begin(), partition.weights.end(), 0.0);
-  double heaviest = *std::max_element(partition.weights.begin(), partition.weights.end());
-  return total > 0 ? heaviest * static_cast<double>(partition.weights.size()) / total : 1;
 }
 
 std::string weight_text(double weight, plan::PartitionWeight kind) {
@@ -50,23 +42,12 @@ std::string ranges(const std::vector<int>& nodes) {
   return join(parts, " ");
 }
 
-nlohmann::json document(const plan::Partition& partition) {
-  nlohmann::json out = {{"parts", nlohmann::json::array()},
-                        {"cut_bytes", partition.cut_bytes},
-                        {"balance", balance_of(partition)},
-                        {"optimal", partition.optimal}};
-  std::vector<std::vector<int>> parts = nodes_by_part(partition);
-  for (size_t i = 0; i < parts.size(); ++i)
-    out["parts"].push_back({{"nodes", parts[i]}, {"weight", partition.weights[i]}});
-  return out;
-}
-
 void print(const plan::Partition& partition, plan::PartitionWeight kind) {
   fmt::print(
-      "{} cross machines for each minibatch, once each way; the heaviest part has {:.3f} times the "
-      "average{}\n\n",
-      format_bytes(partition.cut_bytes), balance_of(partition),
-      partition.optimal ? "; nothing crosses less" : "");
+      "{} cross machines per minibatch and direction; the heaviest part has {:.3f} times the average{}\n"
+      "\n",
+      format_bytes(partition.cut_bytes), plan::balance_of(partition),
+      partition.optimal ? "; proven optimal" : "");
   report::Table table({"part", "weight", "nodes", ""});
   std::vector<std::vector<int>> parts = nodes_by_part(partition);
   for (size_t i = 0; i < parts.size(); ++i)
@@ -79,7 +60,8 @@ std::string picture(const plan::Profile& profile, const plan::Partition& partiti
                     plan::PartitionWeight kind, const std::string& file) {
   report::GraphPicture out;
   out.title = fmt::format("{} on {} machines", file, partition.weights.size());
-  out.subtitle = fmt::format("{} cross for each minibatch (thick lines)", format_bytes(partition.cut_bytes));
+  out.subtitle =
+      fmt::format("{} cross machines per minibatch (thick lines)", format_bytes(partition.cut_bytes));
   for (size_t i = 0; i < profile.layers.size(); ++i) {
     out.nodes.push_back({fmt::format("{} {}", i, profile.layers[i].name), partition.part_of[i]});
     if (profile.is_chain() && i > 0) out.lines.push_back({static_cast<int>(i) - 1, static_cast<int>(i)});
@@ -106,7 +88,7 @@ int partition_graph(const CommandLine& line) {
     write_file_atomically(arguments.svg, picture(profile, partition, kind, file));
   }
   if (line.json)
-    print_json(document(partition));
+    print_json(plan::to_json(partition, profile));
   else
     print(partition, kind);
   return 0;

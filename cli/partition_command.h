@@ -1,4 +1,4 @@
-// `yoke partition`: which machine computes which nodes of a network.
+// `yoke partition`: assigns the nodes of a network to machines.
 #pragma once
 
 #include "cli/command_line.h"

@@ -26,11 +26,11 @@ bool flushes(plan::ScheduleKind kind) {
   return kind != plan::ScheduleKind::kPipedream && kind != plan::ScheduleKind::k2BW;
 }
 
-// Streams are compared pass by pass, once the simulated pipeline is as full as the real one was.
+// Streams are compared pass by pass, once the simulated pipeline is as full as the real one.
 constexpr int kWarmUpRounds = 4;
 
-// What is compared: of schedules that flush the last complete minibatch, of streams all passes, counted from
-// a few minibatches before the first.
+// What is compared: for schedules with a flush the last complete minibatch, for streams all passes, counted
+// from a few minibatches before the first.
 PipelineEvents compared_part(const PipelineEvents& events, plan::ScheduleKind kind) {
   if (flushes(kind)) {
     const int last = metrics::last_minibatch(events);
@@ -51,7 +51,7 @@ PipelineEvents compared_part(const PipelineEvents& events, plan::ScheduleKind ki
   return out;
 }
 
-// Of the simulated timeline only the passes that were measured, from the first of them.
+// Only the passes of the simulated timeline that were measured, from the first of them.
 metrics::Timeline same_passes(metrics::Timeline timeline, const PipelineEvents& events,
                               const plan::Schedule& schedule) {
   std::set<std::tuple<int, int, SpanKind, int>> measured;
@@ -76,7 +76,7 @@ metrics::Timeline same_passes(metrics::Timeline timeline, const PipelineEvents& 
   return timeline;
 }
 
-// Seconds that a device spends on one micro-batch: the mean of each of its chunks, together.
+// Seconds that a device spends on one micro-batch: the sum of the means of its chunks.
 std::vector<double> mean_seconds(const PipelineEvents& events, SpanKind kind) {
   std::map<std::pair<int, int>, std::pair<double, int64_t>> sums;  // of each stage and chunk
   for (const PipelineEvent& event : events.events) {
@@ -91,7 +91,7 @@ std::vector<double> mean_seconds(const PipelineEvents& events, SpanKind kind) {
   return means;
 }
 
-// Ranks of a stage that all have every micro-batch belong to as many pipelines side by side.
+// If all ranks of a stage have every micro-batch, they belong to as many parallel pipelines.
 std::map<int, int> pipeline_of_ranks(const PipelineEvents& events) {
   std::map<int, std::set<int>> ranks;  // of each stage
   for (const PipelineEvent& event : events.events) ranks[event.stage].insert(event.rank);
@@ -103,7 +103,7 @@ std::map<int, int> pipeline_of_ranks(const PipelineEvents& events) {
   return pipelines;
 }
 
-// One way over the boundary behind each stage: the pass that follows at once started that much later.
+// One way over the boundary behind each stage: the delay of the pass that follows immediately.
 std::vector<double> shortest_gaps(const PipelineEvents& events) {
   constexpr double kNone = std::numeric_limits<double>::infinity();
   std::map<int, int> pipelines = pipeline_of_ranks(events);
@@ -134,7 +134,7 @@ sim::PipelineCosts costs_of(const PipelineEvents& events, plan::ScheduleKind kin
   for (size_t i = 0; i < weight.size(); ++i) costs.backward[i] += weight[i];
   if (kind == plan::ScheduleKind::kZbH1) costs.weight_backward = weight;
   costs.transfer = shortest_gaps(events);
-  // After a flush nothing waits for the update; in a stream the passes behind it do.
+  // After a flush nothing waits for the update; in a stream the passes after it do.
   if (!flushes(kind)) costs.sync = mean_seconds(events, SpanKind::kUpdate);
   costs.sync_overlaps = false;
   return costs;
@@ -146,7 +146,7 @@ std::string title_of(const plan::ScheduleRequest& request, const PipelineEvents&
     if (metrics::is_pass(event.kind)) microbatches.insert(event.microbatch);
   std::string text = fmt::format("{}, {} stages, {} micro-batches", plan::to_string(request.kind),
                                  request.stages, microbatches.size());
-  return request.chunks > 1 ? text + fmt::format(", {} chunks a device", request.chunks) : text;
+  return request.chunks > 1 ? text + fmt::format(", {} chunks per device", request.chunks) : text;
 }
 
 }  // namespace
@@ -159,7 +159,7 @@ report::PipelineComparison compare_pipeline(const PipelineEvents& events) {
   for (const PipelineEvent& event : part.events) highest = std::max(highest, event.microbatch);
   request.stages = events.stages;
   request.microbatches = events.microbatches;
-  // A stream goes on behind what was measured.
+  // A stream continues after what was measured.
   request.minibatches = flushes(request.kind) ? 1 : highest / events.microbatches + 1 + kWarmUpRounds;
   request.chunks = events.chunks;
   request.replicas = events.replicas;

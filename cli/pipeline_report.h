@@ -1,4 +1,4 @@
-// Reports of runs, with what only the simulator can add to them.
+// Reports of runs, with what only the simulator can add.
 #pragma once
 
 #include <filesystem>
@@ -12,18 +12,18 @@
 namespace yoke::cli {
 
 // The measured timeline, and the same passes of the same schedule simulated with the mean times of each
-// stage; for transfers the shortest gap between a pass and the one that waits for it. Of schedules that
-// flush, the last complete minibatch; of streams everything measured, in a pipeline that has filled. Throws
-// ConfigError where no minibatch is complete or the schedule is not known.
+// stage; for transfers the shortest gap between a pass and the one that waits for it. For schedules with a
+// flush, the last complete minibatch; for streams everything measured, once the pipeline is filled. Throws
+// ConfigError if no minibatch is complete or the schedule is unknown.
 report::PipelineComparison compare_pipeline(const metrics::PipelineEvents& events);
 
 struct RunReport {
   std::optional<report::PipelineComparison> pipeline;
-  std::vector<std::string> notes;  // what is missing, torn or cannot be drawn; the report says it too
+  std::vector<std::string> notes;  // what is missing, truncated or cannot be drawn; also in the report
 };
 
-// Writes the report of a run. Where its folder holds pipeline.json that is drawn beside its simulation, and
-// comes back.
+// Writes the report of a run. If its folder has a pipeline.json, it is drawn beside its simulation, and
+// returned.
 RunReport write_run_report(const std::filesystem::path& run, const std::filesystem::path& output);
 
 }  // namespace yoke::cli

@@ -1,4 +1,4 @@
-// The words of `yoke plan`, `yoke simulate` and `yoke partition`.
+// Arguments of `yoke plan`, `yoke simulate` and `yoke partition`.
 #pragma once
 
 #include <cstdint>
@@ -17,9 +17,9 @@ struct PlanArguments {
   std::string levels;
   std::string cluster;
   std::string cost_model = "ring";
-  std::string memory;           // of each device: "12GB", or "12GB,12GB,6GB"
-  std::string speeds;           // of each device: "1,1,0.5"; empty: all alike
-  std::string activation_cost;  // on, off; empty: as the cost model has it
+  std::string memory;           // per device: "12GB", or "12GB,12GB,6GB"
+  std::string speeds;           // per device: "1,1,0.5"; empty: all equal
+  std::string activation_cost;  // on, off; empty: as in the cost model
   std::string states = "prefix";
   std::string output;
   double batch_factor = 1;

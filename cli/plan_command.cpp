@@ -26,7 +26,7 @@ using plan::PipelineStage;
 
 constexpr int kExplainedStages = 6;
 
-// What --cluster, --speeds and a list of --memory say of single devices; empty: they are all alike.
+// Per-device values of --cluster, --speeds and a list of --memory; empty: all devices are equal.
 std::vector<plan::PlanDevice> devices_of(const PlanArguments& arguments, const cluster::Topology& cluster) {
   std::vector<plan::PlanDevice> devices;
   for (int worker : cluster::workers_of(cluster)) {
@@ -39,20 +39,20 @@ std::vector<plan::PlanDevice> devices_of(const PlanArguments& arguments, const c
   if (!arguments.speeds.empty()) speeds = split(arguments.speeds, ',');
   if (arguments.memory.find(',') != std::string::npos) memories = split(arguments.memory, ',');
   if (!speeds.empty() && !memories.empty() && speeds.size() != memories.size())
-    throw ConfigError("{} in --speeds and {} in --memory: one of each for every device.", speeds.size(),
+    throw ConfigError("{} in --speeds and {} in --memory: expected one of each per device.", speeds.size(),
                       memories.size());
   devices.resize(std::max({devices.size(), speeds.size(), memories.size()}));
   for (size_t i = 0; i < speeds.size(); ++i) {
     auto [end, error] =
         std::from_chars(speeds[i].data(), speeds[i].data() + speeds[i].size(), devices[i].speed);
     if (error != std::errc() || end != speeds[i].data() + speeds[i].size() || !(devices[i].speed > 0))
-      throw ConfigError("--speeds {}: numbers above 0 are wanted, one for each device: 1,1,0.5.",
+      throw ConfigError("--speeds {}: expected numbers above 0, one for each device: 1,1,0.5.",
                         arguments.speeds);
   }
   for (size_t i = 0; i < memories.size(); ++i) {
     auto bytes = parse_bytes(memories[i]);
     if (!bytes || *bytes == 0)
-      throw ConfigError("--memory {}: sizes are wanted, one for all or one for each device: 12GB,6GB.",
+      throw ConfigError("--memory {}: expected sizes, one for all or one for each device: 12GB,6GB.",
                         arguments.memory);
     devices[i].memory = static_cast<double>(*bytes);
   }
@@ -65,16 +65,17 @@ std::vector<plan::Level> levels_of(const PlanArguments& arguments, const cluster
              (arguments.devices != 0 || !arguments.bandwidth.empty() ? 1 : 0);
   if (ways != 1)
     throw ConfigError(
-        "give the devices in one way: --devices N --bandwidth B, or --levels LIST, or --cluster FILE.");
+        "describe the devices in one way only: --devices N --bandwidth B, or --levels LIST, or --cluster "
+        "FILE.");
   if (!arguments.cluster.empty())
     return devices.empty() ? plan::levels_of(cluster) : plan::one_level_of(cluster);
   if (!arguments.levels.empty()) return plan::parse_levels(arguments.levels);
   if (arguments.devices < 1 || arguments.devices > 1'000'000)
-    throw ConfigError("--devices {}: a whole number from 1 to 1000000 is wanted.", arguments.devices);
+    throw ConfigError("--devices {}: expected an integer from 1 to 1000000.", arguments.devices);
   auto rate = parse_rate(arguments.bandwidth);
-  if (arguments.bandwidth.empty() && arguments.devices == 1) rate = 1.0;  // nothing crosses a link
+  if (arguments.bandwidth.empty() && arguments.devices == 1) rate = 1.0;  // no link is used
   if (!rate || !(*rate > 0))
-    throw ConfigError("--bandwidth {}: a rate as 10gbit or 1.25GB/s is wanted.", arguments.bandwidth);
+    throw ConfigError("--bandwidth {}: expected a rate such as 10gbit or 1.25GB/s.", arguments.bandwidth);
   return {{static_cast<int>(arguments.devices), *rate}};
 }
 
@@ -82,7 +83,7 @@ bool activation_cost_of(const PlanArguments& arguments, const plan::CostModel& m
   if (arguments.activation_cost.empty()) return model.activation_cost;
   if (arguments.activation_cost == "on") return true;
   if (arguments.activation_cost == "off") return false;
-  throw ConfigError("--activation-cost {}: not known. Accepted: on off.", arguments.activation_cost);
+  throw ConfigError("--activation-cost {}: unknown. Accepted: on off.", arguments.activation_cost);
 }
 
 plan::PlanOptions options_of(const PlanArguments& arguments) {
@@ -103,7 +104,8 @@ plan::PlanOptions options_of(const PlanArguments& arguments) {
   options.fewer_devices = arguments.fewer_devices;
   if (!arguments.memory.empty() && arguments.memory.find(',') == std::string::npos) {
     auto bytes = parse_bytes(arguments.memory);
-    if (!bytes || *bytes == 0) throw ConfigError("--memory {}: a size as 12GB is wanted.", arguments.memory);
+    if (!bytes || *bytes == 0)
+      throw ConfigError("--memory {}: expected a size such as 12GB.", arguments.memory);
     options.memory = std::min(options.memory, static_cast<double>(*bytes));
   }
   return options;
@@ -111,9 +113,9 @@ plan::PlanOptions options_of(const PlanArguments& arguments) {
 
 plan::Cuts cuts_of(const PlanArguments& arguments) {
   if (arguments.states != "prefix" && arguments.states != "antichain")
-    throw ConfigError("--states {}: not known. Accepted: prefix antichain.", arguments.states);
+    throw ConfigError("--states {}: unknown. Accepted: prefix antichain.", arguments.states);
   if (!(arguments.batch_factor > 0 && arguments.batch_factor < 1e9))
-    throw ConfigError("--batch-factor {}: a number above 0 is wanted.", arguments.batch_factor);
+    throw ConfigError("--batch-factor {}: expected a number above 0.", arguments.batch_factor);
   plan::Profile profile = plan::scaled(plan::read_profile(arguments.profile), arguments.batch_factor);
   return arguments.states == "prefix" ? plan::prefix_cuts(profile) : plan::antichain_cuts(profile);
 }
@@ -170,15 +172,19 @@ void print_stages(const PipelinePlan& plan, const plan::Cuts& cuts, bool explain
 }
 
 void print_plan(const PipelinePlan& plan, const plan::Cuts& cuts, bool explain) {
-  fmt::print("{}: a minibatch every {} ms under {}\n", plan.config, milliseconds(plan.bottleneck_seconds),
+  fmt::print("{}: one minibatch every {} ms under {}\n", plan.config, milliseconds(plan.bottleneck_seconds),
              plan.cost_model);
   fmt::print("{:.2f}x one device ({} ms), {:.2f}x data parallelism ({} ms), {:.1f} % of its traffic saved\n",
              plan.speedup_over_one, milliseconds(plan.one_device_seconds), plan.speedup_over_data_parallel,
              milliseconds(plan.data_parallel_seconds), 100 * plan.communication_saved);
-  fmt::print("{} minibatch{} under way for each replica of the first stage\n\n", plan.noam,
-             plan.noam == 1 ? "" : "es");
+  fmt::print(
+      "{} minibatch{} in flight per replica of the first stage\n"
+      "\n",
+      plan.noam, plan.noam == 1 ? "" : "es");
   if (!plan.exact)
-    fmt::print("so many kinds of devices: stages took neighbours in several orders, not every set\n\n");
+    fmt::print(
+        "too many kinds of devices for the exact search: a heuristic was used\n"
+        "\n");
   print_stages(plan, cuts, explain);
 }
 
@@ -190,10 +196,14 @@ void print_others(const PipelinePlan& best, const std::vector<PipelinePlan>& oth
     table.add({std::to_string(parts), other.config, milliseconds(other.bottleneck_seconds),
                slower < 1e-9 ? "(the best)" : fmt::format("{:.1f} %", 100 * slower)});
   }
-  fmt::print("\nThe best of each number of stages:\n{}", table.to_text(columns()));
+  fmt::print(
+      "\n"
+      "Best plan for each number of stages:\n"
+      "{}",
+      table.to_text(columns()));
 }
 
-// The rest of a machine's time is better than a slow agreement among many.
+// Leaving part of a machine idle is better than a slow synchronisation among many.
 void hint_at_fewer(const plan::Cuts& cuts, plan::PlanOptions options, const PipelinePlan& plan) {
   if (options.fewer_devices || !options.model->volume_per_replica_rises) return;
   options.fewer_devices = true;

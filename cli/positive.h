@@ -1,5 +1,4 @@
-// Checks for options whose value is a number above 0, or 0 too. (CLI11's own tells the largest number there
-// is.)
+// Validators for options with a number > 0, or >= 0. (CLI11's own print the largest double.)
 #pragma once
 
 #include <fmt/core.h>

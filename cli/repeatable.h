@@ -6,8 +6,8 @@
 
 namespace yoke::cli {
 
-// The setting that keeps a run from giving the same bits twice, or after a resume, on whatever device, and
-// why; empty where there is none.
+// The setting that prevents a run from being bit-identical in repetitions or after a resume, on any device,
+// and why; empty if there is none.
 std::string unrepeatable(const RunConfig& config);
 
 // Throws ConfigError for train.deterministic = true with such a setting.

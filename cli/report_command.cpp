@@ -19,8 +19,7 @@ namespace fs = std::filesystem;
 
 metrics::Summary summary_of(const fs::path& run) {
   fs::path file = run / "summary.json";
-  if (!fs::exists(file))
-    throw ConfigError("{}: no summary.json; a run writes it when it ends.", run.string());
+  if (!fs::exists(file)) throw ConfigError("{}: no summary.json. A run writes it at the end.", run.string());
   try {
     return metrics::parse_summary(read_file(file));
   } catch (const ConfigError& error) {
@@ -28,12 +27,13 @@ metrics::Summary summary_of(const fs::path& run) {
   }
 }
 
-// Notes in the run's summary how it compares with the same on one device.
+// Adds the comparison with a one-device run to the run's summary.
 metrics::Summary compare(const fs::path& run, const fs::path& baseline) {
   metrics::Summary all = summary_of(run), one = summary_of(baseline);
   if (one.world_size != 1 || one.model != all.model || one.data != all.data || one.precision != all.precision)
-    throw ConfigError("{} is no baseline of {}: it must be the same model, data and precision on one worker.",
-                      baseline.string(), run.string());
+    throw ConfigError(
+        "{} is not a baseline of {}: it must be the same model, data and precision on one worker.",
+        baseline.string(), run.string());
   all.one_device_samples_per_s = one.samples_per_s;
   all.scaling_efficiency = all.samples_per_s / (static_cast<double>(all.world_size) * one.samples_per_s);
   write_file_atomically(run / "summary.json", metrics::to_json(all).dump(2) + "\n");
@@ -55,7 +55,7 @@ int write_report(const CommandLine& line) {
                  100 * *summary.scaling_efficiency, summary.world_size, format_short(summary.samples_per_s),
                  format_short(*summary.one_device_samples_per_s));
   }
-  // Written at once and whole: one that cannot be read was damaged, and its figures are not to be trusted.
+  // Written atomically: one that cannot be read was damaged, and its figures are not to be trusted.
   if (fs::exists(run / "summary.json")) summary_of(run);
   RunReport written = write_run_report(run, output);
   for (const std::string& note : written.notes) log::warn("{}", note);

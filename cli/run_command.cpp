@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <charconv>
+#include <utility>
 
 #include "cli/output.h"
 #include "yoke/base/error.h"
@@ -29,7 +30,7 @@ int whole(const char* flag, const std::string& text, int low, int high, int othe
   int value = 0;
   auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size() || value < low || value > high)
-    throw ConfigError("{} {}: accepted is a whole number in {}..{}.", flag, text, low, high);
+    throw ConfigError("{} {}: expected an integer in {}..{}.", flag, text, low, high);
   return value;
 }
 
@@ -38,7 +39,7 @@ double seconds(const char* flag, const std::string& text, double otherwise) {
   double value = 0;
   auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size() || !(value > 0 && value < 1e6))
-    throw ConfigError("{} {}: accepted is a number of seconds above 0.", flag, text);
+    throw ConfigError("{} {}: expected a number of seconds above 0.", flag, text);
   return value;
 }
 
@@ -46,23 +47,23 @@ int ranks_per_machine(const std::string& text) {
   int gpus = cluster::visible_gpus();
   if (text == "cpu" || (text == "auto" && gpus == 0)) return cluster::usable_cores();
   if (text == "gpu" && gpus == 0)
-    throw ConfigError(
-        "--nproc-per-node gpu: no GPU is visible here. Accepted is a number, auto, cpu or gpu.");
+    throw ConfigError("--nproc-per-node gpu: no GPU is visible. Accepted: a number, auto, cpu or gpu.");
   if (text == "gpu" || text == "auto") return gpus;
   return whole("--nproc-per-node", text, 1, kMaxLocal, 1);
 }
 
-int machines(const std::string& text) {
+struct Machines {
+  int fewest = 1, most = 1;
+};
+
+Machines machines(const std::string& text) {
   size_t colon = text.find(':');
   std::string low = text.substr(0, colon);
   std::string high = colon == std::string::npos ? low : text.substr(colon + 1);
   int fewest = whole("--nnodes", low, 1, kMaxLocal, 1);
   int most = whole("--nnodes", high, 1, kMaxLocal, 1);
-  if (fewest != most)
-    throw ConfigError(
-        "--nnodes {}: jobs that grow and shrink are not supported. Give one number: --nnodes {}.", text,
-        most);
-  return most;
+  if (fewest > most) throw ConfigError("--nnodes {}: expected MIN:MAX with MIN at most MAX.", text);
+  return {fewest, most};
 }
 
 // "3" for all local ranks, or "0:1,1:2".
@@ -85,7 +86,7 @@ std::vector<int> local_ranks(const std::string& text) {
 
 std::vector<cluster::Host> hosts_of(const RunFlags& flags) {
   if (!flags.hosts.empty() && !flags.hostfile.empty())
-    throw ConfigError("-H and --hostfile: give one of them.");
+    throw ConfigError("-H and --hostfile: use one of them.");
   if (!flags.hosts.empty()) return cluster::parse_hosts(flags.hosts);
   if (!flags.hostfile.empty())
     return cluster::parse_hostfile(read_file(flags.hostfile, 1 << 20), flags.hostfile);
@@ -97,15 +98,15 @@ void set_machines(const RunFlags& flags, const std::vector<cluster::Host>& hosts
   options.node_sizes.clear();
   for (const cluster::Host& host : hosts)
     options.node_sizes.push_back(flags.nproc.empty() ? host.slots : each);
-  if (hosts.empty()) options.node_sizes.assign(static_cast<size_t>(machines(flags.nnodes)), each);
+  if (hosts.empty()) options.node_sizes.assign(static_cast<size_t>(machines(flags.nnodes).most), each);
   int count = static_cast<int>(options.node_sizes.size());
-  if (!hosts.empty() && !flags.nnodes.empty() && machines(flags.nnodes) != count)
-    throw ConfigError("--nnodes {}: the list of hosts names {}.", flags.nnodes, count);
+  if (!hosts.empty() && !flags.nnodes.empty() && machines(flags.nnodes).most != count)
+    throw ConfigError("--nnodes {}: the host list has {}.", flags.nnodes, count);
   if (count > 1 && flags.node_rank.empty()) {
     if (hosts.empty())
       throw ConfigError(
-          "--nnodes {} needs --node-rank 0..{}: which machine this is (under srun: "
-          "--node-rank $SLURM_NODEID).",
+          "--nnodes {} needs --node-rank 0..{}, the number of this machine (under srun: --node-rank "
+          "$SLURM_NODEID).",
           count, count - 1);
     options.node_rank = cluster::find_this_host(hosts);
   } else {
@@ -137,12 +138,12 @@ void set_conf(const RunFlags& flags, LaunchOptions& options) {
   for (const std::string& item : split(flags.conf, ',')) {
     size_t equals = item.find('=');
     if (equals == std::string::npos)
-      throw ConfigError("--rdzv-conf {}: accepted is KEY=VALUE,KEY=VALUE.", flags.conf);
+      throw ConfigError("--rdzv-conf {}: expected KEY=VALUE,KEY=VALUE.", flags.conf);
     std::string key = item.substr(0, equals);
     if (key == "join_timeout" || key == "timeout") {
       options.join_timeout = seconds("--rdzv-conf join_timeout", item.substr(equals + 1), 60);
     } else {
-      log::warn("--rdzv-conf {}: has no meaning here and is ignored", item);
+      log::warn("--rdzv-conf {}: is not supported and is ignored", item);
     }
   }
   options.join_timeout = seconds("--join-timeout", flags.join_timeout, options.join_timeout);
@@ -150,10 +151,10 @@ void set_conf(const RunFlags& flags, LaunchOptions& options) {
 
 void check_backend(const std::string& backend) {
   if (backend.empty() || backend == "tcp" || backend == "c10d" || backend == "static") return;
-  throw ConfigError("--rdzv-backend {}: accepted is tcp, c10d or static.", backend);
+  throw ConfigError("--rdzv-backend {}: expected tcp, c10d or static.", backend);
 }
 
-// The others are started by hand, or by whatever the user starts programs with.
+// The other machines are started by hand, or by the user's own tools.
 void print_commands(const RunFlags& flags, const std::vector<cluster::Host>& hosts) {
   std::vector<std::string> list;
   for (const cluster::Host& host : hosts) list.push_back(cluster::host_and_port(host.name, host.slots));
@@ -163,6 +164,19 @@ void print_commands(const RunFlags& flags, const std::vector<cluster::Host>& hos
     for (const std::string& word : flags.program) command += " " + cluster::shell_quoted(word);
     log::info("on {} start: {}", hosts[i].name, command);
   }
+}
+
+void warn_of_loopback(const std::string& endpoint, const std::vector<cluster::Host>& hosts) {
+  if (hosts.size() < 2 || endpoint.empty()) return;
+  const std::string coordinator = net::parse_address(endpoint).host;
+  if (!cluster::is_loopback_only(coordinator)) return;
+  // By name: resolving the addresses of all machines could take long.
+  for (const cluster::Host& host : hosts)
+    if (host.name != coordinator && host.name != "localhost" && host.name.rfind("127.", 0) != 0)
+      return log::warn(
+          "{} is a loopback address on this machine: {} cannot reach it. Next: --rdzv-endpoint ADDRESS:PORT "
+          "with an address of this machine that the others can reach (`ip address` shows them)",
+          coordinator, host.name);
 }
 
 void print_result(const cluster::LaunchResult& result, int world_size) {
@@ -191,14 +205,20 @@ cluster::LaunchOptions launch_options(const RunFlags& flags) {
   options.job_id = flags.id == "none" ? "" : flags.id;
   if (options.job_id.find('/') != std::string::npos || options.job_id.size() > 128 ||
       options.job_id[0] == '.')
-    throw ConfigError(
-        "--rdzv-id {}: accepted is a name of at most 128 letters without / and no dot in front.", flags.id);
+    throw ConfigError("--rdzv-id {}: expected at most 128 characters, without / and without a leading dot.",
+                      flags.id);
   options.max_restarts = whole("--max-restarts", flags.max_restarts, 0, 1'000'000, 0);
+  const Machines range = machines(flags.nnodes);
+  if (flags.elastic || range.fewest < range.most) {
+    const bool ranged = range.fewest < range.most;
+    options.elastic_min = ranged ? range.fewest * options.local_size() : 1;
+    options.rank_restarts = std::exchange(options.max_restarts, 0);
+  }
   options.monitor_interval = seconds("--monitor-interval", flags.monitor_interval, 0.1);
   options.secret_file = flags.secret_file;
   if (options.secret_file.empty() && options.node_sizes.size() > 1 && !flags.insecure)
     options.secret_file = cluster::environment_variable("YOKE_SECRET_FILE").value_or("");
-  if (flags.insecure && flags.encrypt) throw ConfigError("--insecure and --encrypt: give one of them.");
+  if (flags.insecure && flags.encrypt) throw ConfigError("--insecure and --encrypt: use one of them.");
   options.insecure = flags.insecure;
   options.encrypt = flags.encrypt;
   if (!flags.role.empty()) options.role = flags.role;
@@ -221,7 +241,10 @@ int run_on_ranks(const CommandLine& line) {
     throw ConfigError("PROGRAM is missing: yoke run [FLAGS] PROGRAM [ARGS…]. `yoke run --help` shows more.");
   LaunchOptions options = launch_options(flags);
   std::vector<cluster::Host> hosts = hosts_of(flags);
-  if (options.node_rank == 0) print_commands(flags, hosts);
+  if (options.node_rank == 0) {
+    warn_of_loopback(options.endpoint, hosts);
+    print_commands(flags, hosts);
+  }
   cluster::LaunchResult result = cluster::launch(options);
   if (flags.json) print_result(result, options.world_size());
   return result.exit_code;

@@ -8,7 +8,7 @@ namespace yoke::cli {
 
 int run_on_ranks(const CommandLine& line);
 
-// The job that the flags describe. Throws ConfigError.
+// The job described by the flags. Throws ConfigError.
 cluster::LaunchOptions launch_options(const RunFlags& flags);
 
 }  // namespace yoke::cli

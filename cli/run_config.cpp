@@ -6,6 +6,9 @@
 #include "yoke/base/error.h"
 #include "yoke/base/text.h"
 #include "yoke/cluster/launch_env.h"
+#include "yoke/parallel/average_checks.h"
+#include "yoke/parallel/elastic.h"
+#include "yoke/parallel/registry.h"
 #include "yoke/plan/policies/delay_law.h"
 #include "yoke/plan/policies/delay_schedule.h"
 #include "yoke/plan/policies/rule.h"
@@ -13,7 +16,8 @@
 namespace yoke::cli {
 namespace {
 
-// "lenet_fashion" and "configs/lenet_fashion" for configs/lenet_fashion.toml is what people type first.
+// "lenet_fashion" and "configs/lenet_fashion" are accepted for configs/lenet_fashion.toml, because users type
+// them first.
 [[noreturn]] void no_such_file(const std::string& file) {
   std::vector<std::string> recipes;
   std::error_code ignored;
@@ -23,7 +27,7 @@ namespace {
   std::string near = nearest_name(file, recipes);
   if (near.empty()) near = nearest_name("configs/" + file + ".toml", recipes);
   throw ConfigError("{}: no such configuration file. {}", file,
-                    near.empty() ? "Recipes lie in configs/." : "Did you mean " + near + "?");
+                    near.empty() ? "Recipes are in configs/." : "Did you mean " + near + "?");
 }
 
 void check_together(const RunConfig& config) {
@@ -40,55 +44,58 @@ void check_together(const RunConfig& config) {
         "cuda.");
   }
   bool stages = config.parallel.pipeline > 1 || !config.parallel.plan.empty();
+  if (!config.parallel.partition.empty() && !train.compute.recompute.empty() &&
+      train.compute.recompute != "none" && train.compute.recompute != "blocks") {
+    throw ConfigError(
+        "train.recompute = {} cannot be combined with parallel.partition, where each node is recomputed by "
+        "itself. Use blocks.",
+        train.compute.recompute);
+  }
   if (stages && train.compute.recompute.starts_with("budget:")) {
     throw ConfigError(
-        "train.recompute = {} does not go with a pipeline: how much a stage keeps depends on its "
-        "micro-batches in "
-        "flight. Use blocks or sqrt.",
+        "train.recompute = {} cannot be combined with a pipeline, where memory depends on the micro-batches "
+        "in flight. Use blocks or sqrt.",
         train.compute.recompute);
   }
   if (train.optimizer.optimizer == "lbfgs" && train.compute.precision == "fp16") {
     throw ConfigError(
-        "train.optimizer = \"lbfgs\" with train.precision = \"fp16\": its line steps cannot skip an "
+        "train.optimizer = \"lbfgs\" with train.precision = \"fp16\": its line search cannot skip an "
         "overflow. Use fp32 or bf16.");
   }
 }
 
-// What belongs to replicas that average their gradients, and to nothing else.
+// Keys that only apply to replicas that average their gradients.
 void check_replicas(const RunConfig& config) {
+  const parallel::Chosen chosen = parallel::choose(config);
   const parallel::ParallelOptions& parallel = config.parallel;
-  bool stages = parallel.pipeline > 1 || !parallel.plan.empty();
   auto refuse = [&](const std::string& key, const std::string& with) {
-    throw ConfigError("{} does not go with {}: it is for replicas that average gradients over ranks.", key,
+    throw ConfigError("{} cannot be combined with {}: it applies to data parallel training over ranks.", key,
                       with);
   };
-  std::string other = stages                         ? "a pipeline"
-                      : parallel.sync == "allreduce" ? ""
-                                                     : fmt::format("parallel.sync = \"{}\"", parallel.sync);
-  if (other.empty()) return;
-  if (config.slowdown.law != "none" && parallel.sync != "ps")
-    refuse(fmt::format("slowdown.law = \"{}\"", config.slowdown.law), other);
-  if (parallel.zero > 0) refuse(fmt::format("parallel.zero = {}", parallel.zero), other);
-  if (parallel.split != "equal") refuse(fmt::format("parallel.split = \"{}\"", parallel.split), other);
-  if (stages && parallel.sync != "allreduce")
-    refuse(fmt::format("parallel.sync = \"{}\"", parallel.sync), other);
+  const bool own_pace = parallel::in_one_process(config) || !chosen.sync().lockstep;
+  const std::string sync = fmt::format("parallel.sync = \"{}\"", parallel.sync);
+  const std::string parts = !parallel.partition.empty()                       ? "parallel.partition"
+                            : parallel.pipeline > 1 || !parallel.plan.empty() ? "a pipeline"
+                                                                              : "";
+  if (config.slowdown.law != "none" && chosen.sync().lockstep && (own_pace || !parts.empty()))
+    refuse(fmt::format("slowdown.law = \"{}\"", config.slowdown.law), parts.empty() ? sync : parts);
+  if (parallel.split != "equal" && own_pace)
+    refuse(fmt::format("parallel.split = \"{}\"", parallel.split), sync);
 }
 
 void check_servers(const RunConfig& config) {
   const TrainSection& train = config.train;
   plan::parse_delay_law(config.slowdown.law);
-  if (config.parallel.sync != "ps") return;
+  if (parallel::choose(config).sync().lockstep) return;
   plan::parse_delay_schedule("ps.max_delay", config.ps.max_delay);
-  if (train.optimizer.optimizer == "lbfgs")
-    throw ConfigError("train.optimizer = \"lbfgs\": servers can do sgd, adamw and adagrad.");
   if (train.compute.precision == "fp16")
     throw ConfigError("train.precision = \"fp16\" with parallel.sync = \"ps\": use fp32 or bf16.");
   if (train.loop.sync_batchnorm)
     throw ConfigError(
-        "train.sync_batchnorm = true with parallel.sync = \"ps\": workers do not talk to each other and use "
-        "the statistics of their own batches. Leave it out, or leave out parallel.sync.");
+        "train.sync_batchnorm = true with parallel.sync = \"ps\": workers do not communicate with each other "
+        "and use the statistics of their own batches. Remove one of the two.");
   if (!(config.ps.timeout > 0))
-    throw ConfigError("ps.timeout = {}: a time above 0 is wanted, such as 5m.", config.ps.timeout);
+    throw ConfigError("ps.timeout = {}: expected a time above 0, such as 5m.", config.ps.timeout);
   plan::Rule rule = plan::parse_rule(config.ps.policy);
   bool in_step = rule == plan::Rule::kSync || plan::traits_of(rule).cancels;
   if (in_step && (config.ps.n_push > 1 || config.ps.n_fetch > 1))
@@ -108,9 +115,11 @@ Configuration::Configuration() {
   schema.section("train", values.train.compute);
   schema.section("parallel", values.parallel);
   schema.section("ddp", values.ddp);
+  schema.section("average", values.average);
   schema.section("ps", values.ps);
   schema.section("slowdown", values.slowdown);
   schema.section("pipeline", values.pipeline);
+  schema.section("elastic", values.elastic);
   schema.section("checkpoint", values.checkpoint);
   schema.section("out", values.out);
 }
@@ -124,8 +133,27 @@ void Configuration::load(const std::string& file, const std::vector<config::Over
   for (const config::Override& change : overrides) schema.set(change);
   check_together(values);
   check_replicas(values);
+  parallel::check_optimizer(values, values.train.optimizer.optimizer);
   check_servers(values);
+  parallel::check_average(values, values.train.compute.precision);
   check_deterministic(values);
+  if (values.elastic.enabled)
+    parallel::check_elastic(values, values.train.optimizer.optimizer, values.train.compute.device != "cpu");
+}
+
+std::string run_folder(const RunConfig& config) {
+  if (!config.out.dir.empty()) return config.out.dir;
+  return fmt::format("runs/{}_{}", config.model.name, config.data.name);
+}
+
+parallel::JoinRequest join_request(const RunConfig& config) {
+  return {config,
+          config.train.optimizer,
+          run_folder(config),
+          config.train.compute.device != "cpu",
+          config.train.compute.deterministic,
+          config.elastic.enabled,
+          static_cast<int>(config.elastic.min)};
 }
 
 }  // namespace yoke::cli

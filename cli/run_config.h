@@ -1,4 +1,4 @@
-// Every option of a run: the sections of a configuration file, each owned by its folder.
+// All options of a run: the sections of a configuration file, each owned by its folder.
 #pragma once
 
 #include <memory>
@@ -9,14 +9,13 @@
 #include "yoke/compute/options.h"
 #include "yoke/config/schema.h"
 #include "yoke/data/options.h"
+#include "yoke/engine/elastic_options.h"
 #include "yoke/engine/options.h"
 #include "yoke/metrics/options.h"
 #include "yoke/models/options.h"
 #include "yoke/optim/options.h"
-#include "yoke/parallel/ddp/options.h"
-#include "yoke/parallel/options.h"
-#include "yoke/parallel/pipeline/options.h"
-#include "yoke/ps/options.h"
+#include "yoke/parallel/choices.h"
+#include "yoke/parallel/membership.h"
 
 namespace yoke::cli {
 
@@ -27,33 +26,34 @@ struct TrainSection {
   compute::ComputeOptions compute;
 };
 
-struct RunConfig {
+struct RunConfig : parallel::Choices {
   models::ModelOptions model;
   data::DataOptions data;
   TrainSection train;
-  parallel::ParallelOptions parallel;
-  DdpOptions ddp;
-  ps::PsOptions ps;
-  ps::SlowdownOptions slowdown;
-  parallel::PipelineOptions pipeline;
-  std::vector<int> stage_replicas;  // of a plan; not a key
+  engine::ElasticOptions elastic;
   checkpoint::CheckpointOptions checkpoint;
   metrics::OutOptions out;
 };
 
-// A configuration together with the list of its keys. Not copyable: the schema points into the values.
+// A configuration with the list of its keys. Not copyable: the schema refers to the values.
 class Configuration {
  public:
   Configuration();
   Configuration(const Configuration&) = delete;
   Configuration& operator=(const Configuration&) = delete;
 
-  // Reads `file` (when not empty), then the environment, then `overrides`, and checks values against each
-  // other. Throws ConfigError.
+  // Reads `file` (if not empty), then the environment, then `overrides`, and checks that the values are
+  // consistent. Throws ConfigError.
   void load(const std::string& file, const std::vector<config::Override>& overrides);
 
   RunConfig values;
   config::Schema schema;
 };
+
+// out.dir, or the default folder of the run.
+std::string run_folder(const RunConfig& config);
+
+// How a rank of such a run joins the others. Refers to `config`.
+parallel::JoinRequest join_request(const RunConfig& config);
 
 }  // namespace yoke::cli

@@ -37,57 +37,60 @@ const std::vector<Row>& rows() {
        "ranks on this machine: a number, auto, cpu, gpu; also --nproc, -np [1]",
        {value({"--nproc-per-node", "--nproc", "-np"}, &F::nproc)}},
       {"--nnodes N, --node-rank R",
-       "machines, and which of them this is [1, 0]",
+       "number of machines, and the number of this one [1, 0]",
        {value({"--nnodes"}, &F::nnodes), value({"--node-rank"}, &F::node_rank)}},
       {"-H a:4,b:4, --hostfile FILE",
-       "machines by name with their slots; prints what to start on the others",
+       "hosts with slots; prints the command for the other machines",
        {value({"-H", "--hosts", "--host"}, &F::hosts), value({"--hostfile"}, &F::hostfile)}},
       {"--rdzv-endpoint HOST:PORT",
-       "where ranks meet, on machine 0 [port 29400]; one machine needs none",
+       "rendezvous address on machine 0 [port 29400]; not needed on one machine",
        {value({"--rdzv-endpoint"}, &F::endpoint)}},
-      {"--rdzv-id ID", "name of the job, the same on all machines", {value({"--rdzv-id"}, &F::id)}},
+      {"--rdzv-id ID", "job id, the same on all machines", {value({"--rdzv-id"}, &F::id)}},
       {"--master-addr A, --master-port P",
-       "the same in torchrun's static form: they meet at port P + 1",
+       "torchrun's static form of the same; the rendezvous uses port P + 1",
        {value({"--master-addr"}, &F::master_addr), value({"--master-port"}, &F::master_port)}},
       {"--secret-file FILE",
        "key for connections between machines (mode 0600)",
        {value({"--secret-file"}, &F::secret_file)}},
       {"--encrypt, --insecure",
-       "encrypt all connections; or protect none",
+       "encrypt all connections; disable authentication",
        {toggle({"--encrypt"}, &F::encrypt), toggle({"--insecure"}, &F::insecure)}},
       {"--join-timeout S",
-       "seconds for all ranks to come [60]",
+       "seconds to wait for all ranks [60]",
        {value({"--join-timeout"}, &F::join_timeout)}},
+      {"--elastic, --nnodes MIN:MAX",
+       "continue without ranks that fail, while MIN machines (or one rank) are left",
+       {toggle({"--elastic"}, &F::elastic)}},
       {"--max-restarts N",
-       "start all ranks again after a failure, up to N times [0]",
+       "restart all ranks after a failure, or a lost rank (--elastic), up to N times [0]",
        {value({"--max-restarts"}, &F::max_restarts)}},
       {"-t, --tee S; -r, --redirects S",
-       "keep output in files too; or only there: 1 out, 2 err, 3 both, 0:1,1:3",
+       "write output to files too, or only there: 1 out, 2 err, 3 both, 0:1,1:3",
        {value({"--tee", "-t"}, &F::tee), value({"--redirects", "-r"}, &F::redirects)}},
       {"--log-dir DIR",
-       "for these files: DIR/ID/attempt_0/RANK/stdout.log",
+       "folder for these files: DIR/ID/attempt_0/RANK/stdout.log",
        {value({"--log-dir"}, &F::log_dir)}},
       {"--local-ranks-filter 0,1",
        "show the output of these local ranks only",
        {value({"--local-ranks-filter"}, &F::local_ranks_filter)}},
       {"--standalone, --rdzv-backend B",
-       "torchrun's: one machine; tcp, c10d or static, which are the same here",
+       "torchrun: one machine; tcp, c10d or static (no difference here)",
        {toggle({"--standalone"}, &F::standalone), value({"--rdzv-backend"}, &F::backend)}},
       {"--rdzv-conf, --monitor-interval",
-       "torchrun's: join_timeout=S; seconds between looks [0.1]",
+       "torchrun: join_timeout=S; polling interval in seconds [0.1]",
        {value({"--rdzv-conf"}, &F::conf), value({"--monitor-interval"}, &F::monitor_interval)}},
       {"--role R, --no-python",
-       "torchrun's: ROLE_NAME of the ranks; needless, PROGRAM is any program",
+       "torchrun: ROLE_NAME of the ranks; accepted and ignored",
        {value({"--role"}, &F::role), toggle({"--no-python"}, &F::no_python)}},
       {"--json, -q/--quiet, -h/--help",
-       "how it ended as JSON, ranks print to stderr; fewer messages; this",
+       "result as JSON, ranks print to stderr; fewer messages; this help",
        {toggle({"--json"}, &F::json), toggle({"--quiet", "-q"}, &F::quiet),
         toggle({"--help", "-h"}, &F::help)}},
   };
   return all;
 }
 
-// torchrun takes both --nproc_per_node and --nproc-per-node.
+// torchrun accepts both --nproc_per_node and --nproc-per-node.
 std::string with_dashes(std::string name) {
   if (name.rfind("--", 0) == 0) std::replace(name.begin(), name.end(), '_', '-');
   return name;
@@ -127,7 +130,7 @@ void take_variables(RunFlags& flags,
   }
 }
 
-// Reads the flag at `i` and steps behind it and its value.
+// Parses the flag at `i` and advances past it and its value.
 const Flag& take_flag(const std::vector<std::string>& words, size_t& i, RunFlags& flags) {
   const std::string& word = words[i++];
   size_t equals = word.rfind("--", 0) == 0 ? word.find('=') : std::string::npos;
@@ -173,7 +176,7 @@ RunFlags parse_run_flags(const std::vector<std::string>& words,
 
 std::string run_help() {
   std::string out =
-      "Starts PROGRAM on several ranks and ends them together. Flags are torchrun's, with - or _.\n"
+      "Launches PROGRAM on several ranks. Flags are torchrun's, with - or _.\n"
       "Usage: yoke run [FLAGS] PROGRAM [ARGS...]\n\n";
   for (const Row& row : rows()) out += fmt::format("  {:<33}{}\n", row.shown, row.help);
   return out + "\nExample: yoke run --nproc 4 ./my_program --its-flag 7\n";

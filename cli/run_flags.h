@@ -30,6 +30,7 @@ struct RunFlags {
   std::string hostfile;
   std::string secret_file;
   std::string join_timeout;
+  bool elastic = false;
   bool standalone = false;
   bool no_python = false;
   bool insecure = false;
@@ -37,16 +38,16 @@ struct RunFlags {
   bool json = false;
   bool quiet = false;
   bool help = false;
-  std::vector<std::string> program;  // and its arguments, untouched
-  std::vector<std::string> typed;    // the words before it, but for those that say which machine this is
+  std::vector<std::string> program;  // and its arguments, unmodified
+  std::vector<std::string> typed;    // the words before it, except those that identify this machine
 };
 
-// Takes flags up to the first word that is none: the program. `variable` reads the environment: PET_NNODES
-// and its like are what a flag says when it is not given. Throws ConfigError.
+// Parses flags up to the first other word: the program. `variable` reads the environment: PET_NNODES and
+// similar are the defaults of flags. Throws ConfigError.
 RunFlags parse_run_flags(const std::vector<std::string>& words,
                          const std::function<std::optional<std::string>(const std::string&)>& variable);
 
-// One screen, every flag.
+// One screen with every flag.
 std::string run_help();
 
 }  // namespace yoke::cli

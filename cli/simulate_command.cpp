@@ -33,11 +33,12 @@ std::vector<double> times_of(const std::string& text, const char* option) {
   for (const std::string& part : split(text, ',')) {
     auto seconds = parse_duration(part);
     if (!seconds)
-      throw ConfigError("{} {}: seconds as 1, 5ms or one for each stage 1,2,1,1 are wanted.", option, text);
+      throw ConfigError("{} {}: expected seconds such as 1, 5ms or one for each stage 1,2,1,1.", option,
+                        text);
     times.push_back(*seconds);
   }
   if (times.empty())
-    throw ConfigError("{} is required: seconds as 1 or 5ms, or one for each stage 1,2,1,1.", option);
+    throw ConfigError("{} is required: seconds such as 1 or 5ms, or one for each stage 1,2,1,1.", option);
   return times;
 }
 
@@ -47,7 +48,7 @@ std::vector<int> replicas_of(const std::string& text) {
     int count = 0;
     auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), count);
     if (error != std::errc() || end != part.data() + part.size() || count < 1)
-      throw ConfigError("--replicas {}: whole numbers of at least 1, one for each stage: 2,1,1.", text);
+      throw ConfigError("--replicas {}: integers of at least 1, one for each stage: 2,1,1.", text);
     replicas.push_back(count);
   }
   return replicas;
@@ -56,14 +57,15 @@ std::vector<int> replicas_of(const std::string& text) {
 int count_of(int64_t value, const char* option, int fallback) {
   if (value == 0 && fallback > 0) return fallback;
   if (value < 1 || value > 10'000'000)
-    throw ConfigError("{} {}: a whole number of at least 1 is wanted.", option, value);
+    throw ConfigError("{} {}: expected an integer of at least 1.", option, value);
   return static_cast<int>(value);
 }
 
 Job job_of_plan(const SimulateArguments& arguments) {
   if (arguments.stages != 0 || !arguments.forward.empty() || !arguments.backward.empty() ||
       !arguments.replicas.empty() || !arguments.transfer.empty())
-    throw ConfigError("--plan says stages, times, transfers and replicas; leave out what repeats them.");
+    throw ConfigError(
+        "--plan sets stages, times, transfers and replicas; remove the options that set them too.");
   plan::PipelinePlan plan = plan::parse_plan(read_file(arguments.plan, 64 << 20), arguments.plan);
   if (!arguments.cluster.empty())
     plan = sim::on_levels(plan, plan::levels_of(cluster::read_topology(arguments.cluster)));
@@ -78,7 +80,7 @@ Job job_of_plan(const SimulateArguments& arguments) {
 }
 
 Job job_of_options(const SimulateArguments& arguments) {
-  if (!arguments.cluster.empty()) throw ConfigError("--cluster goes with --plan.");
+  if (!arguments.cluster.empty()) throw ConfigError("--cluster requires --plan.");
   if (arguments.schedule.empty())
     throw ConfigError("--schedule or --plan is required. `yoke simulate --help` shows both.");
   Job job;
@@ -106,7 +108,7 @@ Job job_of(const SimulateArguments& arguments) {
 }
 
 struct StageSummary {
-  double busy = 0;  // of one replica, on the average
+  double busy = 0;  // per replica, mean
   int replicas = 0;
   int peak_activations = 0;
   int versions = 1;
@@ -151,7 +153,7 @@ void print(const Job& job, const sim::PipelineRun& run, const std::vector<StageS
   fmt::print("{}: {} for {} micro-batches, {:.1f} % idle\n", plan::to_string(job.request.kind),
              format_duration(run.makespan), job.request.total(), 100 * run.bubble_fraction());
   if (job.predicted > 0)
-    fmt::print("a minibatch every {}, filling and draining included; the plan says {}\n",
+    fmt::print("one minibatch every {}, including fill and drain; planned: {}\n",
                format_duration(run.makespan / job.request.minibatches), format_duration(job.predicted));
   report::Table table({"stage", "replicas", "busy", "idle", "activations", "versions"});
   for (size_t i = 0; i < stages.size(); ++i) {
@@ -168,7 +170,7 @@ std::string title_of(const plan::ScheduleRequest& request) {
   std::string text =
       fmt::format("{}, {} stage{}, {} micro-batch{}", plan::to_string(request.kind), request.stages,
                   request.stages == 1 ? "" : "s", request.total(), request.total() == 1 ? "" : "es");
-  return request.chunks > 1 ? text + fmt::format(", {} chunks a device", request.chunks) : text;
+  return request.chunks > 1 ? text + fmt::format(", {} chunks per device", request.chunks) : text;
 }
 
 }  // namespace

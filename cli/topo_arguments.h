@@ -1,4 +1,4 @@
-// The words of `yoke topo`.
+// Arguments of `yoke topo`.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,9 @@ namespace yoke::cli {
 struct TopoArguments {
   std::string file;
   std::string preset;
-  int64_t machines = 1;                 // so many boxes of the preset
-  std::string network;                  // rate of a network interface; empty: the preset's own
+  std::string mesh;                     // show the coordinates of ranks
+  int64_t machines = 1;                 // number of machines of the preset
+  std::string network;                  // bandwidth of a network interface; empty: that of the preset
   std::vector<std::string> ops;         // empty: all
   std::vector<std::string> sizes;       // "64MB"
   std::vector<std::string> algorithms;  // empty: all

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "cli/mesh_text.h"
 #include "cli/output.h"
 #include "yoke/base/error.h"
 #include "yoke/base/text.h"
@@ -50,19 +51,19 @@ struct Wanted {
 
 Topology topology_of(const TopoArguments& arguments) {
   if (!arguments.preset.empty() && !arguments.file.empty())
-    throw ConfigError("--preset {} and {}: give one of them.", arguments.preset, arguments.file);
+    throw ConfigError("--preset {} and {}: use one of them.", arguments.preset, arguments.file);
   if (arguments.preset.empty() && (arguments.machines != 1 || !arguments.network.empty()))
     throw ConfigError("--machines and --network need --preset.");
   if (!arguments.file.empty()) return cluster::read_topology(arguments.file);
   if (arguments.preset.empty()) return cluster::discover_topology();
   cluster::ClusterSize size;
   if (arguments.machines < 1 || arguments.machines > std::numeric_limits<int>::max())
-    throw ConfigError("--machines {}: a whole number of at least 1 is wanted.", arguments.machines);
+    throw ConfigError("--machines {}: expected an integer of at least 1.", arguments.machines);
   size.machines = static_cast<int>(arguments.machines);
   if (!arguments.network.empty()) {
     auto rate = parse_rate(arguments.network);
     if (!rate || *rate <= 0)
-      throw ConfigError("--network {}: a rate as 100gbit or 12.5GB/s is wanted.", arguments.network);
+      throw ConfigError("--network {}: expected a rate such as 100gbit or 12.5GB/s.", arguments.network);
     size.network_bandwidth = *rate;
   }
   return cluster::preset(arguments.preset, size);
@@ -76,14 +77,14 @@ Wanted wanted_of(const TopoArguments& arguments) {
     wanted.algorithms.push_back(plan::parse_algorithm(name));
   for (const std::string& text : arguments.sizes) {
     auto bytes = parse_bytes(text);
-    if (!bytes) throw ConfigError("--bytes {}: a size as 64K, 25MB or 1G is wanted.", text);
+    if (!bytes) throw ConfigError("--bytes {}: expected a size such as 64K, 25MB or 1G.", text);
     wanted.sizes.push_back(*bytes);
   }
   if (wanted.sizes.empty()) wanted.sizes.push_back(kShownBytes);
   return wanted;
 }
 
-// An algorithm that was asked for by name and has no form of the operation is an error.
+// An algorithm requested by name that does not support the operation is an error.
 std::vector<Prediction> predict(const sim::TopologyPricer& pricer, const Wanted& wanted) {
   std::vector<Prediction> list;
   for (Collective op : wanted.ops) {
@@ -184,7 +185,7 @@ std::string milliseconds(double seconds) {
   return value < 1 ? fmt::format("{:.4f}", value) : fmt::format("{:.{}f}", value, value < 100 ? 2 : 0);
 }
 
-// A row for each operation and size, a column for each algorithm; the fastest has a star.
+// One row per operation and size, one column per algorithm; the fastest is starred.
 void print_predictions(const std::vector<Prediction>& predictions) {
   fmt::print("\n{:<14} {:>9}", "operation", "bytes");
   for (const auto& column : kColumnsOfTable) fmt::print(" {:>7}", column.label);
@@ -219,6 +220,17 @@ void print_head(const Topology& topology) {
 }  // namespace
 
 int show_topology(const CommandLine& line) {
+  if (!line.topo.mesh.empty()) {
+    const TopoArguments& other = line.topo;
+    if (!other.file.empty() || !other.preset.empty() || other.machines != 1 || !other.network.empty())
+      throw ConfigError("--mesh {} shows ranks, not links: use it alone.", line.topo.mesh);
+    const parallel::Mesh mesh = parallel::parse_mesh(line.topo.mesh);
+    if (line.json)
+      print_json({{"mesh", to_json(mesh)}});
+    else
+      print_mesh(mesh);
+    return 0;
+  }
   Topology topology = topology_of(line.topo);
   sim::TopologyPricer pricer(topology);
   std::vector<Prediction> predictions = predict(pricer, wanted_of(line.topo));

@@ -1,4 +1,4 @@
-// yoke topo show|predict: machines, links, rings, and what collectives take on them.
+// yoke topo show|predict: machines, links, rings, and the time of collectives on them.
 #pragma once
 
 #include "cli/command_line.h"

@@ -49,7 +49,7 @@ void print_text(const comm::FlightAnalysis& analysis) {
                first.group);
     fmt::print("  others    {}\n  rank {:<4} {}\n", first.expected, first.rank, first.got);
   } else {
-    fmt::print("diverged    nobody: all ranks asked for the same things\n");
+    fmt::print("diverged    none: all ranks called the same operations\n");
   }
   for (const comm::RankRecord& record : analysis.ranks) {
     fmt::print("rank {:<6} {} (pid {})", record.rank, record.host, record.pid);
@@ -58,7 +58,7 @@ void print_text(const comm::FlightAnalysis& analysis) {
     fmt::print("\n");
   }
   if (!analysis.missing.empty())
-    fmt::print("no record   of ranks {} (killed, or on another machine)\n",
+    fmt::print("no record   from ranks {} (killed, or on another machine)\n",
                fmt::join(analysis.missing, ", "));
 }
 

@@ -1,4 +1,4 @@
-// yoke why: who diverged first in a failed job.
+// yoke why: which rank diverged first in a failed job.
 #pragma once
 
 #include "cli/command_line.h"

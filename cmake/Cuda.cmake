@@ -49,6 +49,12 @@ if(YOKE_WITH_CUDA)
     find_library(_cudart cudart HINTS "${YOKE_CUDA_INCLUDE}/../lib64" "${YOKE_CUDA_INCLUDE}/../lib" REQUIRED)
   endif()
   list(GET _cudart 0 _cudart)
+  # Matrix products with epilogues: the cuBLASLt that LibTorch loads.
+  file(GLOB _cublaslt "${LibTorch_ROOT}/../nvidia/cublas/lib/libcublasLt.so*" "${LibTorch_ROOT}/../nvidia/cu13/lib/libcublasLt.so*")
+  if(NOT _cublaslt)
+    find_library(_cublaslt cublasLt HINTS "${YOKE_CUDA_INCLUDE}/../lib64" "${YOKE_CUDA_INCLUDE}/../lib" REQUIRED)
+  endif()
+  list(GET _cublaslt 0 _cublaslt)
   get_filename_component(_cudart_folder "${_cudart}" DIRECTORY)
   # CUDA's other headers (cuBLAS, cuSPARSE, cuSOLVER) lie beside the runtime's in a toolkit, in folders of their own in wheels.
   file(GLOB _cuda_includes "${LibTorch_ROOT}/../nvidia/*/include")
@@ -57,7 +63,7 @@ if(YOKE_WITH_CUDA)
     INTERFACE_INCLUDE_DIRECTORIES "${YOKE_CUDA_INCLUDE};${_cuda_includes}"
     # Nothing refers to libtorch_cuda by name: its operators register themselves when it is loaded.
     INTERFACE_LINK_OPTIONS "-Wl,-rpath,${_cudart_folder}"
-    INTERFACE_LINK_LIBRARIES "-Wl,--no-as-needed,${LibTorch_ROOT}/lib/libtorch_cuda.so,${LibTorch_ROOT}/lib/libc10_cuda.so,--as-needed;${_cudart}")
+    INTERFACE_LINK_LIBRARIES "-Wl,--no-as-needed,${LibTorch_ROOT}/lib/libtorch_cuda.so,${LibTorch_ROOT}/lib/libc10_cuda.so,--as-needed;${_cudart};${_cublaslt}")
 else()
   message(STATUS "CUDA parts: not built (${_cuda_why})")
 endif()

@@ -1,38 +1,38 @@
-// Your module, your loop: Yoke adds what LibTorch's C++ API lacks. Run it twice: it resumes where it stopped.
+// Your module, your loop: Yoke adds what LibTorch's C++ API lacks. Kill it at any point and run it again: it
+// resumes from the last checkpoint and ends with the same weights, bit for bit.
 //   build/example_own_loop runs/own_loop
 #include <yoke/yoke.h>
 
 #include <cstdio>
 
-struct Net : torch::nn::Module {
+struct NetImpl : torch::nn::Module {
   torch::nn::Linear in{register_module("in", torch::nn::Linear(64, 128))};
+  torch::nn::BatchNorm1d norm{register_module("norm", torch::nn::BatchNorm1d(128))};
   torch::nn::Linear hidden{register_module("hidden", torch::nn::Linear(128, 128))};
   torch::nn::Linear out{register_module("out", torch::nn::Linear(128, 10))};
 
   torch::Tensor forward(const torch::Tensor& x) {
+    torch::Tensor first = norm(in(x)).relu();
     // The activations inside are not kept; backward computes them again.
-    auto middle =
-        yoke::recompute([&](const auto& v) { return std::vector{hidden(in(v[0]).relu()).relu()}; }, {x});
-    return out(middle[0]);
+    torch::Tensor second = yoke::recompute([&](const torch::Tensor& v) { return hidden(v).relu(); }, first);
+    return out(torch::dropout(second, 0.1, is_training()));
   }
 };
+TORCH_MODULE(Net);
 
-int main(int argc, char** argv) {
+int main(int argc, char** argv) try {
+  yoke::World world = yoke::join();  // one rank here; examples/ddp_own_loop.cpp has several
   torch::manual_seed(1);
-  auto net = std::make_shared<Net>();
+  Net net;
   std::vector<yoke::optim::NamedTensor> parameters;
-  for (auto& item : net->named_parameters()) parameters.emplace_back(item.key(), item.value());
+  for (const auto& item : net->named_parameters()) parameters.emplace_back(item.key(), item.value());
   auto optimizer = yoke::optim::make({.optimizer = "adamw", .lr = 1e-3, .weight_decay = 0.01}, parameters);
-  yoke::checkpoint::Writer writer(argc > 1 ? argv[1] : "own_loop_run", {.every_steps = 20});
 
-  int64_t step = 0;
-  if (auto loaded = yoke::checkpoint::load_newest(argc > 1 ? argv[1] : "own_loop_run")) {
-    torch::NoGradGuard no_grad;
-    yoke::checkpoint::restore_into(loaded->state.model, parameters, "model");
-    yoke::checkpoint::restore_into(loaded->state.optimizer, optimizer->state(), "optimizer");
-    step = loaded->step;
-  }
-  for (const int64_t end = step + 100; step < end; ++step) {
+  yoke::Run run(world, {.dir = argc > 1 ? argv[1] : "own_loop_run", .every_steps = 20});
+  run.track("model", net);
+  run.track("optimizer", optimizer);
+  run.resume();
+  while (run.steps() < 100 && !run.stopped()) {
     auto x = torch::randn({32, 64});
     auto target = x.narrow(1, 0, 10).argmax(1);
     optimizer->zero_grad();
@@ -44,9 +44,14 @@ int main(int argc, char** argv) {
     loss.backward();
     yoke::optim::clip_grad_norm(net->parameters(), 1.0);
     optimizer->step(1e-3);
-    if ((step + 1) % 50 == 0)
-      std::printf("step %lld  loss %.3f\n", static_cast<long long>(step + 1), loss.item<double>());
+    run.step();
+    if (run.steps() % 50 == 0)
+      std::printf("step %lld  loss %.3f\n", static_cast<long long>(run.steps()), loss.item<double>());
   }
-  writer.save(step, {parameters, optimizer->state(), {{"step", step}}});
-  writer.wait();
+  run.finish();
+  std::printf("weights %s\n", yoke::engine::parameter_hash(*net).c_str());
+  return run.exit_code();
+} catch (const yoke::Error& error) {
+  std::fprintf(stderr, "error: %s\n", error.what());
+  return static_cast<int>(error.code());
 }

@@ -1,4 +1,6 @@
 """Fixtures for the tests that drive the built program."""
+import importlib.machinery
+import importlib.util
 import json
 import os
 import pathlib
@@ -15,6 +17,14 @@ YOKE = pathlib.Path(os.environ.get("YOKE_BIN", ROOT / "build/yoke"))
 for deaf in (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
     if signal.getsignal(deaf) == signal.SIG_IGN:
         signal.signal(deaf, lambda *_: None)
+
+
+def script(name):
+    """tools/NAME as a module: Python without a suffix."""
+    loader = importlib.machinery.SourceFileLoader(name, str(ROOT / "tools" / name))
+    module = importlib.util.module_from_spec(importlib.util.spec_from_loader(name, loader))
+    loader.exec_module(module)
+    return module
 
 
 class Result:

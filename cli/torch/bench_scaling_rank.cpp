@@ -1,4 +1,4 @@
-// One rank of `yoke bench scaling`: measures, and leaves the figures for the command that started it.
+// One rank of `yoke bench scaling`: measures, and writes the results for the command that started it.
 #include "cli/run_config.h"
 #include "cli/torch/commands.h"
 #include "cli/torch/worker_options.h"
@@ -13,11 +13,11 @@ namespace yoke::cli {
 int run_bench_scaling(const CommandLine& line) {
   Configuration configuration;
   configuration.load("", line.overrides);
-  const RunConfig& config = configuration.values;
-  World world = join_world(config);
+  RunConfig& config = configuration.values;
+  parallel::Membership member = join_job(config);
   engine::ScalingResult result =
-      engine::bench_scaling(worker_options(config, world), world.comm(), line.bench_scaling.steps);
-  if (world.rank() > 0) return 0;
+      engine::bench_scaling(worker_options(config, member), *member.world(), line.bench_scaling.steps);
+  if (member.rank() > 0) return 0;
   nlohmann::json figures = {
       {"step_seconds", {{"median", result.step_seconds_median}, {"p95", result.step_seconds_p95}}},
       {"alone_step_seconds", result.alone_step_seconds},

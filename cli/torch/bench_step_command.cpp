@@ -36,7 +36,7 @@ nlohmann::json to_json(const engine::BenchStepResult& result) {
   return out;
 }
 
-// One cell of the sweep, as a configuration would say it: the same checks apply.
+// One cell of the sweep as a configuration, so that the same checks apply.
 engine::WorkerOptions cell_options(const CommandLine& line, const std::string& model, int64_t batch,
                                    const std::string& precision, const std::string& device,
                                    const std::string& recompute) {
@@ -57,7 +57,7 @@ engine::WorkerOptions cell_options(const CommandLine& line, const std::string& m
   return options;
 }
 
-// Columns that say the same in every row are left out, so that the table fits a terminal.
+// Columns that are equal in every row are omitted, so that the table fits a terminal.
 void print_table(const std::vector<engine::BenchStepResult>& results) {
   auto any = [&](auto predicate) { return std::any_of(results.begin(), results.end(), predicate); };
   bool devices = any([&](const auto& r) { return r.device != results[0].device; });
@@ -86,7 +86,7 @@ void print_table(const std::vector<engine::BenchStepResult>& results) {
   fmt::print("{}", table.to_text(terminal::is_terminal(STDOUT_FILENO) ? terminal::width(STDOUT_FILENO) : 0));
 }
 
-// The batch size of a cell whose batch is to be found.
+// The batch size of a cell whose batch is to be searched for.
 constexpr int64_t kUnknownBatch = 1;
 
 engine::BenchStepResult measured(engine::WorkerOptions options, const BenchStepArguments& arguments) {

@@ -6,7 +6,9 @@
 
 #include "cli/output.h"
 #include "cli/torch/commands.h"
+#include "cli/torch/hugging_face.h"
 #include "yoke/base/error.h"
+#include "yoke/base/file.h"
 #include "yoke/base/json_text.h"
 #include "yoke/base/units.h"
 #include "yoke/checkpoint/checkpoint.h"
@@ -21,7 +23,7 @@ namespace {
 
 namespace format = checkpoint::format;
 
-// Its files with the tensors that lie in each, and the stage of a pipeline that wrote it.
+// Its files with the tensors in each, and the pipeline stage that wrote it.
 nlohmann::json saved_files(const format::Verdict& verdict, const format::Manifest& manifest) {
   nlohmann::json stages = manifest.state.value("stages_of_ranks", nlohmann::json::array());
   nlohmann::json files = nlohmann::json::array();
@@ -44,7 +46,7 @@ std::string contents_text(const nlohmann::json& row) {
                         one.value("last", ""));
   for (const auto& file : row.value("files", nlohmann::json::array())) {
     const nlohmann::json& tensors = file["tensors"];
-    if (tensors.empty() || row["files"].size() <= 2) continue;  // one of each kind: nothing to tell apart
+    if (tensors.empty() || row["files"].size() <= 2) continue;  // one of each kind: nothing to distinguish
     std::string stage = file.contains("stage") ? fmt::format(" (stage {})", file["stage"].get<int>()) : "";
     text +=
         fmt::format("       {}{}: {} tensors, {} to {}\n", file["name"].get<std::string>(), stage,
@@ -53,7 +55,7 @@ std::string contents_text(const nlohmann::json& row) {
   return text;
 }
 
-// What lies where: `files`, and for a pipeline `stages` (the blocks that each one had); the same as text.
+// Contents: `files`, and for a pipeline `stages` (the blocks of each); the same as text.
 std::string add_contents(nlohmann::json& row, const format::Verdict& verdict) {
   if (!verdict.ok) return "";
   try {
@@ -62,9 +64,9 @@ std::string add_contents(nlohmann::json& row, const format::Verdict& verdict) {
     if (!stages.empty()) row["stages"] = stages;
     row["files"] = saved_files(verdict, manifest);
     return contents_text(row);
-  } catch (const Error& error) {  // of the right size, which is all that was looked at
+  } catch (const Error& error) {  // right size, but nothing else was checked
     row["problem"] = error.what();
-  } catch (const nlohmann::json::exception& error) {  // a manifest that somebody has edited
+  } catch (const nlohmann::json::exception& error) {  // an edited manifest
     row["problem"] = "manifest.json: " + json_problem(error);
   }
   row["ok"] = false;
@@ -100,7 +102,7 @@ void require_some(const std::vector<format::Verdict>& verdicts, const std::strin
   }
 }
 
-// Weights as fp32 where the optimizer keeps such masters.
+// Weights as fp32 if the optimizer keeps such masters.
 std::vector<optim::NamedTensor> published_weights(const checkpoint::State& state) {
   std::map<std::string, torch::Tensor> masters;
   for (const auto& [name, tensor] : state.optimizer) {
@@ -111,6 +113,14 @@ std::vector<optim::NamedTensor> published_weights(const checkpoint::State& state
     if (auto found = masters.find(name); found != masters.end()) tensor = found->second;
   }
   return weights;
+}
+
+// A folder means the file that transformers looks for in it.
+std::filesystem::path weights_file(const std::string& output) {
+  std::filesystem::path path = output;
+  if (!output.ends_with('/') && !std::filesystem::is_directory(path)) return path;
+  std::filesystem::create_directories(path);
+  return path / "model.safetensors";
 }
 
 }  // namespace
@@ -132,11 +142,18 @@ int run_checkpoint_export(const CommandLine& line) {
   auto loaded = checkpoint::load_newest(line.checkpoint.path);
   if (!loaded) require_some({}, line.checkpoint.path);
   std::vector<optim::NamedTensor> weights = published_weights(loaded->state);
-  checkpoint::save_tensors(line.checkpoint.output, weights, {{"format", "pt"}});
+  const std::filesystem::path file = weights_file(line.checkpoint.output);
+  checkpoint::save_tensors(file, weights, {{"format", "pt"}});
+  auto config = hugging_face_config(weights, loaded->state.rest.value("configuration", ""));
+  const std::filesystem::path config_file = file.parent_path() / "config.json";
+  if (config) write_file_atomically(config_file, config->dump(2) + "\n");
   if (line.json) {
-    print_json({{"file", line.checkpoint.output}, {"step", loaded->step}, {"tensors", weights.size()}});
+    nlohmann::json told = {{"file", file.string()}, {"step", loaded->step}, {"tensors", weights.size()}};
+    if (config) told["config"] = config_file.string();
+    print_json(told);
   } else {
-    fmt::print("{}: {} tensors of step {}\n", line.checkpoint.output, weights.size(), loaded->step);
+    fmt::print("{}: {} tensors of step {}\n", file.string(), weights.size(), loaded->step);
+    if (config) fmt::print("{}: for transformers\n", config_file.string());
   }
   return 0;
 }
@@ -147,7 +164,7 @@ int run_checkpoint_import(const CommandLine& line) {
   state.rest = {{"weights_only", true}};
   checkpoint::Writer writer(std::filesystem::path(line.checkpoint.output) / "checkpoints", {});
   writer.save(0, state);
-  writer.wait();
+  writer.confirm();
   if (line.json) {
     print_json({{"run", line.checkpoint.output}, {"tensors", state.model.size()}});
   } else {

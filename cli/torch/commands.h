@@ -41,4 +41,7 @@ inline constexpr Command kCommands[] = {
     {"doctor", run_doctor},
 };
 
+// Runs the command of `line`. Throws ConfigError if it is unknown.
+int run_torch_command(const CommandLine& line);
+
 }  // namespace yoke::cli

@@ -21,7 +21,7 @@
 namespace yoke::cli {
 namespace {
 
-// A reference BLAS reaches about 1-3 GFLOP/s a core, a good one ten times that.
+// A reference BLAS reaches about 1-3 GFLOP/s per core, a good one ten times that.
 constexpr double kSlowMatmulFlopsPerThread = 8e9;
 constexpr double kSlowConvolutionFlopsPerThread = 4e9;
 
@@ -53,13 +53,12 @@ std::vector<Check> check_gpus() {
   if (!cuda::built()) {
     bool wasted = has_nvidia_driver();
     return {{"cuda", !wasted,
-             wasted ? "a GPU is here, but this build has no CUDA parts" : "none: a build for the CPU",
+             wasted ? "a GPU is present, but this build has no CUDA support" : "none: CPU-only build",
              "for GPUs: LibTorch with CUDA, then make build PRESET=cuda", !wasted}};
   }
   int count = cuda::device_count();
   if (count == 0)
-    return {{"cuda", true, "no device can be used",
-             "see whether nvidia-smi finds one and CUDA_VISIBLE_DEVICES does not hide it", true}};
+    return {{"cuda", true, "no device can be used", "check nvidia-smi and CUDA_VISIBLE_DEVICES", true}};
   std::vector<Check> checks;
   for (int index = 0; index < count; ++index) {
     cuda::DeviceMemory memory = cuda::device_memory(index);
@@ -68,7 +67,7 @@ std::vector<Check> check_gpus() {
                       fmt::format("{}, {}, {} free", cuda::device_name(index),
                                   format_bytes(static_cast<double>(memory.total)),
                                   format_bytes(static_cast<double>(memory.free))),
-                      little ? "most of its memory is taken: nvidia-smi shows by whom" : ""});
+                      little ? "most of its memory is in use: see nvidia-smi" : ""});
   }
   return checks;
 }
@@ -121,7 +120,7 @@ int run_doctor(const CommandLine& line) {
     return 0;
   }
   fmt::print("{}", to_text(checks));
-  fmt::print("{}\n", bad == 0 ? "nothing is wrong" : fmt::format("{} to look at, marked BAD", bad));
+  fmt::print("{}\n", bad == 0 ? "no problems found" : fmt::format("{} to fix, marked BAD", bad));
   return 0;
 }
 

@@ -1,4 +1,4 @@
-// yoke doctor --faults: where YOKE_FAULT can let something go wrong.
+// yoke doctor --faults: the points at which YOKE_FAULT can inject a fault.
 #include <fmt/core.h>
 
 #include "cli/output.h"

@@ -39,7 +39,11 @@ int telling_others(cluster::World& job, const std::function<int()>& work) {
   } catch (const engine::OutOfMemory& error) {
     if (!job.alone()) job.session().fail(report_of(job, "is " + std::string(error.what()), error.code()));
     throw;
-  } catch (const Error&) {  // of all ranks alike, or told by whoever found it
+  } catch (const CheckpointError& error) {  // possibly on the first rank only: its exit code is the job's
+    if (!job.alone())
+      job.session().fail(report_of(job, "failed: " + std::string(error.what()), error.code()));
+    throw;
+  } catch (const Error&) {  // the same on all ranks, or already reported
     throw;
   } catch (const std::exception& error) {
     if (!job.alone())

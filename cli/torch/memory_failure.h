@@ -1,4 +1,4 @@
-// Memory in a run: what happens when it runs out, and whether a budget was kept.
+// Memory of a run: out-of-memory reports, and whether a budget was kept.
 #pragma once
 
 #include <functional>
@@ -11,18 +11,18 @@
 
 namespace yoke::cli {
 
-// For Engine::attach_memory_report(). Both must outlive it.
+// For Engine::attach_memory_report(). Both arguments must outlive it.
 std::function<engine::OutOfMemory(const std::exception&, const std::string&)> memory_report(
     engine::Worker& worker, const engine::WorkerOptions& options);
 
-// Runs `work`. Where it ends for lack of memory or by an exception that is no Error, the other ranks are
-// told, and end with that reason.
+// Runs `work`. If it runs out of memory or throws something other than an Error, the failure is reported to
+// the other ranks, which end with that reason.
 int telling_others(cluster::World& job, const std::function<int()>& work);
 
-// data.batch_size, or less where a recomputation budget asks for it.
+// data.batch_size, or less if a recomputation budget requires it.
 int64_t evaluation_batch(const RunConfig& config, const engine::Worker& worker);
 
-// Warns where the run's peak memory is above train.recompute = budget:<bytes> by more than 5 %.
+// Warns if the run's peak memory exceeds train.recompute = budget:<bytes> by more than 5 %.
 void check_budget_was_kept(const RunConfig& config, int64_t peak_bytes);
 
 }  // namespace yoke::cli

@@ -5,6 +5,7 @@
 #include "cli/torch/commands.h"
 #include "yoke/base/units.h"
 #include "yoke/checkpoint/tensors.h"
+#include "yoke/models/graph.h"
 #include "yoke/models/model.h"
 
 namespace yoke::cli {
@@ -25,6 +26,15 @@ int64_t count(const models::Block& block) {
   return parameters;
 }
 
+// What parallel.partition distributes.
+void add_graph(nlohmann::json& document, const models::Graph& graph) {
+  document["nodes"] = nlohmann::json::array();
+  document["edges"] = nlohmann::json::array();
+  for (const models::Block& node : graph.nodes)
+    document["nodes"].push_back({{"name", node.name}, {"inputs", node.inputs}, {"parameters", count(node)}});
+  for (auto [from, to] : graph.edges()) document["edges"].push_back({from, to});
+}
+
 }  // namespace
 
 int run_model_info(const CommandLine& line) {
@@ -43,11 +53,13 @@ int run_model_info(const CommandLine& line) {
   for (const auto& item : model.module->named_parameters()) add(item.key(), item.value());
   for (const auto& item : model.module->named_buffers()) add(item.key(), item.value());
   if (line.json) {
-    print_json({{"model", model.name},
-                {"parameters", model.parameter_count()},
-                {"sample", to_string(model.sample)},
-                {"blocks", blocks},
-                {"tensors", tensors}});
+    nlohmann::json document = {{"model", model.name},
+                               {"parameters", model.parameter_count()},
+                               {"sample", to_string(model.sample)},
+                               {"blocks", blocks},
+                               {"tensors", tensors}};
+    if (!model.nodes.empty()) add_graph(document, models::graph_of(model));
+    print_json(document);
     return 0;
   }
   fmt::print("{}: {} parameters in {} tensors, takes {}\n\n", model.name,
@@ -56,6 +68,9 @@ int run_model_info(const CommandLine& line) {
   for (const models::Block& block : model.blocks) {
     fmt::print("  {:<24} {:>14}\n", block.name, format_count(static_cast<double>(count(block))));
   }
+  if (!model.nodes.empty())
+    fmt::print("\nNo chain: a graph of {} nodes, which parallel.partition distributes (--json lists them).\n",
+               model.nodes.size());
   return 0;
 }
 

@@ -1,4 +1,4 @@
-// yoke profile: what each block of a model costs on this device.
+// yoke profile: the cost of each block of a model on this device.
 #include <fmt/core.h>
 #include <unistd.h>
 
@@ -41,8 +41,9 @@ int run_profile(const CommandLine& line) {
   options.pipeline = {};
   auto worker = engine::make_worker(options);
   log::info("profile: {} samples of {}, block by block", config.data.batch_size, config.model.name);
-  plan::Profile profile =
-      engine::profile_model(*worker, config.data.batch_size, {.repeats = line.profile.repeats});
+  const engine::ProfileOptions how{.repeats = line.profile.repeats};
+  plan::Profile profile = line.profile.blocks ? engine::profile_model(*worker, config.data.batch_size, how)
+                                              : engine::profile_graph(*worker, config.data.batch_size, how);
   profile.device = compute::device_name(worker->device);
   if (profile.device.empty()) profile.device = worker->device.str();
   std::string text = plan::to_json(profile);

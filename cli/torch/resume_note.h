@@ -8,7 +8,7 @@
 
 namespace yoke::cli {
 
-// What a run that resumes from `loaded` has in common with an undisturbed one: the same bits, or why not.
+// Whether a run that resumes from `loaded` will be bit-identical to an uninterrupted one, or why not.
 std::string resume_note(const RunConfig& config, const checkpoint::Loaded& loaded,
                         const engine::Worker& worker, int ranks);
 

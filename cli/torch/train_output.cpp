@@ -80,7 +80,7 @@ metrics::Summary RunFolder::summarise(const engine::Outcome& outcome, const engi
   }
   if (plan.tokens_per_sample > 0)
     summary.tokens_per_s = summary.samples_per_s * static_cast<double>(plan.tokens_per_sample);
-  summary.parameters = worker.model.parameter_count();
+  summary.parameters = worker.parameters;
   summary.seconds = outcome.seconds;
   summary.resumed_from = resumed_from;
   summary.started = metrics::utc_time(started_);
@@ -88,14 +88,35 @@ metrics::Summary RunFolder::summarise(const engine::Outcome& outcome, const engi
   return summary;
 }
 
-void RunFolder::finish(const metrics::Summary& summary) const {
+void RunFolder::join_traces() const {
+  if (!config_.out.trace) return;
+  std::optional<metrics::MergedTrace> merged = metrics::merge_traces(path_ / "trace");
+  if (merged && merged->straggler()) log::info("trace: {}", merged->straggler_text());
+}
+
+void RunFolder::finish(const metrics::Summary& summary, const parallel::RunEnd& end) const {
+  for (const auto& [file, text] : end.reports) write_file_atomically(path_ / file, text);
   write_file_atomically(path_ / "summary.json", metrics::to_json(summary).dump(2) + "\n");
   if (config_.out.report) write_run_report(path_, path_ / "report.html");
 }
 
-void join_traces(const std::filesystem::path& out) {
-  std::optional<metrics::MergedTrace> merged = metrics::merge_traces(out / "trace");
-  if (merged && merged->straggler()) log::info("trace: {}", merged->straggler_text());
+void finish_run(const RunFolder& folder, const metrics::Summary& summary, const parallel::RunEnd& end,
+                checkpoint::Writer& writer, parallel::Strategy& strategy) {
+  try {
+    folder.join_traces();
+    folder.finish(summary, end);
+  } catch (const Error& error) {
+    try {
+      writer.confirm();
+    } catch (const CheckpointError& state) {  // a full disk affects both
+      throw CheckpointError("{} {}", state.what(), error.what());
+    }
+    throw;
+  }
+  writer.confirm();
+  if (!end.problem) return;
+  strategy.failed(*end.problem);
+  throw CommError("{}; its records are complete", end.problem->what());
 }
 
 void print_summary(const CommandLine& line, const metrics::Summary& summary, const RunConfig& config) {
@@ -119,6 +140,12 @@ void print_summary(const CommandLine& line, const metrics::Summary& summary, con
   fmt::print("  parameters  {} ({})\n", format_count(static_cast<double>(summary.parameters)),
              summary.parameter_hash);
   if (config.out.report) fmt::print("  report      {}/report.html\n", config.out.dir);
+}
+
+void print_end(const CommandLine& line, const metrics::Summary& summary, const RunConfig& config, int code,
+               int64_t total_steps) {
+  if (code == 0) return print_summary(line, summary, config);
+  log::info("stopped at step {} of {}; run the same command again to resume", summary.steps, total_steps);
 }
 
 }  // namespace yoke::cli

@@ -1,4 +1,4 @@
-// What a training run leaves behind: its folder, its summary, its last lines.
+// Output of a training run: its folder, its summary, its last lines.
 #pragma once
 
 #include <filesystem>
@@ -6,6 +6,7 @@
 
 #include "cli/command_line.h"
 #include "cli/run_config.h"
+#include "yoke/checkpoint/checkpoint.h"
 #include "yoke/engine/engine.h"
 #include "yoke/engine/worker.h"
 #include "yoke/metrics/summary.h"
@@ -15,18 +16,20 @@ namespace yoke::cli {
 
 class RunFolder {
  public:
-  // Writes config.toml into the folder, which is there (find_resume). Throws ConfigError when it cannot.
+  // Writes config.toml into the folder, which exists (find_resume). Throws ConfigError.
   RunFolder(std::filesystem::path path, const Configuration& configuration, const CommandLine& line);
 
   void attach_sinks(engine::Engine& engine);
   metrics::RunInfo run_info(const models::Model& model, const engine::LoopPlan& plan,
                             int64_t first_step) const;
-  // A run that had nothing but an evaluation left keeps the speed of the one before.
+  // A run that only had an evaluation left keeps the speed of the previous one.
   metrics::Summary summarise(const engine::Outcome& outcome, const engine::LoopPlan& plan,
                              const engine::Worker& worker, const std::optional<metrics::Summary>& kept,
                              std::optional<int64_t> resumed_from) const;
-  // summary.json and report.html.
-  void finish(const metrics::Summary& summary) const;
+  // Merges the timelines of all ranks and logs the straggler, if there is one.
+  void join_traces() const;
+  // Writes summary.json, the strategy's reports, and report.html.
+  void finish(const metrics::Summary& summary, const parallel::RunEnd& end) const;
 
  private:
   std::filesystem::path path_;
@@ -35,13 +38,21 @@ class RunFolder {
   double started_;
 };
 
-// A timeline of this rank in OUT/trace/. Its time begins now: call it on all ranks after they have met.
+// Records a timeline of this rank in OUT/trace/. Its time starts now: call it on all ranks after they have
+// joined.
 void attach_trace(engine::Engine& engine, const std::filesystem::path& out, int rank, int ranks);
 
-// Makes one timeline of all ranks' and says who was waited for.
-void join_traces(const std::filesystem::path& out);
+// Finishes the folder and merges the timelines. Throws CheckpointError if the newest state could not be
+// saved, and CommError for an error after the last step, once records are written; it is reported to the
+// other ranks.
+void finish_run(const RunFolder& folder, const metrics::Summary& summary, const parallel::RunEnd& end,
+                checkpoint::Writer& writer, parallel::Strategy& strategy);
 
-// The run's results on stdout: JSON, or a few lines for people.
+// Prints the run's results to stdout: JSON, or a few lines.
 void print_summary(const CommandLine& line, const metrics::Summary& summary, const RunConfig& config);
+
+// The same at the end of a run; after a stop signal, how to resume. `code`: the exit code.
+void print_end(const CommandLine& line, const metrics::Summary& summary, const RunConfig& config, int code,
+               int64_t total_steps);
 
 }  // namespace yoke::cli

@@ -1,24 +1,79 @@
-// Parts of the story that two ways of telling it share.
+// Parts of train.cpp.
 #pragma once
+
+#include <memory>
+#include <optional>
 
 #include "cli/command_line.h"
 #include "cli/run_config.h"
+#include "cli/torch/train_resume.h"
 #include "yoke/data/loader.h"
 #include "yoke/engine/engine.h"
 #include "yoke/engine/run_state.h"
+#include "yoke/engine/speed_split.h"
 #include "yoke/engine/worker.h"
+#include "yoke/parallel/membership.h"
 
 namespace yoke::cli {
 
-// How a run resumes from `done`, with the loader at its position. `steps_per_batch`: steps for a batch of
-// each replica, where one is not one (parameter servers).
-engine::LoopPlan loop_plan(const RunConfig& config, const engine::Worker& worker, const data::Loader& loader,
-                           int64_t replicas, const engine::Progress& done, double steps_per_batch = 1);
-
-// Says what is likely not what was wanted.
+// Logs settings that are probably not intended.
 void give_hints(const RunConfig& config);
 
-// yoke train with parallel.sync = "ps", as a worker.
-int run_train_with_servers(const CommandLine& line, Configuration& configuration);
+// The data that this rank reads, as its strategy's share.
+class RunData {
+ public:
+  // `global_batch`: samples; 0: data.batch_size of every replica.
+  RunData(const RunConfig& config, const engine::Worker& worker, int64_t global_batch = 0);
+  data::Loader& loader() { return *loader_; }
+  std::unique_ptr<data::Dataset> open(data::Split split) const;
+
+ private:
+  const RunConfig& config_;
+  const engine::Worker& worker_;
+  std::unique_ptr<data::Dataset> train_set_;
+  std::unique_ptr<data::Loader> loader_;
+};
+
+// Restores what `resume` found, and determines where the run starts.
+engine::Progress locate_start(const Resume& resume, engine::Worker& worker, data::Loader& loader);
+
+// The loop from `done` on, with the loader at its position.
+// `replicas_of_rate`: for the linear scaling rule of the learning rate; 0: those of the strategy.
+engine::LoopPlan loop_plan(const RunConfig& config, const engine::Worker& worker, const data::Loader& loader,
+                           const engine::Progress& done, int64_t replicas_of_rate = 0);
+
+// Joins the run: sets engine and loader to its position.
+void begin(engine::Engine& engine, engine::Worker& worker, data::Loader& loader, const engine::LoopPlan& plan,
+           const engine::Progress& start);
+
+// Everything the engine calls besides the strategy. All arguments must outlive the engine.
+class Attachments {
+ public:
+  Attachments(const Configuration& configuration, engine::Worker& worker, RunData& data,
+              const engine::Progress& start, parallel::Membership& member);
+  void attach_to(engine::Engine& engine);
+  checkpoint::Writer& writer() { return writer_; }
+
+ private:
+  void save(const engine::SaveRequest& request);
+  checkpoint::State state_at(engine::Progress at);
+  bool acts() const;  // takes part in evaluations and checkpoints
+
+  const Configuration& configuration_;
+  const RunConfig& config_;
+  engine::Worker& worker_;
+  RunData& data_;
+  const engine::Progress& start_;
+  parallel::Membership& member_;
+  std::unique_ptr<data::Dataset> test_set_;
+  std::optional<engine::SpeedSplit> speeds_;
+  checkpoint::Writer writer_;
+};
+
+// Runs the engine. A failure is reported to the other ranks while the worker still exists, and names the last
+// checkpoint.
+engine::Outcome run_engine(engine::Engine& engine, const metrics::RunInfo& info, engine::Worker& worker,
+                           Attachments& attached, parallel::Membership& member,
+                           const std::filesystem::path& out);
 
 }  // namespace yoke::cli

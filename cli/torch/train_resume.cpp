@@ -9,11 +9,13 @@
 #include "yoke/base/text.h"
 #include "yoke/checkpoint/weights.h"
 #include "yoke/config/changes.h"
+#include "yoke/engine/team.h"
+#include "yoke/parallel/registry.h"
 
 namespace yoke::cli {
 namespace {
 
-// A damaged one is no result: it is written anew.
+// A damaged one does not count as a result: it is written again.
 std::optional<metrics::Summary> read_summary(const std::filesystem::path& out) {
   std::filesystem::path file = out / "summary.json";
   if (!std::filesystem::exists(file)) return std::nullopt;
@@ -32,7 +34,7 @@ std::optional<checkpoint::Loaded> load_checkpoint(const TrainArguments& argument
   return checkpoint::load_newest(out);
 }
 
-// What the first rank finds, as the others need it.
+// What the first rank finds, as needed by the others.
 nlohmann::json choose(Resume& resume, const TrainArguments& arguments, const std::filesystem::path& out) {
   resume.checkpoint = load_checkpoint(arguments, out);
   if (!resume.checkpoint) return nullptr;
@@ -66,9 +68,13 @@ const std::vector<std::string>& harmless() {
 
 }  // namespace
 
-Resume find_resume(const TrainArguments& arguments, const std::filesystem::path& out,
-                   const checkpoint::Team& team, bool first) {
+Resume find_resume(const TrainArguments& arguments, const RunConfig& config, parallel::Membership& member) {
   Resume resume;
+  const std::filesystem::path out = config.out.dir;
+  const bool first = member.first();
+  if (member.job().life() > 0) return resume;  // restarted into a running job
+  const bool lockstep = parallel::choose(config).sync().lockstep;
+  const checkpoint::Team team = lockstep ? engine::team_of(member.job()) : checkpoint::Team{};
   auto look = [&]() -> nlohmann::json {
     if (first) resume.lock.emplace(out);
     return first || team.size == 1 ? choose(resume, arguments, out) : nullptr;
@@ -89,7 +95,7 @@ Resume find_resume(const TrainArguments& arguments, const std::filesystem::path&
 
 void tell_resume(const Resume& resume, const engine::Progress& progress, int64_t total_steps,
                  const Configuration& configuration, const std::string& note) {
-  log::info("going on from {} (step {} of {}); {}", resume.checkpoint->path.string(), progress.step,
+  log::info("resuming from {} (step {} of {}); {}", resume.checkpoint->path.string(), progress.step,
             total_steps, note);
   std::string saved = resume.checkpoint->state.rest.value("configuration", "");
   std::vector<std::string> changes = config::changed_keys(saved, configuration.schema, harmless());
@@ -99,7 +105,7 @@ void tell_resume(const Resume& resume, const engine::Progress& progress, int64_t
 bool nothing_left(const Resume& resume, const engine::Progress& progress, int64_t total_steps,
                   bool evaluate) {
   if (!resume.checkpoint || progress.step < total_steps || resume.kept_steps < progress.step) return false;
-  // A run that was stopped in its last evaluation still owes it.
+  // A run that was stopped in its last evaluation still has to do it.
   return progress.step > total_steps || !evaluate || resume.kept_evaluated;
 }
 
@@ -107,7 +113,7 @@ void tell_nothing_left(const Resume& resume, const engine::Progress& progress, i
                        const CommandLine& line, const RunConfig& config) {
   log::info(
       "nothing left to do: {} has done {} steps of {}. Its result is kept; more --steps or --train.epochs "
-      "go on, another --out.dir starts anew.",
+      "continue it, another --out.dir starts anew.",
       config.out.dir, progress.step, total_steps);
   print_summary(line, *resume.kept, config);
 }

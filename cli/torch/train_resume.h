@@ -1,4 +1,4 @@
-// Where a run starts from: nothing, weights, or a checkpoint of an earlier one.
+// Where a run starts: from scratch, from weights, or from a checkpoint.
 #pragma once
 
 #include <filesystem>
@@ -10,37 +10,39 @@
 #include "yoke/checkpoint/format/folder_lock.h"
 #include "yoke/engine/run_state.h"
 #include "yoke/metrics/summary.h"
+#include "yoke/parallel/membership.h"
 
 namespace yoke::cli {
 
 struct Resume {
-  std::optional<checkpoint::format::FolderLock> lock;  // of out.dir: the first rank's
-  std::optional<checkpoint::Loaded> checkpoint;        // nothing: a fresh start
-  std::optional<metrics::Summary> kept;                // of the run before: the first rank's
-  // What all ranks know of it.
+  std::optional<checkpoint::format::FolderLock> lock;  // of out.dir: first rank only
+  std::optional<checkpoint::Loaded> checkpoint;        // empty: a fresh start
+  std::optional<metrics::Summary> kept;                // of the previous run: first rank only
+  // Known to all ranks.
   int64_t kept_steps = -1;
   bool kept_evaluated = false;
+  bool in_memory = false;  // from the last epoch of this job, not from disk
 
+  explicit operator bool() const { return checkpoint.has_value(); }
   std::optional<int64_t> resumed_from(const engine::Progress& progress) const {
     return checkpoint ? std::optional(progress.step) : std::nullopt;
   }
 };
 
-// Takes out.dir and looks for the state to resume from. The first rank chooses, it alone reads all bytes;
-// with a team it is collective. A file of weights (--init) that a resumed run does not use is checked and
-// named. Throws ConfigError and CheckpointError.
-Resume find_resume(const TrainArguments& arguments, const std::filesystem::path& out,
-                   const checkpoint::Team& team, bool first);
+// Locks out.dir and looks for the state to resume from. Only the first rank reads all bytes, and it decides.
+// Collective. A file of weights (--init) that a resumed run does not use is checked and mentioned. Throws
+// ConfigError and CheckpointError.
+Resume find_resume(const TrainArguments& arguments, const RunConfig& config, parallel::Membership& member);
 
-// Says where a resumed run stands, `note` (cli/torch/resume_note.h), and which settings that matter have
+// Logs where a resumed run starts, `note` (cli/torch/resume_note.h), and which relevant settings have
 // changed.
 void tell_resume(const Resume& resume, const engine::Progress& progress, int64_t total_steps,
                  const Configuration& configuration, const std::string& note);
 
-// Whether the run is done and its result is there.
+// Whether the run is complete and its result exists.
 bool nothing_left(const Resume& resume, const engine::Progress& progress, int64_t total_steps, bool evaluate);
 
-// Says so, and prints the result that is kept. On the first rank.
+// Logs so, and prints the stored result. On the first rank.
 void tell_nothing_left(const Resume& resume, const engine::Progress& progress, int64_t total_steps,
                        const CommandLine& line, const RunConfig& config);
 

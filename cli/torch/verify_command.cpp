@@ -1,17 +1,17 @@
-// yoke verify: parallel layouts beside one device.
+// yoke verify: compares parallel layouts with one device.
 #include <fmt/core.h>
 #include <unistd.h>
 
 #include <algorithm>
 
 #include "cli/output.h"
-#include "cli/ps_server.h"
 #include "cli/torch/commands.h"
 #include "cli/torch/worker_options.h"
 #include "cli/verify_layouts.h"
 #include "yoke/base/error.h"
 #include "yoke/base/log.h"
 #include "yoke/base/terminal.h"
+#include "yoke/engine/measured_parts.h"
 #include "yoke/engine/verify.h"
 #include "yoke/models/keys.h"
 #include "yoke/report/table.h"
@@ -19,7 +19,7 @@
 namespace yoke::cli {
 namespace {
 
-// Different random numbers on different ranks are no error: layouts are compared without any.
+// Different random numbers on different ranks are not an error: layouts are compared without any.
 void switch_off_dropout(RunConfig& config) {
   if (models::uses_key(config.model.name, "dropout")) config.model.dropout = 0;
 }
@@ -40,15 +40,13 @@ nlohmann::json to_json(const std::string& layout, const engine::Verification& re
 
 // One device with the model, data and optimizer of the layout.
 engine::WorkerOptions alone_options(RunConfig config) {
-  config.parallel = {};
-  config.pipeline = {};
-  config.slowdown = {};
+  static_cast<parallel::Choices&>(config) = {};
   config.train.loop.accumulate = 1;
   config.train.loop.sync_batchnorm = false;
   return worker_options(config);
 }
 
-// The layout as `train` would make it.
+// The layout as `train` would create it.
 engine::VerifyOptions verify_options(LayoutConfiguration& layout, const VerifyArguments& arguments) {
   RunConfig& config = layout.configuration.values;
   switch_off_dropout(config);
@@ -58,12 +56,15 @@ engine::VerifyOptions verify_options(LayoutConfiguration& layout, const VerifyAr
   options.steps = arguments.steps;
   options.type = arguments.dtype == "fp64" ? torch::kFloat64 : torch::kFloat32;
   options.ranks = layout.ranks;
-  options.split = config.parallel.split;
   options.alone = alone_options(config);
   options.parallel = worker_options(config);
+  if (config.parallel.partition == "auto")
+    options.parallel.node_parts =
+        engine::measured_parts(*engine::make_worker(options.alone), config.data.batch_size,
+                               static_cast<int>(config.parallel.pipeline));
+  else if (!config.parallel.partition.empty())
+    options.parallel.node_parts = engine::parts_of_file(config.model, config.parallel.partition);
   options.parallel.batch_size = config.data.batch_size / layout.copies / config.train.loop.accumulate;
-  if (uses_servers(config))
-    options.served = {server_options(config, layout.ranks), ps_setup(config, layout.ranks)};
   return options;
 }
 
@@ -98,8 +99,8 @@ int run_verify(const CommandLine& line) {
   } else {
     fmt::print("{}",
                table.to_text(terminal::is_terminal(STDOUT_FILENO) ? terminal::width(STDOUT_FILENO) : 0));
-    fmt::print("largest differences from one device over {} steps, {}; at most {:.0e} is equal\n",
-               arguments.steps, arguments.dtype, tolerance);
+    fmt::print("largest differences from one device over {} steps, {}; tolerance {:.0e}\n", arguments.steps,
+               arguments.dtype, tolerance);
   }
   return all_ok ? 0 : static_cast<int>(ExitCode::kVerification);
 }

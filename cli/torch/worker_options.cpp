@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "cli/ps_server.h"
 #include "cli/run_checks.h"
 #include "yoke/cluster/identity.h"
 #include "yoke/cluster/launch_env.h"
@@ -11,6 +10,7 @@ namespace yoke::cli {
 
 engine::WorkerOptions worker_options(const RunConfig& config) {
   engine::WorkerOptions options;
+  static_cast<parallel::Choices&>(options) = config;
   options.model = config.model;
   options.optimizer = config.train.optimizer;
   options.compute = config.train.compute;
@@ -23,45 +23,25 @@ engine::WorkerOptions worker_options(const RunConfig& config) {
   options.skip_non_finite = config.train.loop.non_finite == "skip";
   options.seed = config.train.loop.seed;
   options.tuning_file = cluster::cache_folder() / "tuning.json";
-  options.ddp = config.ddp;
-  options.zero = config.parallel.zero;
-  options.slowdown = config.slowdown;
-  if (config.parallel.sync == "threads") options.threads = std::max<int64_t>(1, config.parallel.data);
-  options.pipeline.options = config.pipeline;
-  options.pipeline.stages = static_cast<int>(config.parallel.pipeline);
-  options.pipeline.replicas = config.stage_replicas;
   options.sync_batchnorm = config.train.loop.sync_batchnorm;
   return options;
 }
 
-engine::WorkerOptions worker_options(const RunConfig& config, World& world) {
-  engine::WorkerOptions options = engine::on_ranks(worker_options(config), world.comm());
-  options.local_rank = world.local_rank();
-  options.local_ranks = world.job().identity().local_world_size;
+engine::WorkerOptions worker_options(const RunConfig& config, parallel::Membership& member,
+                                     const std::string& init) {
+  engine::WorkerOptions options = worker_options(config);
+  options.links = parallel::links_of(member);
+  options.local_rank = member.job().identity().local_rank;
+  options.local_ranks = member.job().identity().local_world_size;
+  options.init = init;
   return options;
 }
 
-parallel::PsSetup ps_setup(const RunConfig& config, int workers) {
-  parallel::PsSetup setup;
-  setup.workers = workers;
-  setup.ps = config.ps;
-  setup.slowdown = config.slowdown;
-  setup.policy = policy_of(config, workers);
-  setup.timeout = config.ps.timeout;
-  return setup;
-}
-
-World join_world(const RunConfig& config) {
-  comm::ConnectOptions connect;
-  connect.backend = config.parallel.backend;
-  connect.name = "data";
-  connect.measures_links = !config.train.compute.deterministic;
-  bool gpu = config.train.compute.device != "cpu";
-  bool alone = cluster::identify_from_environment().world_size == 1;
-  if (gpu && !alone && connect.backend == "auto") connect.backend = "nccl";
-  World world = join({}, connect);
-  check_workers(config, world.size());
-  return world;
+parallel::Membership join_job(RunConfig& config) {
+  config.out.dir = run_folder(config);
+  parallel::Membership member(join_request(config));
+  check_workers(config, member.workers());
+  return member;
 }
 
 }  // namespace yoke::cli

@@ -1,22 +1,21 @@
 #pragma once
 
 #include "cli/run_config.h"
-#include "yoke/comm/join.h"
 #include "yoke/engine/worker.h"
+#include "yoke/parallel/membership.h"
 
 namespace yoke::cli {
 
-// The part of a configuration that makes a worker, for a process that trains alone.
+// Worker options of a configuration, for a process that trains alone.
 engine::WorkerOptions worker_options(const RunConfig& config);
 
-// The same for one rank of a world.
-engine::WorkerOptions worker_options(const RunConfig& config, World& world);
+// The same for one rank of a job. `init`: weights to start from; empty: initialised.
+engine::WorkerOptions worker_options(const RunConfig& config, parallel::Membership& member,
+                                     const std::string& init = "");
 
-// What a worker of parameter servers is told; its messenger comes later. Throws ConfigError.
-parallel::PsSetup ps_setup(const RunConfig& config, int workers);
-
-// Meets the other ranks as [parallel] says: on GPUs over NCCL unless told otherwise. A process that was
-// started alone is a world of one. Throws ConfigError where parallel.data is not their number.
-World join_world(const RunConfig& config);
+// Joins the other ranks according to [parallel]: on GPUs over NCCL by default. A process that was started
+// directly is a world of one. Sets the run's folder. Throws ConfigError if the axes of the mesh do not
+// multiply to the number of ranks.
+parallel::Membership join_job(RunConfig& config);
 
 }  // namespace yoke::cli

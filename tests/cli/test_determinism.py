@@ -29,7 +29,7 @@ def test_a_resume_says_whether_it_is_bit_identical(yoke, tmp_path):
              "--no-train.evaluate"]
     yoke(*words, "--steps", "10")
     same = yoke(*words, "--steps", "20")
-    assert "; bit-identical to an undisturbed run" in same.err
+    assert "; bit-identical to an uninterrupted run" in same.err
     threads = yoke(*words, "--steps", "30", "--train.threads", "2")
     assert "not bit-identical: threads 2 (was 1)" in threads.err
     ranks = yoke(*words, "--steps", "40", "--nproc", "2")
@@ -37,7 +37,7 @@ def test_a_resume_says_whether_it_is_bit_identical(yoke, tmp_path):
 
 
 @pytest.mark.parametrize("words, part", [
-    (["--parallel.sync", "ps", "--ps.policy", "async"], "ps.policy = \"async\" takes gradients as they arrive"),
+    (["--parallel.sync", "ps", "--ps.policy", "async"], "ps.policy = \"async\" applies gradients as they arrive"),
     (["--parallel.split", "speed"], "parallel.split"),
     (["--parallel.plan", "auto"], "parallel.plan"),
     (["--ddp.hook", "topk:0.1"], "error feedback"),

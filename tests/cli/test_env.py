@@ -55,3 +55,14 @@ def test_a_conflict_prints_both_and_is_a_usage_error(yoke):
 
 def test_sbatch_without_srun(yoke):
     assert "srun" in yoke("env", env={"SLURM_JOB_ID": "1", "SLURM_PROCID": "0", "SLURM_NTASKS": "8"}, code=2).err
+
+
+def test_axes_that_do_not_fit_are_told_and_the_rest_is_shown(yoke):
+    variables = {**TORCHRUN, "YOKE_PARALLEL__TENSOR": "3"}
+    says = yoke("env", "--json", env=variables).json
+    assert says["mesh"] is None and "parallel.tensor = 3" in says["mesh_problem"] and says["rank"] == 1
+    table = yoke("env", env=variables).out
+    assert "mesh         none: " in table and "torchrun" in table
+    assert all(len(line) <= 80 for line in table.splitlines())
+    fits = yoke("env", "--json", env={**TORCHRUN, "YOKE_PARALLEL__TENSOR": "2"}).json
+    assert fits["mesh_problem"] == "" and [axis["size"] for axis in fits["mesh"]["axes"]] == [1, 2, 2]

@@ -45,7 +45,7 @@ def test_a_step_without_memory_says_what_takes_it_and_which_batch_fits(yoke, tmp
     words = ["train", *WIDE, "--out.dir", tmp_path, "--steps", "1", "--train.threads", "1"]
     result = yoke(*words, code=2, preexec_fn=limited(1.6))
     (line,) = one_line_of_advice(result.err)
-    for part in ("in step 1", "more were asked for", "are free", "Weights take", "gradients", "optimizer state", "a sample"):
+    for part in ("in step 1", "allocation of", "are free", "Weights take", "gradients", "optimizer state", "per sample"):
         assert part in line, line
     batch = int(re.search(r"data.batch_size = (\d+) should fit", line)[1])
     assert 500 < batch < 25000

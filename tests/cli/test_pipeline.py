@@ -25,7 +25,7 @@ def test_verify_shows_every_schedule_beside_one_device(yoke):
 
 
 @pytest.mark.parametrize("layouts, says", [("pipeline=9", "the model has 4 blocks"), ("pipeline=2,schedule=nothing", "1f1b"),
-                                           ("pipeline=2,microbatches=5", "equal parts"), ("pipelines=2", "not understood"),
+                                           ("pipeline=2,microbatches=5", "equal parts"), ("pipelines=2", "invalid"),
                                            ("pipeline=2,schedule=pipedream,data=2", "data=1")])
 def test_a_layout_that_cannot_be_is_refused(yoke, layouts, says):
     failed = yoke("verify", GPT, "--layouts", layouts, "--steps", 1, code=2)

@@ -4,11 +4,10 @@ import json
 import pytest
 from conftest import ROOT, YOKE
 
-REFERENCE = next((p / "shared/reference" for p in ROOT.parents if (p / "shared/reference/profiles").is_dir()), None)
+PROFILES = ROOT / "tests/data/pipedream"
 FIELDS = {"cost_model", "bottleneck_seconds", "config", "stages", "noam", "data_parallel_seconds", "speedup_over_one",
           "speedup_over_data_parallel", "communication_saved"}
 STAGE_FIELDS = {"first", "last", "replicas", "compute_seconds", "sync_seconds", "memory_bytes", "versions"}
-needs_reference = pytest.mark.skipif(REFERENCE is None, reason="shared/reference/ does not lie beside this checkout")
 
 
 @pytest.fixture
@@ -92,28 +91,26 @@ def test_clusters(yoke, e3):
     assert plan["levels"] and sum(s["replicas"] for s in plan["stages"]) == plan["devices_used"]
 
 
-@needs_reference
 @pytest.mark.parametrize("model", ["paper2018", "paper2019", "ring", "released", "released+act"])
 @pytest.mark.parametrize("name", ["vgg16", "gnmt", "squeezenet1_0"])
 def test_published_profiles(yoke, name, model):
-    answers = json.loads((REFERENCE / "profiles/answers.json").read_text())
+    answers = json.loads((PROFILES / "answers.json").read_text())
     for states in ("prefix", "antichain"):
         for shape, answer in answers["profiles"][name]["answers"][states][model].items():
             levels = ",".join(f"{l['machines']}@{l['bandwidth']}" for l in answers["shapes"][shape]["levels"])
             extra = ["--activation-cost", "on"] if model.endswith("+act") else []
-            plan = yoke("plan", "--profile", REFERENCE / f"profiles/{name}.txt", "--levels", levels, "--states", states,
+            plan = yoke("plan", "--profile", PROFILES / f"{name}.json", "--levels", levels, "--states", states,
                         "--cost-model", model.split("+")[0], *extra, "--json").json
             assert plan["bottleneck_seconds"] == pytest.approx(answer["time_s"], rel=1e-6), (states, shape, plan["config"])
             assert plan["data_parallel_seconds"] == pytest.approx(answer["data_parallel_s"], rel=1e-6)
             assert plan["one_device_seconds"] == pytest.approx(answer["single_s"], rel=1e-6)
 
 
-@needs_reference
 @pytest.mark.parametrize("name,bandwidth,config", [("vgg16", "25gbit", "7-1"), ("vgg16", "10gbit", "7-1"),
                                                    ("inception_v3", "25gbit", "8"), ("inception_v3", "10gbit", "7-1")])
 def test_the_paper_table(yoke, name, bandwidth, config):
     # Table 1 of the 2018 paper, eight machines: batch 32 where the profiles have 128.
-    path = REFERENCE / f"profiles/{name}.txt"
+    path = PROFILES / f"{name}.json"
     plan = yoke("plan", "--profile", path, "--devices", 8, "--bandwidth", bandwidth, "--cost-model", "paper2018",
                 "--batch-factor", 0.25, "--json").json
     assert plan["config"] == config

@@ -148,7 +148,7 @@ def test_doctor_is_tidy_at_80_columns_and_names_what_is_ill(yoke, tmp_path):
     result = yoke("doctor", preexec_fn=few_files, cwd=tmp_path)
     assert "\033" not in result.out and all(len(line) <= 80 for line in result.out.splitlines())
     assert re.search(r"^BAD  open files +256 .*\n +too few for many ranks: ulimit -n 65536", result.out, re.MULTILINE), result.out
-    assert "to look at, marked BAD" in result.out.splitlines()[-1]
+    assert "to fix, marked BAD" in result.out.splitlines()[-1]
 
 
 def test_train_eval_export_agree(yoke, tmp_path):

@@ -78,7 +78,7 @@ def test_the_losses_are_those_of_all_workers_when_the_first_is_slow(yoke, tmp_pa
     assert summary["final_loss"] == records[-1]["loss"]
     assert min(last) - 1e-6 <= summary["final_loss"] <= max(last) + 1e-6
     page = (tmp_path / "report.html").read_text()
-    assert "Loss against time" in page and "Loss against updates" in page
+    assert "Loss over time" in page and "Loss over updates" in page
 
 
 @pytest.mark.parametrize("rule", ["k_sync", "k_batch_sync"])
@@ -111,7 +111,7 @@ def test_records_are_of_all_workers(yoke, tmp_path):
 
 def test_shared_statistics_of_batches_are_refused(yoke, tmp_path):
     failed = yoke(*served("--train.sync_batchnorm", "--steps", 2, "--out.dir", tmp_path), code=2)
-    assert "train.sync_batchnorm" in failed.err and "do not talk to each other" in failed.err
+    assert "train.sync_batchnorm" in failed.err and "do not communicate with each other" in failed.err
 
 
 def test_a_gradient_that_is_not_finite_ends_the_run_or_is_skipped(yoke, tmp_path):
@@ -195,10 +195,10 @@ MISTAKES = [
     (["--ps.policy", "asink"], "ps.policy"),
     (["--ps.policy", "ssp", "--ps.max_delay", "0, 9:1, 4:2"], "'4:2'"),
     (["--ps.n_push", 2], "asynchronous rule"),
-    (["--train.optimizer", "lbfgs"], "sgd, adamw and adagrad"),
-    (["--slowdown.law", "gauss:1"], "'gauss:1' is not known"),
+    (["--train.optimizer", "lbfgs"], "sgd, adamw or adagrad"),
+    (["--slowdown.law", "gauss:1"], "'gauss:1' is unknown"),
     (["--ps.servers", 0], "ps.servers"),
-    (["--ps.place", "colocated", "--ps.servers", 3], "each worker holds one at most"),
+    (["--ps.place", "colocated", "--ps.servers", 3], "each worker hosts at most one server"),
 ]
 
 
@@ -209,6 +209,13 @@ def test_mistakes(yoke, tmp_path, words, says):
     assert not (tmp_path / "run").exists()
 
 
+def test_a_quiet_lab_prints_its_table_alone(yoke, tmp_path):
+    result = yoke("lab", "stragglers", MLP, "--policies", "sync", "--workers", 1, "--delay", "none", "--train.steps", 2,
+                  "--train.threads", 1, "-o", tmp_path, "-q")
+    assert result.err == ""
+    assert [line.split()[0] for line in result.out.splitlines()] == ["rule", "----", "sync", "target:"]
+
+
 def test_the_lab_compares_rules(yoke, tmp_path):
     result = yoke("lab", "stragglers", MLP, "--policies", "sync,k_batch_async", "--workers", 2, "--delay", "const:2x", "--delay-workers", 1,
                   "--fault-free", "--train.steps", 40, "--train.threads", 1, "-o", tmp_path, "--json", "-q").json
@@ -216,4 +223,4 @@ def test_the_lab_compares_rules(yoke, tmp_path):
     for row in result["results"]:
         assert {"k", "final_loss", "staleness_mean", "seconds_to_target", "rate_kept"} <= row.keys()
     page = (tmp_path / "report.html").read_text()
-    assert "Loss against time" in page and "Loss against updates" in page and "reached a loss" in page
+    assert "Loss over time" in page and "Loss over updates" in page and "reached a loss" in page

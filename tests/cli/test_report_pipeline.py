@@ -39,7 +39,8 @@ def test_a_perfect_run_is_simulated_exactly(yoke, tmp_path, steps, transfer):
     assert pipeline["error_percent"] == pytest.approx(0, abs=1e-6)
     assert pipeline["measured_seconds"] == pytest.approx((4 + 3 - 1) * 3 + 4 * transfer)
     html = (folder / "report.html").read_text()
-    assert html.count('class="timeline"') == 1 and "measured: " in html and "simulated: " in html and "+0.0 %" in html or "-0.0 %" in html
+    assert html.count('class="timeline"') == 1 and "measured: " in html and "simulated: " in html
+    assert "+0.0 %" in html or "-0.0 %" in html
 
 
 def test_the_error_is_printed(yoke, tmp_path):
@@ -51,7 +52,7 @@ def test_the_error_is_printed(yoke, tmp_path):
 
 
 @pytest.mark.parametrize("text,says", [("{", "not valid JSON"), ('{"schedule": "1f1b", "stages": 2, "microbatches": 1, "events": []}', "0 events"),
-                                       (json.dumps(gpipe(2, 2, 1, 1) | {"schedule": "none"}), "not known"),
+                                       (json.dumps(gpipe(2, 2, 1, 1) | {"schedule": "none"}), "unknown"),
                                        (json.dumps(gpipe(2, 2, 1, 1) | {"microbatches": 9}), "no minibatch")])
 def test_what_cannot_be_drawn_is_said_in_the_report(yoke, tmp_path, text, says):
     folder = run_folder(tmp_path, text)

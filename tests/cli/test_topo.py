@@ -95,16 +95,16 @@ def test_starts_without_libtorch():
 
 
 MISTAKES = [
-    (["show", "--preset", "dgx9"], ["preset `dgx9` is not known. Accepted: pcie4 pcie8 dgx1 dgx2 h100"]),
-    (["predict", "--op", "allreduce", "--bytes", "1M", "--preset", "dgx1"], ["operation 'allreduce' is not known", "all_reduce"]),
+    (["show", "--preset", "dgx9"], ["preset `dgx9` is unknown. Accepted: pcie4 pcie8 dgx1 dgx2 h100"]),
+    (["predict", "--op", "allreduce", "--bytes", "1M", "--preset", "dgx1"], ["operation 'allreduce' is unknown", "all_reduce"]),
     (["predict", "--op", "all_reduce", "--bytes", "1M", "--algorithm", "bush", "--preset", "dgx1"],
-     ["algorithm 'bush' is not known", "ring tree halving_doubling star direct hierarchical"]),
+     ["algorithm 'bush' is unknown", "ring tree halving_doubling star direct hierarchical"]),
     (["predict", "--op", "all_to_all", "--bytes", "1M", "--algorithm", "ring", "--preset", "dgx1"],
      ["all_to_all has no ring form. Accepted: direct"]),
     (["predict", "--op", "all_reduce", "--bytes", "much", "--preset", "dgx1"], ["--bytes much"]),
     (["predict", "--bytes", "1M", "--preset", "dgx1"], ["--op is required"]),
     (["show", "no_such.toml"], ["no_such.toml"]),
-    (["show", "examples/clusters/dgx1_x4.toml", "--preset", "dgx1"], ["give one of them"]),
+    (["show", "examples/clusters/dgx1_x4.toml", "--preset", "dgx1"], ["use one of them"]),
     (["show", "--machines", "3"], ["need --preset"]),
     (["show", "--preset", "dgx1", "--machines", "0"], ["--machines 0"]),
     (["show", "--preset", "h100", "--machines", "1000"], ["at most 512"]),
@@ -127,7 +127,7 @@ FILES = [
     ("[[device]\n", ["c.toml:1", "not valid TOML"]),
     ("[cluster]\nprest = \"dgx1\"\n", ["c.toml:2", "Did you mean `preset`?"]),
     ("[[device]]\nname = \"a\"\nkind = \"tpu\"\n", ["c.toml:3", "gpu cpu switch nic"]),
-    ("[[device]]\nname = \"a\"\n[[device]]\nname = \"b\"\n", ["no link leads from a to b"]),
+    ("[[device]]\nname = \"a\"\n[[device]]\nname = \"b\"\n", ["no route from a to b"]),
 ]
 
 

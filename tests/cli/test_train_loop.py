@@ -81,7 +81,7 @@ def test_a_damaged_file_of_convolution_choices_does_not_stop_a_run(yoke, tmp_pat
     choices.write_text("{")
     result = yoke("train", "configs/lenet_fashion.toml", "--data.name", "synthetic", "--data.samples", 64, "--steps", 1,
                   "--no-train.evaluate", "--out.dir", tmp_path / "run", env={"XDG_CACHE_HOME": str(tmp_path / "cache")})
-    assert "measured anew" in result.err
+    assert "measured again" in result.err
     assert json.loads(choices.read_text())["version"] == 1
 
 

@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""Same bits, budgets and out of memory on a GPU: tests/gpu/repeat_and_memory.py build-cuda/yoke [--only bits,cost,budget,memory]
+"""Same bits, budgets and out of memory on a GPU: tests/gpu/repeat_and_memory.py build-cuda/yoke [--only bits,cost,budget,memory,offload]
 
 bits     each model twice with train.deterministic = true, and once more killed and resumed: one parameter hash
 cost     what determinism costs, with the GPU to itself
 budget   train.recompute = budget:<bytes> of GPT-2 124M: the peak is within it, or the smallest possible is named
 memory   a batch that is too large: exit 2, and the batch that the message names fits
+offload  GPT-2 774M with parallel.zero = 3 and parallel.offload = "all" peaks at 40 % of what it needs without, or less
 
 Prints a table and ends with exit code 1 where a row is wrong. Not run by ctest: it needs a GPU and a build with
--DYOKE_CUDA=ON. About six minutes on an H200.
+-DYOKE_CUDA=ON. About seven minutes on an H200.
 """
 import argparse
 import concurrent.futures
@@ -157,13 +158,33 @@ def check_memory(yoke, table):
         table.row("train gpt2, batch 4096", code == 2 and "in step 1" in line, line[:600])
 
 
+def check_offload(yoke, table):
+    recipe = ["configs/gpt2_124m.toml", "--model.size", "774m", "--nproc", "2", "--train.precision", "bf16", "--no-train.evaluate",
+              "--data.batch_size", "1", "--data.samples", "64", "--no-out.report", "--checkpoint.every_steps", "0"]
+    for recompute in ("none", "blocks"):
+        peaks, losses = [], []
+        for more in ([], ["--parallel.zero", "3"], ["--parallel.zero", "3", "--parallel.offload", "all"]):
+            with tempfile.TemporaryDirectory() as folder:
+                code, out, err = run([yoke, "train", *recipe, "--device", "cuda", "--steps", "6", "--out.dir", folder, "--json",
+                                      "--train.recompute", recompute, *more])
+            if code != 0:
+                return table.row(f"774M, {' '.join(more)}", False, err.strip()[-500:])
+            summary = json.loads(out)
+            peaks.append(max(summary["peak_memory_bytes"]) / 1e9)
+            losses.append(summary["final_loss"])
+        right = peaks[2] <= 0.4 * peaks[0] and max(losses) - min(losses) < 0.02 * losses[0]
+        table.row(f"774M on two ranks, recompute {recompute}", right,
+                  f"peak {peaks[0]:.2f} GB, zero 3 {peaks[1]:.2f}, offload {peaks[2]:.2f} ({peaks[2] / peaks[0]:.0%}); "
+                  f"losses {', '.join(f'{loss:.4f}' for loss in losses)}")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("yoke")
-    parser.add_argument("--only", default="bits,cost,budget,memory")
+    parser.add_argument("--only", default="bits,cost,budget,memory,offload")
     arguments = parser.parse_args()
     table = Table()
-    checks = {"bits": check_bits, "cost": check_cost, "budget": check_budgets, "memory": check_memory}
+    checks = {"bits": check_bits, "cost": check_cost, "budget": check_budgets, "memory": check_memory, "offload": check_offload}
     for name in arguments.only.split(","):
         started = time.monotonic()
         checks[name](arguments.yoke, table)

@@ -155,6 +155,21 @@ def test_gpt2_from_here_gives_the_same_output_in_hugging_face(tmp_path):
     assert_same(evaluate(tmp_path, "gpt2", GPT2, weights, {"input_ids": ids}), expected)
 
 
+def test_an_exported_run_of_gpt2_is_a_folder_for_from_pretrained(tmp_path):
+    run, folder = tmp_path / "run", tmp_path / "exported"
+    sizes = model_options(GPT2)
+    yoke("train", REPOSITORY / "configs/gpt2_tiny.toml", "--steps", 3, "--out.dir", run, "-q", "--train.evaluate", "false", *sizes)
+    told = yoke("ckpt", "export", run, "-o", f"{folder}/")
+    assert told["file"] == f"{folder}/model.safetensors" and told["config"] == f"{folder}/config.json"
+    theirs = transformers.GPT2LMHeadModel.from_pretrained(folder, local_files_only=True).eval()
+    assert (theirs.config.n_layer, theirs.config.n_head, theirs.config.n_embd, theirs.config.n_positions) == (2, 4, 32, 24)
+    assert theirs.lm_head.weight.data_ptr() == theirs.transformer.wte.weight.data_ptr()
+    ids = torch.randint(97, (3, 24))
+    with torch.no_grad():
+        expected = theirs(ids).logits
+    assert_same(evaluate(tmp_path, "gpt2", GPT2, folder / "model.safetensors", {"input_ids": ids}), expected)
+
+
 @pytest.mark.parametrize("size, parameters", [("124m", 124_439_808), ("1558m", 1_557_611_200)])
 def test_gpt2_has_its_published_sizes(size, parameters):
     assert yoke("model", "info", "gpt2", "--model.size", size)["parameters"] == parameters

@@ -36,6 +36,9 @@ def test_consumer_project_builds_and_runs(prefix, tmp_path):
     assert f"from the one yoke was built with: {libtorch()}" in configured.stdout
     run("cmake", "--build", tmp_path / "build")
     assert run(tmp_path / "build/consumer").stdout == "consumer: 58 parameters\n"
+    (tmp_path / "pair.toml").write_text('[model]\nname = "pair"\n[data]\nbatch_size = 8\n[train]\nsteps = 4\n')
+    trained = run(tmp_path / "build/own_command", "train", tmp_path / "pair.toml", "--nproc", 2, "--out.dir", tmp_path / "run", "--json")
+    assert '"model": "pair"' in trained.stdout
 
 
 def test_a_libtorch_that_is_given_comes_first(prefix, tmp_path):

@@ -89,6 +89,7 @@ class LogicalClockCommunicator : public comm::Communicator {
   comm::Memory allocate(size_t bytes) override { return inner_.allocate(bytes); }
   comm::Memory allocate_common(size_t bytes) override { return inner_.allocate_common(bytes); }
   comm::Counters counters() const override { return inner_.counters(); }
+  void abandon(const std::string& reason) noexcept override { inner_.abandon(reason); }
 
  private:
   class Arrival : public comm::Pending::State {

@@ -19,7 +19,7 @@
 #include "yoke/base/clock.h"
 #include "yoke/comm/run_ranks.h"
 #include "yoke/compute/deferred_gradients.h"
-#include "yoke/parallel/pipeline/pipeline_strategy.h"
+#include "yoke/parallel/schedule/pipeline/pipeline_strategy.h"
 #include "yoke/sim/pipeline.h"
 
 namespace yoke {

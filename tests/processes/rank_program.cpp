@@ -3,7 +3,8 @@
 //
 //   rank_program BACKEND STEPS BYTES [FAULT RANK STEP]
 // FAULT: none kill stop exit vanish throw type shape order op skip slow nap, leave (in good order), receive
-// (likewise, while its left neighbour waits to receive from it)
+// (likewise, while its left neighbour waits to receive from it), unwind (throws with operations in flight),
+// abandon
 #include <fmt/core.h>
 #include <signal.h>
 #include <unistd.h>
@@ -30,6 +31,32 @@ struct Script {
   double timeout = 20;
 };
 
+// Operations that no other rank takes part in; their memory outlives the communicator.
+std::vector<comm::Pending> begin_in_vain(comm::Communicator& comm) {
+  static std::vector<float> in(100000), more(100000), out(1000000);
+  const int peer = (comm.rank() + 1) % comm.size();
+  std::vector<comm::Pending> begun;
+  begun.push_back(comm.receive(in, peer, 7, {.name = "in vain"}));
+  begun.push_back(comm.send(out, peer, 8, {.name = "in vain"}));
+  begun.push_back(comm.receive(more, peer, 9, {.name = "in vain"}));
+  return begun;
+}
+
+void abandon(comm::Communicator& comm) {
+  std::vector<comm::Pending> begun = begin_in_vain(comm);
+  comm.abandon("as it was told to");
+  begun.push_back(comm.barrier());
+  for (const comm::Pending& one : begun) {
+    try {
+      one.wait();
+    } catch (const CommError& error) {
+      fmt::print("rank {}: {}\n", comm.rank(), error.what());
+    }
+  }
+  std::fflush(stdout);
+  throw std::runtime_error("the end of a rank that gave up");
+}
+
 // What this rank does instead of all_reduce(x, "a"), all_reduce(y, "b") in the step of its fault.
 void misbehave(const Script& script, comm::Communicator& comm, std::vector<float>& x, std::vector<float>& y) {
   std::vector<int32_t> whole(x.size(), 1);
@@ -51,6 +78,11 @@ void misbehave(const Script& script, comm::Communicator& comm, std::vector<float
     comm.all_reduce(x, ReduceOp::kSum, {.name = "a"}).wait();
   }
   if (script.fault == "skip") comm.all_reduce(y, ReduceOp::kSum, {.name = "b"}).wait();
+  if (script.fault == "abandon") abandon(comm);
+  if (script.fault == "unwind") {
+    begin_in_vain(comm);
+    throw std::runtime_error("a bug of the user's");
+  }
   if (script.fault == "nap") std::this_thread::sleep_for(std::chrono::seconds(3));
   // Alive but never comes: only the deadline helps. Bounded, should everything else fail.
   if (script.fault == "slow") std::this_thread::sleep_for(std::chrono::seconds(60));

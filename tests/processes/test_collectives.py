@@ -147,7 +147,7 @@ def check_early_end(job, operation):
     error = [line for line in job.stderr.splitlines() if re.match(r"(\[rank 0\] )?error: ", line)]
     assert len(error) == 1, job.stderr
     # Not the deadline of 20 s; both sides, the operation, and what to do.
-    for text in ("rank 1 on", "has ended in good order", "but rank 0 waits for it in", operation, "DistributedDataParallel::join()"):
+    for text in ("rank 1 on", "has exited normally", "but rank 0 waits for it in", operation, "DistributedDataParallel::join()"):
         assert text in error[0]
 
 

@@ -4,9 +4,11 @@ import os
 import pathlib
 import re
 import signal
+import socket
 import stat
 
 import pytest
+from conftest import YOKE
 from launching import Job, clean_environment
 
 
@@ -34,6 +36,16 @@ def test_lines_carry_their_rank(job):
     assert run.wait() == 0
     assert sorted(run.out.splitlines()) == [f"[rank {r}] out {r}" for r in range(3)]
     assert sorted(run.err.splitlines()) == [f"[rank {r}] err {r}" for r in range(3)]
+
+
+def test_an_error_of_all_ranks_is_printed_once(job):
+    run = job("--nproc", 3, *sh("echo error: no such file >&2; echo error: no such file >&2; echo error: of $YOKE_RANK >&2; echo error: out; echo warning: w >&2"))
+    assert run.wait() == 0
+    common = [text for text in run.err.splitlines() if "no such file" in text]
+    assert len(common) == 2 and len(set(common)) == 1  # one rank's, which printed it twice
+    assert sorted(text for text in run.err.splitlines() if text not in common) == sorted(
+        f"[rank {r}] {text}" for r in range(3) for text in (f"error: of {r}", "warning: w"))
+    assert sorted(run.out.splitlines()) == [f"[rank {r}] error: out" for r in range(3)]
 
 
 def test_lines_stay_whole_when_everybody_talks(job):
@@ -186,7 +198,7 @@ def test_what_cannot_be_started_is_a_usage_error(job, tmp_path):
     noexec.write_text("no program\n")
     noexec.chmod(0o755)
     for program, says in [("no_such_program_anywhere", "no such program"), ("./no/such", "no such program"),
-                          (str(plain), "python3"), (str(tmp_path), "not a file"), (str(noexec), "#!")]:
+                          (str(plain), "python3"), (str(tmp_path), "not an executable file"), (str(noexec), "#!")]:
         run = job("--nproc", 2, program)
         assert run.wait() == 2, run.err
         assert says in run.err and "the job failed" not in run.err
@@ -198,7 +210,7 @@ def test_what_cannot_be_started_is_a_usage_error(job, tmp_path):
     (["--nproc", "0", "true"], "1..65536"),
     (["--nproc", "many", "true"], "--nproc-per-node many"),
     (["--nprocs", "2", "true"], "Did you mean --nproc?"),
-    (["--nnodes", "1:4", "true"], "grow and shrink"),
+    (["--nnodes", "4:1", "true"], "MIN:MAX"),
     (["--nnodes", "2", "true"], "--node-rank"),
     (["--nnodes", "2", "--node-rank", "0", "true"], "--rdzv-endpoint"),
     (["--nnodes", "2", "--node-rank", "2", "true"], "0..1"),
@@ -221,7 +233,7 @@ def test_flags_with_underscores_and_from_kubeflow(job):
     run = job("--nproc_per_node=2", "--max_restarts=0", "--no-python", "--", *sh("echo $YOKE_RANK"))
     assert run.wait() == 0 and len(run.out.splitlines()) == 2
     run = job("--standalone", *sh("echo $YOKE_WORLD_SIZE"), env={"PET_NPROC_PER_NODE": "3", "PET_NNODES": "1"})
-    assert run.wait() == 0 and run.out.splitlines() == [f"[rank {r}] 3" for r in sorted(range(3))] or len(run.out.splitlines()) == 3
+    assert run.wait() == 0 and sorted(run.out.splitlines()) == [f"[rank {rank}] 3" for rank in range(3)]
 
 
 def test_arguments_of_the_program_are_untouched(job):
@@ -268,3 +280,51 @@ def test_stdin_goes_to_the_first_rank(tmp_path):
     result = subprocess.run([str(YOKE), "run", "--nproc", "2", *sh("echo $YOKE_RANK $(cat)")], input="hello", text=True,
                             capture_output=True, env=clean_environment(), cwd=ROOT, timeout=60)
     assert sorted(line.strip() for line in result.stdout.splitlines()) == ["[rank 0] 0 hello", "[rank 1] 1"]
+
+
+@pytest.fixture
+def key(tmp_path):
+    file = tmp_path / "key"
+    file.write_bytes(os.urandom(32))
+    file.chmod(stat.S_IRUSR | stat.S_IWUSR)
+    return file
+
+
+def test_a_port_in_use_comes_with_one_that_is_free(job, key):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        run = job("--nnodes", 2, "--node-rank", 0, "--rdzv-endpoint", f"127.0.0.1:{port}", "--secret-file", key, *sh("true"))
+        assert run.wait() == 4
+    free = int(re.search(r"choose another port, the same on all machines: (\d+) is free", run.err).group(1))
+    assert port < free <= port + 20 and "port 0" not in run.err
+
+
+def test_a_coordinator_that_others_cannot_reach_is_warned_of(job, key):
+    words = ("--node-rank", 0, "--rdzv-endpoint", "localhost:29472", "--join-timeout", 60, "--secret-file", key, *sh("echo up"))
+    run = job("-H", "localhost:1,other.invalid:1", *words)
+    run.wait_for_lines(1, "up")
+    assert "localhost is a loopback address on this machine: other.invalid cannot reach it. Next: --rdzv-endpoint" in run.err
+    run.signal(signal.SIGINT)
+    run.wait()
+    run = job("-H", "localhost:1,127.0.0.1:1", *words)
+    run.wait_for_lines(1, "up")
+    assert "loopback" not in run.err
+    run.signal(signal.SIGINT)
+    run.wait()
+
+
+def test_a_foreign_protocol_at_the_coordinators_port_is_told_at_once(job, key):
+    with socket.socket() as web:
+        web.bind(("127.0.0.1", 0))
+        web.listen()
+        run = job("--nnodes", 2, "--node-rank", 1, "--rdzv-endpoint", f"127.0.0.1:{web.getsockname()[1]}", "--secret-file", key,
+                  YOKE.parent / "yoke_rank_program", "tcp", 3, 4000)
+        web.settimeout(60)
+        caller, _ = web.accept()
+        caller.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+        assert run.wait() == 4, run.err
+        caller.close()
+    said = " ".join(run.err.split())
+    assert "it speaks another protocol. Next: check --rdzv-endpoint" in said

@@ -78,7 +78,10 @@ def test_another_key_is_refused(nodes, tmp_path):
     other.chmod(0o600)
     jobs = nodes([1, 1], "--join-timeout", 4, PROGRAM, "tcp", 3, 4000, keys=[tmp_path / "key", other])
     assert jobs[1].wait() == 4, jobs[1].err
-    assert jobs[0].wait() != 0
+    assert jobs[0].wait() == 4
+    for job, says in ((jobs[0], "but does not have the job's key. Next: the same key"), (jobs[1], "the same key")):
+        box = " ".join(job.err[job.err.index("+- the job failed"):].replace("|", " ").split())
+        assert says in box and "(--secret-file, --rdzv-id)" in box and "that they can reach" not in box, job.err
 
 
 def test_killing_one_launcher_ends_both_nodes(nodes):

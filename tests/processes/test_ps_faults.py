@@ -12,15 +12,16 @@ from conftest import ROOT, YOKE
 from launching import clean_environment, wait_until
 
 MLP = ROOT / "configs/mlp_tiny.toml"
+SPARSE = ROOT / "configs/sparse_lr.toml"
 
 
 class Training:
     """A `yoke train` in the background."""
 
-    def __init__(self, folder, *words):
+    def __init__(self, folder, *words, config=MLP):
         self.folder, self.log = folder, folder / "job.err"
         with open(self.log, "w") as err:
-            self.process = subprocess.Popen([str(YOKE), "train", str(MLP), "--parallel.sync", "ps", "--out.dir", str(folder / "run"), "--out.log_every", "10",
+            self.process = subprocess.Popen([str(YOKE), "train", str(config), "--parallel.sync", "ps", "--out.dir", str(folder / "run"), "--out.log_every", "10",
                                              "--train.threads", "1", "--slowdown.law", "exp:5ms", "--json", *map(str, words)], stdout=subprocess.PIPE, stderr=err,
                                             env=clean_environment(), cwd=ROOT, start_new_session=True, text=True)
 
@@ -50,22 +51,48 @@ class Training:
         self.process.wait(30)
 
 
-# With a norm the servers wait for each other before they update.
-@pytest.mark.parametrize("rule,clip_norm", [("sync", 0), ("k_sync", 0), ("async", 0), ("k_batch_async", 0), ("sync", 0.1), ("k_batch_sync", 0.1), ("bounded_delay", 0.1)])
-def test_a_killed_worker_is_done_without(tmp_path, rule, clip_norm):
-    job = Training(tmp_path, "--nproc", 3, "--ps.servers", 2, "--ps.policy", rule, "--ps.k", 2, "--train.clip_norm", clip_norm, "--steps", 400)
+def train_and_kill(folder, rank, words):
+    """Kills a rank in the middle of 400 steps, which the others go on to finish: the log, and which workers were lost."""
+    job = Training(folder, *words, "--steps", 400)
     try:
         job.wait_for_step(50)
         killed = time.monotonic()
-        os.kill(job.rank(2), signal.SIGKILL)
+        os.kill(job.rank(rank), signal.SIGKILL)
         at = job.steps()
         wait_until(lambda: job.steps() > at + 20 or job.process.poll() is not None, 60, job.log.read_text)
         assert time.monotonic() - killed < 20
         out, _ = job.process.communicate(timeout=180)
         assert job.process.returncode == 0, job.log.read_text()
         assert json.loads(out)["steps"] == 400
-        assert "worker 2 is lost" in job.log.read_text()
-        assert json.loads((tmp_path / "run/ps.json").read_text())["workers"][2]["lost"]
+        workers = json.loads((folder / "run/ps.json").read_text())["workers"]
+        return job.log.read_text(), [worker["lost"] for worker in workers]
+    finally:
+        job.end()
+
+
+# With a norm the servers wait for each other before they update.
+@pytest.mark.parametrize("rule,clip_norm", [("sync", 0), ("k_sync", 0), ("async", 0), ("k_batch_async", 0), ("sync", 0.1), ("k_batch_sync", 0.1), ("bounded_delay", 0.1)])
+def test_a_killed_worker_is_done_without(tmp_path, rule, clip_norm):
+    words = ["--nproc", 3, "--ps.servers", 2, "--ps.policy", rule, "--ps.k", 2, "--train.clip_norm", clip_norm]
+    log, lost = train_and_kill(tmp_path, 2, words)
+    assert "worker 2 is lost" in log and lost[2]
+
+
+@pytest.mark.parametrize("loss", ["continue", "restart"])
+@pytest.mark.parametrize("rule", ["sync", "async"])
+def test_tables_survive_a_killed_worker(tmp_path, rule, loss):
+    job = Training(tmp_path, "--nproc", 3, "--ps.servers", 2, "--ps.policy", rule, "--ps.sparse", "on", "--ps.on_worker_loss", loss, "--steps", 1500,
+                   "--no-train.evaluate", config=SPARSE)
+    try:
+        job.wait_for_step(50)
+        os.kill(job.rank(2), signal.SIGKILL)
+        if loss == "restart":
+            wait_until(lambda: "worker 2 rejoined" in job.log.read_text() or job.process.poll() is not None, 120, job.log.read_text)
+        out, _ = job.process.communicate(timeout=300)
+        assert job.process.returncode == 0, job.log.read_text()
+        assert json.loads(out)["steps"] == 1500
+        counts = json.loads((tmp_path / "run/ps.json").read_text())
+        assert counts["workers"][2]["lost"] == (loss == "continue") and counts["sparse"]["messages"] > 0
     finally:
         job.end()
 
@@ -89,7 +116,7 @@ def test_a_killed_worker_is_started_again(tmp_path, rule, steps, clip_norm):
         job.wait_for_step(50)
         first = job.rank(2)
         os.kill(first, signal.SIGKILL)
-        wait_until(lambda: "worker 2 is back" in job.log.read_text() or job.process.poll() is not None, 120, job.log.read_text)
+        wait_until(lambda: "worker 2 rejoined" in job.log.read_text() or job.process.poll() is not None, 120, job.log.read_text)
         assert job.process.poll() is None, job.log.read_text()
         assert job.rank(2) != first
         at = job.steps()
@@ -98,7 +125,7 @@ def test_a_killed_worker_is_started_again(tmp_path, rule, steps, clip_norm):
         log = job.log.read_text()
         assert job.process.returncode == 0, log
         assert json.loads(out)["steps"] == steps
-        assert "worker 2 is lost" in log and "going on with 2" in log and "going on with 3" in log
+        assert "worker 2 is lost" in log and "workers: 2" in log and "workers: 3" in log
         workers = json.loads((tmp_path / "run/ps.json").read_text())["workers"]
         assert [worker["lost"] for worker in workers] == [False] * 3
         assert [worker["rejoined"] for worker in workers] == [0, 0, 1]
@@ -130,7 +157,7 @@ def test_a_worker_may_be_started_again_by_hand(tmp_path):
         ranks[1].kill()
         wait_until(lambda: "worker 1 is lost" in logs(), 30, logs)
         start(1)
-        wait_until(lambda: "worker 1 is back" in logs(), 120, logs)
+        wait_until(lambda: "worker 1 rejoined" in logs(), 120, logs)
         assert [ranks[i].wait(300) for i in (0, 2, 3, 4)] == [0] * 4, logs()
         assert not json.loads((tmp_path / "run/ps.json").read_text())["workers"][1]["lost"]
     finally:
@@ -209,6 +236,43 @@ def test_a_stopped_run_is_saved_and_goes_on(tmp_path, rule):
         job.wait_for_step(30)
         os.kill(job.process.pid, signal.SIGTERM)
         assert job.process.wait(30) == 128 + signal.SIGTERM
+        saved = [int(p.name.split("-")[1]) for p in (tmp_path / "run/checkpoints").glob("step-*")]
+        assert len(saved) == 1 and saved[0] >= 30
+    finally:
+        job.end()
+
+
+# Replicas of several ranks: rank 3 is stage (or slice) 1 of worker 1.
+PARTS = [["--parallel.pipeline", 2], ["--parallel.tensor", 2]]
+
+
+@pytest.mark.parametrize("parts", PARTS, ids=["pipeline", "tensor"])
+@pytest.mark.parametrize("rule", ["sync", "async"])
+def test_a_replica_that_loses_a_rank_is_done_without(tmp_path, parts, rule):
+    log, lost = train_and_kill(tmp_path, 3, ["--nproc", 4, *parts, "--ps.servers", 2, "--ps.policy", rule])
+    assert "worker 1 is lost" in log and "this rank ends, too" in log
+    assert lost == [False, True]
+
+
+@pytest.mark.parametrize("rank, words, role", [(3, ["--ps.on_worker_loss", "stop"], "worker 1, stage 1"), (2, [], "worker 0, stage 1"), (5, [], "parameter server 1")])
+def test_a_lost_part_or_server_is_named_with_its_role(tmp_path, rank, words, role):
+    job = Training(tmp_path, "--nproc", 4, "--parallel.pipeline", 2, "--ps.servers", 2, "--steps", 100000, "--checkpoint.every_steps", 20, *words)
+    try:
+        job.wait_for_step(40)
+        os.kill(job.rank(rank), signal.SIGKILL)
+        assert job.process.wait(60) == 128 + signal.SIGKILL
+        log = job.log.read_text()
+        assert f"{role} (rank {rank})" in log and "killed by signal 9" in log and "The last checkpoint is" in log
+    finally:
+        job.end()
+
+
+def test_a_stopped_run_of_replicas_is_saved_and_goes_on(tmp_path):
+    job = Training(tmp_path, "--nproc", 4, "--parallel.pipeline", 2, "--steps", 100000, "--ps.policy", "async", "--checkpoint.every_steps", 1000000)
+    try:
+        job.wait_for_step(30)
+        os.kill(job.process.pid, signal.SIGTERM)
+        assert job.process.wait(60) == 128 + signal.SIGTERM
         saved = [int(p.name.split("-")[1]) for p in (tmp_path / "run/checkpoints").glob("step-*")]
         assert len(saved) == 1 and saved[0] >= 30
     finally:

@@ -1,4 +1,4 @@
-"""Stop a run in any way and start the same command again: the result is bit-identical to an undisturbed run."""
+"""Stop a run in any way and start the same command again: the result is bit-identical to an uninterrupted run."""
 import json
 import os
 import pathlib

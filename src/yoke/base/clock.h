@@ -1,4 +1,4 @@
-// Time for measuring. Wall-clock time is only for file names and event files.
+// Monotonic time for measuring. Wall-clock time is only for file names and event files.
 #pragma once
 
 #include <chrono>

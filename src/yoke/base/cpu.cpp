@@ -40,7 +40,7 @@ constexpr Part kParts[] = {
     {0xc0, 0xac5, "Ampere-1b"},
 };
 
-// The first value of `key`; empty where there is none.
+// The first value of `key`; empty if missing.
 std::string value_of(std::string_view cpuinfo, std::string_view key) {
   for (const std::string& line : split(cpuinfo, '\n')) {
     size_t colon = line.find(':');

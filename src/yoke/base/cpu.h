@@ -1,4 +1,4 @@
-// The processor this runs on.
+// The CPU of this machine.
 #pragma once
 
 #include <string>
@@ -6,9 +6,9 @@
 
 namespace yoke {
 
-// "Intel(R) Xeon(R) Processor @ 2.50GHz", "Neoverse-V1"; "unknown processor" where nothing says it.
+// "Intel(R) Xeon(R) Processor @ 2.50GHz", "Neoverse-V1"; "unknown processor" if not available.
 std::string cpu_name();
 
-// The same from the text of /proc/cpuinfo. On Arm that has only numbers; names are looked up by them.
+// The same from the text of /proc/cpuinfo, which on Arm has only part numbers.
 std::string cpu_name_of(std::string_view cpuinfo);
 }  // namespace yoke

@@ -47,7 +47,7 @@ DataType parse_data_type(const std::string& name) {
   for (const TypeName& entry : kTypes) {
     if (name == entry.name || has_word(entry.other_names, name)) return entry.type;
   }
-  throw ConfigError("type '{}' is not known. Accepted: fp32 fp64 fp16 bf16 int8 uint8 int16 int32 int64.",
+  throw ConfigError("type '{}' is unknown. Accepted: fp32 fp64 fp16 bf16 int8 uint8 int16 int32 int64.",
                     name);
 }
 
@@ -60,7 +60,7 @@ ReduceOp parse_reduce_op(const std::string& name) {
   for (size_t i = 0; i < std::size(kOps); ++i) {
     if (name == kOps[i]) return static_cast<ReduceOp>(i);
   }
-  throw ConfigError("reduction '{}' is not known. Accepted: sum mean max min prod.", name);
+  throw ConfigError("reduction '{}' is unknown. Accepted: sum mean max min prod.", name);
 }
 
 }  // namespace yoke

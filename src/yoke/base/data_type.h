@@ -1,4 +1,4 @@
-// The number formats that kernels and communicators know.
+// Element types of kernels and communicators.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +21,7 @@ enum class DataType : uint8_t {
 
 size_t size_of(DataType type);         // bytes of one element
 const char* to_string(DataType type);  // "fp32", "bf16", "int64", …
-// Throws ConfigError that lists what is accepted. Also takes "float32", "half" and the like.
+// Throws ConfigError that lists what is accepted. Also accepts "float32", "half" and similar.
 DataType parse_data_type(const std::string& name);
 
 // How contributions are combined. Mean is a sum divided by their number.

@@ -15,9 +15,9 @@ class Deadline {
   bool passed() const { return now_seconds() >= end_; }
   double elapsed() const { return now_seconds() - begin_; }
   double limit() const { return end_ - begin_; }
-  // For poll() and friends: rounded up, so that a wait does not end just before the deadline.
+  // For poll() and similar: rounded up, so that a wait does not end just before the deadline.
   int left_ms() const { return static_cast<int>(std::min(left(), 1e6) * 1e3) + 1; }
-  // Whichever comes first.
+  // The earlier of this deadline and `seconds` from now.
   Deadline sooner(double seconds) const {
     Deadline other = after(seconds);
     return other.end_ < end_ ? other : *this;

@@ -1,8 +1,8 @@
-// Errors, told apart by who can help, and the exit code each becomes.
+// Errors by who can fix them, and their exit codes.
 //
 // ConfigError: the user can fix it (option, file, input). CommError: a peer or a link failed.
-// CheckpointError: saved state cannot be used. YOKE_CHECK: we made a mistake. Every text says what
-// happened, where, and what to do next, in one or two lines.
+// CheckpointError: saved state cannot be used. YOKE_CHECK: a bug in Yoke. Every text says what happened,
+// where, and what to do next, in one or two lines.
 #pragma once
 
 #include <fmt/core.h>

@@ -20,15 +20,15 @@ namespace yoke::fault {
 namespace {
 
 constexpr PointInfo kPoints[] = {
-    {Point::kDdpBucketSent, "ddp.bucket.sent", "a bucket of gradients was handed to the communicator"},
-    {Point::kCollectiveBegin, "comm.collective.begin", "a collective begins on this rank, on any backend"},
-    {Point::kFrameSend, "frame.send", "a frame goes to a socket", kDrops | kCorrupts},
-    {Point::kFrameReceive, "frame.receive", "a frame has come from a socket", kCorrupts},
-    {Point::kShmWrite, "shm.write", "a message of parameter servers goes through shared memory"},
+    {Point::kDdpBucketSent, "ddp.bucket.sent", "a gradient bucket was passed to the communicator"},
+    {Point::kCollectiveBegin, "comm.collective.begin", "a collective starts on this rank, on any backend"},
+    {Point::kFrameSend, "frame.send", "a frame is sent", kDrops | kCorrupts},
+    {Point::kFrameReceive, "frame.receive", "a frame was received", kCorrupts},
+    {Point::kShmWrite, "shm.write", "a parameter server message is sent through shared memory"},
     {Point::kCoordinatorReply, "coordinator.reply", "the coordinator answers a rank", kDrops | kServes},
-    {Point::kSessionHeartbeat, "session.heartbeat", "a rank tells the coordinator that it lives", kDrops},
+    {Point::kSessionHeartbeat, "session.heartbeat", "a rank sends a heartbeat to the coordinator", kDrops},
     {Point::kCheckpointWrite, "checkpoint.write", "a file of a checkpoint is written", kOwnError},
-    {Point::kCheckpointCommit, "checkpoint.commit", "a complete checkpoint is about to get its name",
+    {Point::kCheckpointCommit, "checkpoint.commit", "a complete checkpoint is about to be renamed",
      kOwnError},
     {Point::kPsPush, "ps.push", "a worker pushes gradients"},
     {Point::kPsPull, "ps.pull", "a worker pulls parameters"},
@@ -66,7 +66,7 @@ Number number(const std::string& rule, const std::string& word, const std::strin
   Number value{};
   auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size() || !(value >= low && value <= high))
-    throw ConfigError("YOKE_FAULT: '{}' in '{}': accepted is a number from {} to {}.", word, rule, low, high);
+    throw ConfigError("YOKE_FAULT: '{}' in '{}': expected a number from {} to {}.", word, rule, low, high);
   return value;
 }
 
@@ -76,7 +76,7 @@ Point read_point(const std::string& rule, const std::string& name) {
     if (name == point.name) return point.point;
     names.push_back(point.name);
   }
-  throw ConfigError("YOKE_FAULT: '{}' in '{}' is no fault point. Accepted: {}.", name, rule, join(names));
+  throw ConfigError("YOKE_FAULT: '{}' in '{}' is not a fault point. Accepted: {}.", name, rule, join(names));
 }
 
 void read_condition(const std::string& rule, const std::string& word, Rule& into) {
@@ -122,7 +122,7 @@ void read_action(const std::string& rule, const std::string& text, Rule& into) {
   if (!has_time) return;
   std::optional<double> seconds = parse_duration(trim(text.substr(colon + 1)));
   if (!seconds)
-    throw ConfigError("YOKE_FAULT: '{}' in '{}': accepted is a time like delay:200ms.", text, rule);
+    throw ConfigError("YOKE_FAULT: '{}' in '{}': expected a time such as delay:200ms.", text, rule);
   into.delay = *seconds;
 }
 
@@ -135,14 +135,14 @@ Rule read_rule(const std::string& text) {
   bool placed = false;
   for (const std::string& word : split(text.substr(0, colon), ',')) {
     read_condition(text, word, rule);
-    placed = placed || word.starts_with("at");
+    placed = placed || trim(word.substr(0, word.find('='))) == "at";
   }
-  if (!placed) throw ConfigError("YOKE_FAULT: '{}' does not say where. Add at=POINT.", text);
+  if (!placed) throw ConfigError("YOKE_FAULT: '{}' has no fault point. Add at=POINT.", text);
   read_action(text, text.substr(colon + 1), rule);
   return rule;
 }
 
-// Rules with what they have seen so far.
+// Rules with their hit counts.
 class Armed {
  public:
   void arm(std::vector<Rule> rules, Place place) {

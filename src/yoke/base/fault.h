@@ -1,15 +1,15 @@
-// Fault points: named places where a test or a rehearsal lets something go wrong, in the program as it is
-// shipped. One relaxed load each while nothing is armed.
+// Fault injection at named points, in the program as shipped. One relaxed load per point while nothing is
+// armed.
 //
 //   YOKE_FAULT="rank=2,step=7,at=ddp.bucket.sent:kill; at=frame.send,p=0.01:drop"
 //
-// A rule is `CONDITION,CONDITION,…:ACTION`. Conditions: at=POINT (needed), rank=N or *, step=N (of training),
-// attempt=N (restarts of the job so far), hit=N (the Nth time all others hold, from 1), p=CHANCE and seed=N
-// (for its draws). Actions: kill, stop (SIGKILL and SIGSTOP to itself), delay:TIME, error, and where the
-// point can: drop (leaves it out) and corrupt (changes a bit).
+// A rule is `CONDITION,CONDITION,…:ACTION`. Conditions: at=POINT (required), rank=N or *, step=N (of
+// training), attempt=N (restarts of the job so far), hit=N (the Nth time all others hold, from 1), p=CHANCE
+// and seed=N (for its random draws). Actions: kill, stop (SIGKILL and SIGSTOP to itself), delay:TIME, error,
+// and at some points drop (omit) and corrupt (flip a bit).
 //
-// Rules speak of ranks. The launcher has none: of its points (launcher.*, coordinator.*) `rank` is the one
-// that is served.
+// Rules refer to ranks. The launcher has none: at its points (launcher.*, coordinator.*) `rank` is the rank
+// being served.
 #pragma once
 
 #include <atomic>
@@ -37,15 +37,15 @@ enum class Point : uint8_t {
   kPipelineSend,
 };
 
-// What the caller has to do; kill, stop, delay and most errors are done when at() returns.
+// What the caller must do; kill, stop, delay and most errors have happened when at() returns.
 enum class Effect : uint8_t { kNone, kDrop, kCorrupt, kError };
 
-// What a point can besides kill, stop, delay and error.
+// What a point supports besides kill, stop, delay and error.
 enum Can : unsigned {
   kDrops = 1,
   kCorrupts = 2,
   kOwnError = 4,  // `error` is the caller's own (a full disk); otherwise at() throws CommError
-  kServes = 8,    // `rank` is the one that the launcher or coordinator serves
+  kServes = 8,    // `rank` is the one being served by the launcher or coordinator
 };
 
 struct PointInfo {
@@ -55,7 +55,7 @@ struct PointInfo {
   unsigned can = 0;
 };
 std::span<const PointInfo> points();
-// All of them with what they accept, a line each, for `yoke doctor --faults`.
+// All points with what they support, one per line, for `yoke doctor --faults`.
 std::string list_points();
 
 enum class Action : uint8_t { kKill, kStop, kDelay, kError, kDrop, kCorrupt };
@@ -72,18 +72,18 @@ struct Rule {
   double delay = 0;  // seconds
 };
 
-// Throws ConfigError that names the word it does not know, and lists what is accepted.
+// Throws ConfigError that names the unknown word and lists what is accepted.
 std::vector<Rule> parse(const std::string& text);
 
-// Where this process stands; rank -1: a launcher.
+// Identity of this process; rank -1: a launcher.
 struct Place {
   int rank = 0;
   int attempt = 0;
 };
-// For the whole process; replaces what was armed before. Draws depend on seed, rank and rule only.
+// Process-wide; replaces previous rules. Draws depend on seed, rank and rule only.
 void arm(std::vector<Rule> rules, Place place);
 void disarm();
-// The step of training that begins; any thread.
+// Sets the current training step; any thread.
 void set_step(int64_t step);
 
 namespace detail {
@@ -91,8 +91,8 @@ extern std::atomic<bool> armed;
 Effect hit(Point point, int served);
 }  // namespace detail
 
-// `served`: the rank the launcher or coordinator serves at this point. Throws CommError for `error`, unless
-// it is the caller's own.
+// `served`: the rank being served by the launcher or coordinator. Throws CommError for `error`, unless it is
+// the caller's own.
 inline Effect at(Point point, int served = -1) {
   if (!detail::armed.load(std::memory_order_relaxed)) [[likely]]
     return Effect::kNone;

@@ -44,6 +44,12 @@ TEST(Fault, TheTableIsInTheOrderOfItsPoints) {
   }
 }
 
+TEST(Fault, ARuleNeedsAPointAndAttemptIsNone) {
+  for (const char* text : {"attempt=0:kill", "attempt=0,rank=1:error", "rank=1:kill"})
+    EXPECT_THAT(refusal_of(text), HasSubstr("has no fault point")) << text;
+  EXPECT_EQ(parse(" rank=1 , at = frame.send : kill").size(), 1u);
+}
+
 TEST(Fault, ReadsRules) {
   auto rules = parse("rank=2,step=7,at=ddp.bucket.sent:kill; at=frame.send,p=0.01,seed=5:drop;");
   ASSERT_EQ(rules.size(), 2u);

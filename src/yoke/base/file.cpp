@@ -25,8 +25,8 @@ FileDescriptor open_or_throw(const std::filesystem::path& path, int flags, mode_
   return FileDescriptor(fd);
 }
 
-// Beside `target`, under a name that nobody else has: threads, and processes of other machines with the same
-// number, write the same target at the same time. Removed unless it is renamed.
+// Next to `target`, under a unique name: threads, and processes of other machines with the same pid, may
+// write the same target at the same time. Removed unless it is renamed.
 class TemporaryFile {
  public:
   explicit TemporaryFile(const std::filesystem::path& target) {
@@ -82,7 +82,7 @@ std::string read_file(const std::filesystem::path& path, int64_t limit) {
   FileDescriptor fd = open_or_throw(path, O_RDONLY);
   size_t size = regular_size(fd.get(), path);
   if (size > static_cast<size_t>(limit)) {
-    throw ConfigError("{}: {} bytes, more than the {} this kind of file may have. Is it the right file?",
+    throw ConfigError("{}: {} bytes, more than the limit of {} for this kind of file. Is it the right file?",
                       path.string(), size, limit);
   }
   std::string content;

@@ -1,4 +1,4 @@
-// Files, with errors that name the path. Every function throws ConfigError unless it says otherwise.
+// Files, with errors that name the path. All functions throw ConfigError unless stated otherwise.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@
 
 namespace yoke {
 
-// Closes its descriptor. Move-only.
+// Owns a file descriptor. Move-only.
 class FileDescriptor {
  public:
   FileDescriptor() = default;
@@ -30,13 +30,13 @@ class FileDescriptor {
   int fd_ = -1;
 };
 
-// The whole file. Refuses files above `limit` bytes before reading them.
+// Reads the whole file. Refuses files above `limit` bytes before reading them.
 std::string read_file(const std::filesystem::path& path, int64_t limit = int64_t{1} << 30);
 
-// Writes beside `path`, syncs, renames: readers see the old or the new content, never a part.
+// Writes a temporary file, syncs, renames: readers see the old or the new content, never a part.
 void write_file_atomically(const std::filesystem::path& path, std::string_view content);
 
-// A whole file mapped read-only. Empty files map to an empty view.
+// A whole file, mapped read-only. Empty files map to an empty view.
 class MappedFile {
  public:
   explicit MappedFile(const std::filesystem::path& path);
@@ -52,7 +52,7 @@ class MappedFile {
   size_t size_ = 0;
 };
 
-// Makes directory entries durable. Throws ConfigError.
+// Makes directory entries durable.
 void sync_directory(const std::filesystem::path& path);
 
 }  // namespace yoke

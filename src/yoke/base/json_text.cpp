@@ -13,7 +13,7 @@ nlohmann::json parse_json(std::string_view text, const std::string& file) {
     size_t end = std::min(text.size(), error.byte);
     auto line = 1 + std::count(text.begin(), text.begin() + static_cast<ptrdiff_t>(end), '\n');
     throw ConfigError("{}:{}: not valid JSON{}.", file, line,
-                      error.byte > text.size() ? "; the file ends too early" : "");
+                      error.byte > text.size() ? "; the file is truncated" : "");
   } catch (const nlohmann::json::exception& error) {  // numbers out of range
     throw ConfigError("{}: not valid JSON: {}.", file, json_problem(error));
   }

@@ -22,7 +22,7 @@ std::string refusal(const std::string& text) {
 
 TEST(JsonText, RefusalsNameFileAndLineInOurWords) {
   EXPECT_THAT(refusal("{\n\"a\": 1,\n}"), HasSubstr("notes.json:3: not valid JSON"));
-  EXPECT_THAT(refusal("{\"a\": [1, 2"), HasSubstr("the file ends too early"));
+  EXPECT_THAT(refusal("{\"a\": [1, 2"), HasSubstr("the file is truncated"));
   EXPECT_THAT(refusal("{\"a\": 1e999}"), HasSubstr("1e999"));
   EXPECT_THAT(refusal(""), HasSubstr("notes.json:1"));
   EXPECT_THAT(refusal("\xff\xfe{}"), HasSubstr("not valid JSON"));

@@ -1,4 +1,4 @@
-// One-line messages for people, on stderr. Results never go through here.
+// One-line messages for people, on stderr. Results are never logged. Thread-safe.
 #pragma once
 
 #include <fmt/core.h>
@@ -14,10 +14,10 @@ enum class Level { kDebug, kInfo, kWarning, kError, kSilent };
 void set_level(Level level);
 Level level();
 
-// Put before each message, e.g. "[rank 2] ". Empty by default.
+// Prefix of each message, e.g. "[rank 2] ". Empty by default.
 void set_prefix(std::string prefix);
 
-// Called before a line is written, so that a progress bar can clear itself; nullptr for none.
+// Called before a line is written, so that a progress bar can clear itself; nullptr: none.
 void set_before_write(void (*callback)());
 
 void write(Level level, const std::string& text);

@@ -5,7 +5,7 @@
 
 namespace yoke {
 
-// Bytes that this process may use: the machine's, or less where its control group (a container, a Slurm job)
+// Bytes this process may use: the machine's memory, or less if its control group (a container, a Slurm job)
 // has a limit.
 int64_t usable_memory_bytes();
 

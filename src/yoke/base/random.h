@@ -1,6 +1,6 @@
 // Random numbers that are the same on every machine and for every standard library.
 //
-// std::shuffle and the std distributions differ between libraries; runs must not.
+// std::shuffle and the std distributions differ between libraries, which would make runs irreproducible.
 #pragma once
 
 #include <cmath>
@@ -18,7 +18,7 @@ inline uint64_t mix_bits(uint64_t x) {
   return x ^ (x >> 31);
 }
 
-// An independent seed for `purpose` number `index`, derived from `seed`.
+// An independent seed for `purpose` and `index`, derived from `seed`.
 inline uint64_t derive_seed(uint64_t seed, uint64_t purpose, uint64_t index = 0) {
   return mix_bits(mix_bits(mix_bits(seed) ^ purpose) ^ index);
 }
@@ -58,7 +58,7 @@ class Random {
   uint64_t state_;
 };
 
-// A uniformly drawn order of 0..count-1 (Fisher and Yates).
+// A uniformly random permutation of 0..count-1 (Fisher and Yates).
 inline std::vector<int64_t> random_permutation(int64_t count, uint64_t seed) {
   std::vector<int64_t> order(static_cast<size_t>(count));
   for (int64_t i = 0; i < count; ++i) order[static_cast<size_t>(i)] = i;

@@ -1,4 +1,4 @@
-// What one sample looks like: the contract between data sets and models.
+// Shape of a sample: the contract between data sets and models.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@ namespace yoke {
 enum class SampleKind {
   kImage,   // input: float [channels, height, width]; target: class
   kVector,  // input: float [features]; target: class
-  kTokens,  // input: int64 [length]; target: int64 [length], the input moved on by one
+  kTokens,  // input: int64 [length]; target: int64 [length], the input shifted by one
   kSparse,  // input: feature indices and values (compressed rows); target: 0 or 1
   kVideo,   // input: float [frames, features] and int64 words [words]; target: int64 words [words]
 };

@@ -1,4 +1,4 @@
-// Fewer items than takers.
+// Distributes fewer items than takers.
 #pragma once
 
 #include <cstdint>
@@ -7,11 +7,11 @@ namespace yoke {
 
 struct SharedItem {
   int64_t item = 0;
-  int64_t holders = 1;  // takers of the same item: each counts it 1 / holders
+  int64_t holders = 1;  // takers of the same item: each counts it as 1 / holders
 };
 
-// What taker `taker` of `takers` gets of `items` items, where there are no more items than takers: every
-// taker one, every item somebody's. Requires 1 <= items <= takers.
+// The item of taker `taker` of `takers`, if there are at most as many items as takers: every taker gets one,
+// every item is taken. Requires 1 <= items <= takers.
 inline SharedItem shared_item(int64_t items, int64_t taker, int64_t takers) {
   // Taker t holds item t * items / takers; the first of an item is ceil(item * takers / items).
   const int64_t item = taker * items / takers;

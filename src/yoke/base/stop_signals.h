@@ -1,4 +1,4 @@
-// Signals that ask a run to save and stop: of people, of launchers, and of schedulers before a time limit.
+// Signals that ask a run to save and stop, from users, launchers, and schedulers before a time limit.
 #pragma once
 
 #include <csignal>
@@ -7,8 +7,8 @@ namespace yoke {
 
 constexpr int kStopSignals[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGXCPU};
 
-// Whether a second one of it means "at once". The others are warnings, which schedulers and launchers may
-// send several times (SIGXCPU comes every second).
+// Whether a second one means "immediately". The others are warnings that schedulers and launchers may repeat
+// (SIGXCPU comes every second).
 constexpr bool is_urgent(int signal) {
   return signal == SIGINT || signal == SIGTERM;
 }

@@ -1,4 +1,4 @@
-// What the terminal behind a file descriptor can show.
+// Capabilities of the terminal behind a file descriptor.
 #pragma once
 
 namespace yoke::terminal {
@@ -8,7 +8,7 @@ bool is_terminal(int fd);
 // True on a terminal unless NO_COLOR is set or TERM is "dumb".
 bool use_colour(int fd);
 
-// Columns of the terminal, 80 where there is none.
+// Columns of the terminal, 80 if there is none.
 int width(int fd);
 
 }  // namespace yoke::terminal

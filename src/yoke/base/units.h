@@ -8,8 +8,8 @@
 
 namespace yoke {
 
-// "64K" and "64KiB" are 65536; "25MB" is 25,000,000; a bare number is bytes. Empty on anything else,
-// negative numbers and overflow included.
+// "64K" and "64KiB" are 65536; "25MB" is 25,000,000; a bare number is bytes. Empty for anything else,
+// including negative numbers and overflow.
 std::optional<int64_t> parse_bytes(std::string_view text);
 
 // Bytes per second: "10gbit" is 1.25e9, "1.25GB/s" too; a bare number is bytes per second.

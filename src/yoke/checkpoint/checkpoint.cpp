@@ -11,7 +11,7 @@ namespace fs = std::filesystem;
 
 constexpr const char* kModel = "model";
 constexpr const char* kOptimizer = "optimizer";
-// Hugging Face's loaders ask for this entry.
+// Required by Hugging Face's loaders.
 const std::map<std::string, std::string> kMetadata = {{"format", "pt"}};
 
 std::vector<format::TensorView> views_of(const std::vector<NamedTensor>& tensors) {
@@ -20,7 +20,7 @@ std::vector<format::TensorView> views_of(const std::vector<NamedTensor>& tensors
   return views;
 }
 
-// Without a copy where a tensor is on the CPU and row-major.
+// No copy if a tensor is on the CPU and row-major.
 std::vector<NamedTensor> on_host(const std::vector<NamedTensor>& tensors) {
   std::vector<NamedTensor> result;
   for (const auto& [name, tensor] : tensors) result.emplace_back(name, tensor.detach().cpu().contiguous());
@@ -42,7 +42,7 @@ Loaded open(const fs::path& checkpoint) {
   Loaded loaded;
   loaded.step = manifest.step;
   loaded.path = checkpoint;
-  loaded.state.model = load_files(checkpoint, manifest, kModel);
+  loaded.state.model = join_pieces(load_files(checkpoint, manifest, kModel), {}, checkpoint.string());
   loaded.state.optimizer =
       join_pieces(load_files(checkpoint, manifest, kOptimizer), loaded.state.model, checkpoint.string());
   loaded.state.rest = std::move(manifest.state);
@@ -69,43 +69,68 @@ void Writer::reserve(const State& state) {
 
 void Writer::save(int64_t step, const State& state) {
   finish_all();
+  newest_ = step;
+  Parts parts = begin(state);
   if (!options_.background) {
-    write(step, {on_host(state.model), nullptr}, {on_host(state.optimizer), nullptr}, state.rest);
-    return tidy(step);
+    failure_ = write(step, parts, state.rest);
+    if (failure_.empty()) tidy(step);
+    return;
   }
-  // Written while the copies are still being made.
-  Tensors model{model_.begin(state.model), [this](const void* end) { model_.wait_until_filled(end); }};
-  Tensors optimizer{optimizer_.begin(state.optimizer),
-                    [this](const void* end) { optimizer_.wait_until_filled(end); }};
-  std::promise<void> safe;
+  std::promise<std::string> safe;
   pending_ = safe.get_future();
-  auto work = [this, step, model, optimizer, rest = state.rest](std::promise<void> done) {
+  auto work = [this, step, parts, rest = state.rest](std::promise<std::string> done) {
+    bool failed = false;
     try {
-      write(step, model, optimizer, rest);
-      done.set_value();
+      std::string failure = write(step, parts, rest);
+      failed = !failure.empty();
+      done.set_value(std::move(failure));
     } catch (...) {
       done.set_exception(std::current_exception());
       return;
     }
-    tidy(step);
+    if (!failed) tidy(step);
   };
   thread_ = std::async(std::launch::async, std::move(work), std::move(safe));
-  copy(state);
+  if (!parts.trouble) fill(state);
 }
 
-void Writer::copy(const State& state) {
+// In the background, writing starts while the copies are still being made.
+Writer::Parts Writer::begin(const State& state) {
+  Parts parts;
+  try {
+    if (options_.background) {
+      parts.model = {model_.begin(state.model), [this](const void* end) { model_.wait_until_filled(end); }};
+      parts.optimizer = {optimizer_.begin(state.optimizer),
+                         [this](const void* end) { optimizer_.wait_until_filled(end); }};
+    } else {
+      parts.model = {on_host(state.model), nullptr};
+      parts.optimizer = {on_host(state.optimizer), nullptr};
+    }
+  } catch (...) {
+    parts.trouble = std::current_exception();
+  }
+  return parts;
+}
+
+void Writer::fill(const State& state) {
   try {
     model_.fill(state.model);
     optimizer_.fill(state.optimizer);
-  } catch (...) {
+  } catch (...) {  // rethrown by the writing thread
     model_.give_up(std::current_exception());
     optimizer_.give_up(std::current_exception());
-    throw;
   }
 }
 
 void Writer::wait() {
-  if (pending_.valid()) pending_.get();
+  if (pending_.valid()) failure_ = pending_.get();
+}
+
+void Writer::confirm() {
+  wait();
+  if (failure_.empty()) return;
+  throw CheckpointError("the newest state (step {}) could not be saved: {} {}", newest_, failure_,
+                        last_good());
 }
 
 void Writer::finish_all() {
@@ -113,67 +138,78 @@ void Writer::finish_all() {
   if (thread_.valid()) thread_.get();
 }
 
+// Failing to remove old checkpoints does not fail the save: it is tried again after the next one.
 void Writer::tidy(int64_t step) {
   if (team_.rank != 0) return;
   try {
     format::prune(dir_, step, options_.keep, known_good_, failpoint_);
-  } catch (const Error& error) {
-    explain_and_throw(error.code(), step, error.what());
-  }
-}
-
-void Writer::write(int64_t step, const Tensors& model, const Tensors& optimizer, const nlohmann::json& rest) {
-  try {
-    if (team_.size > 1) return write_together(step, model, optimizer, rest);
-    format::Commit commit(dir_, step, failpoint_);
-    commit.add(file_name(kModel, team_), views_of(model.list), kMetadata, model.ready);
-    commit.add(file_name(kOptimizer, team_), views_of(optimizer.list), kMetadata, optimizer.ready);
-    known_good_.insert(commit.commit(rest));
-  } catch (const Error& error) {
-    explain_and_throw(error.code(), step, error.what());
   } catch (const std::exception& error) {
-    explain_and_throw(ExitCode::kInternal, step, error.what());
+    log::warn("after the checkpoint of step {}: {} The next save tries again.", step, error.what());
   }
 }
 
-// Three meetings: the folder is there, all have written, it is committed. Each is reached by all ranks, and
-// none passes one where somebody failed.
-void Writer::write_together(int64_t step, const Tensors& model, const Tensors& optimizer,
-                            const nlohmann::json& rest) {
+std::string Writer::write(int64_t step, const Parts& parts, const nlohmann::json& rest) {
+  std::string failure;
+  try {
+    team_.size > 1 ? write_together(step, parts, rest) : write_alone(step, parts, rest);
+    return "";
+  } catch (const Error& error) {
+    if (error.code() == ExitCode::kPeerFailed) throw;
+    failure = error.what();
+  } catch (const std::exception& error) {
+    failure = fmt::format("{}.", error.what());
+  }
+  // Logged immediately, not at the next save.
+  if (team_.rank == 0)
+    log::warn("saving the checkpoint of step {} failed: {} {} The run goes on; its next save tries again.",
+              step, failure, last_good());
+  return failure;
+}
+
+void Writer::write_alone(int64_t step, const Parts& parts, const nlohmann::json& rest) {
+  if (parts.trouble) std::rethrow_exception(parts.trouble);
+  format::Commit commit(dir_, step, failpoint_);
+  commit.add(file_name(kModel, team_), views_of(parts.model.list), kMetadata, parts.model.ready);
+  commit.add(file_name(kOptimizer, team_), views_of(parts.optimizer.list), kMetadata, parts.optimizer.ready);
+  known_good_.insert(commit.commit(rest));
+}
+
+// Three barriers: the folder exists, all have written, it is committed. Every rank reaches each of them, and
+// none passes one where another rank failed.
+void Writer::write_together(int64_t step, const Parts& parts, const nlohmann::json& rest) {
   Meeting meeting(team_, step);
   std::optional<format::Commit> commit;
   meeting.after("folder", [&]() -> nlohmann::json {
+    if (parts.trouble) std::rethrow_exception(parts.trouble);
     if (team_.rank == 0) commit.emplace(dir_, step, failpoint_);
     return nullptr;
   });
-  std::vector<nlohmann::json> parts = meeting.after("files", [&]() -> nlohmann::json {
-    format::FileEntry one = format::write_part(dir_, step, file_name(kModel, team_), views_of(model.list),
-                                               kMetadata, failpoint_, model.ready);
-    format::FileEntry two =
-        format::write_part(dir_, step, file_name(kOptimizer, team_), views_of(optimizer.list), kMetadata,
-                           failpoint_, optimizer.ready);
-    return describe_part({one, two}, model.list);
+  std::vector<nlohmann::json> written = meeting.after("files", [&]() -> nlohmann::json {
+    auto put = [&](const char* kind, const Tensors& tensors) {
+      return format::write_part(dir_, step, file_name(kind, team_), views_of(tensors.list), kMetadata,
+                                failpoint_, tensors.ready);
+    };
+    format::FileEntry model = put(kModel, parts.model);
+    return describe_part({model, put(kOptimizer, parts.optimizer)}, parts.model.list);
   });
   meeting.after("commit", [&]() -> nlohmann::json {
     if (team_.rank != 0) return nullptr;
-    for (const nlohmann::json& part : parts)
+    for (const nlohmann::json& part : written)
       for (const format::FileEntry& file : files_of_part(part)) commit->adopt(file);
-    commit->add_text("model.safetensors.index.json", index_of_parts(parts));
+    commit->add_text("model.safetensors.index.json", index_of_parts(written));
     known_good_.insert(commit->commit(rest));
     return nullptr;
   });
 }
 
-void Writer::explain_and_throw(ExitCode code, int64_t step, const std::string& text) const {
+std::string Writer::last_good() const {
   std::string kept = "No earlier checkpoint of this run exists.";
-  std::error_code ignored;
-  if (fs::is_directory(dir_, ignored)) {
+  try {
     for (const format::Verdict& v : format::list(dir_))
       if (v.ok) kept = fmt::format("The last good checkpoint is {}.", v.path.string());
+  } catch (const std::exception&) {  // the folder is gone
   }
-  std::string whole = fmt::format("saving the checkpoint of step {} failed: {} {}", step, text, kept);
-  if (code == ExitCode::kUsage) throw ConfigError("{}", whole);
-  throw Error(code, whole);
+  return kept;
 }
 
 std::optional<Loaded> load_newest(const fs::path& dir) {
@@ -182,13 +218,13 @@ std::optional<Loaded> load_newest(const fs::path& dir) {
     try {
       loaded = open(verdict.path);
       return "";
-    } catch (const Error& error) {  // whole, but not what this program writes
+    } catch (const Error& error) {  // intact, but not written by this program
       return error.what();
     }
   });
   if (!loaded && !choice.passed_over.empty()) {
     throw CheckpointError(
-        "{}: none of {} checkpoints can be used: {}. Start anew with --resume never or another out.dir.",
+        "{}: none of {} checkpoints is usable: {}. Start over with --resume never or another out.dir.",
         dir.string(), choice.passed_over.size(), describe(choice.passed_over));
   }
   if (loaded) loaded->passed_over = std::move(choice.passed_over);
@@ -199,7 +235,7 @@ Loaded load(const fs::path& path) {
   auto loaded = load_newest(path);
   if (!loaded) {
     throw CheckpointError(
-        "{}: no checkpoint there. Name a run's folder, its checkpoints folder, or one checkpoint.",
+        "{}: no checkpoint there. Give a run folder, its checkpoints folder, or one checkpoint.",
         path.string());
   }
   return std::move(*loaded);

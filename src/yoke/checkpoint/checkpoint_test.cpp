@@ -83,37 +83,71 @@ TEST(Writer, KeepsTheNewestAndAcceptsOtherShapes) {
   EXPECT_EQ(load(out.path()).state.model.size(), 3u);
 }
 
-TEST(Writer, ReportsABackgroundFailureOnceAndGoesOn) {
+TEST(Writer, AFailedSaveIsAWarningAndTheNextOneTriesAgain) {
+  for (bool background : {false, true}) {
+    TestFolder out;
+    std::atomic<bool> fail = false;
+    Writer writer(out.path(), {.background = background}, [&](std::string_view point) {
+      if (fail && point == "optimizer.safetensors: created") throw ConfigError("disk full, as it were.");
+    });
+    writer.save(1, state_of(1));
+    writer.confirm();
+    fail = true;
+    ::testing::internal::CaptureStderr();
+    writer.save(2, state_of(2));
+    writer.wait();
+    std::string said = ::testing::internal::GetCapturedStderr();
+    EXPECT_THAT(said, HasSubstr("saving the checkpoint of step 2 failed: disk full, as it were."));
+    EXPECT_THAT(said, HasSubstr("The last good checkpoint is " + (out / "step-1").string()));
+    for (int twice = 0; twice < 2; ++twice) {
+      try {
+        writer.confirm();
+        FAIL();
+      } catch (const CheckpointError& error) {
+        EXPECT_THAT(error.what(), HasSubstr("the newest state (step 2) could not be saved: disk full"));
+        EXPECT_THAT(error.what(), HasSubstr((out / "step-1").string()));
+      }
+    }
+    EXPECT_FALSE(fs::exists(out / "step-2.tmp"));
+    fail = false;
+    writer.save(3, state_of(3));
+    writer.confirm();
+    EXPECT_EQ(load(out.path()).step, 3);
+  }
+}
+
+TEST(Writer, OldCheckpointsThatCannotBeRemovedCostNoNewOne) {
   TestFolder out;
-  std::atomic<bool> fail = false;
-  Writer writer(out.path(), {}, [&](std::string_view point) {
-    if (fail && point == "optimizer.safetensors: created") throw ConfigError("disk full, as it were.");
+  Writer writer(out.path(), {.keep = 1}, [&](std::string_view point) {
+    if (point == "prune: moved aside") throw fs::filesystem_error("as it were", std::error_code());
   });
+  for (int64_t step : {1, 2, 3}) {
+    writer.save(step, state_of(static_cast<float>(step)));
+    writer.confirm();
+  }
+  EXPECT_EQ(load(out.path()).step, 3);
+}
+
+TEST(Writer, AFolderThatVanishesIsMadeAgain) {
+  TestFolder out;
+  Writer writer(out / "run" / "checkpoints", {});
   writer.save(1, state_of(1));
   writer.wait();
-  fail = true;
+  fs::remove_all(out / "run");
   writer.save(2, state_of(2));
-  try {
-    writer.wait();
-    FAIL();
-  } catch (const ConfigError& error) {
-    EXPECT_THAT(error.what(), HasSubstr("saving the checkpoint of step 2 failed: disk full, as it were."));
-    EXPECT_THAT(error.what(), HasSubstr("The last good checkpoint is " + (out / "step-1").string()));
-  }
-  EXPECT_FALSE(fs::exists(out / "step-2.tmp"));
-  fail = false;
-  writer.save(3, state_of(3));
   writer.wait();
-  EXPECT_EQ(load(out.path()).step, 3);
+  writer.save(3, state_of(3));
+  writer.confirm();
+  EXPECT_EQ(load(out / "run").step, 3);
 }
 
 TEST(Writer, NamesAFolderItCannotMake) {
   Writer writer("/proc/yoke/checkpoints", {});
   writer.save(1, state_of(1));
   try {
-    writer.wait();
+    writer.confirm();
     FAIL();
-  } catch (const ConfigError& error) {
+  } catch (const CheckpointError& error) {
     EXPECT_THAT(error.what(), HasSubstr("/proc/yoke/checkpoints: cannot create the folder"));
     EXPECT_THAT(error.what(), HasSubstr("No earlier checkpoint"));
   }
@@ -143,7 +177,7 @@ TEST(Load, PassesOverDamagedCheckpointsAndSaysWhy) {
     load_newest(out.path());
     FAIL();
   } catch (const CheckpointError& error) {
-    EXPECT_THAT(error.what(), HasSubstr("none of 3 checkpoints can be used: step-3: optimizer.safetensors"));
+    EXPECT_THAT(error.what(), HasSubstr("none of 3 checkpoints is usable: step-3: optimizer.safetensors"));
     EXPECT_EQ(error.code(), ExitCode::kCheckpoint);
   }
 }

@@ -14,9 +14,10 @@ struct CheckpointOptions {
 };
 
 inline void describe(config::Fields& f, CheckpointOptions& o) {
-  f.integer("every_steps", o.every_steps, "save after every N steps, and at the end; 0 saves nothing");
-  f.integer("keep", o.keep, "how many checkpoints stay; older ones are removed once a newer one is safe", 1);
-  f.boolean("background", o.background, "write while training goes on");
+  f.integer("every_steps", o.every_steps, "save every N steps and at the end; 0: never");
+  f.integer("keep", o.keep,
+            "number of checkpoints to keep; older ones are removed after a newer one is committed", 1);
+  f.boolean("background", o.background, "write checkpoints in the background");
 }
 
 }  // namespace yoke::checkpoint

@@ -1,26 +1,27 @@
-// Tensors of a checkpoint that lie in several files, some of them in pieces.
-//
-// "exp_avg/conv1.weight@128:4096" holds elements 128..4095 of the state for conv1.weight, as they lie in
-// memory; "…@128:4096@channels_last" of one whose memory is in that order.
+// Tensors in pieces with global coordinates (format/piece_name.h): cut out, put back, put together.
 #pragma once
 
 #include <string>
 #include <vector>
 
 #include "yoke/checkpoint/format/manifest.h"
+#include "yoke/checkpoint/format/piece_name.h"
 #include "yoke/checkpoint/tensors.h"
 
 namespace yoke::checkpoint {
 
-std::string piece_name(const std::string& whole, int64_t begin, int64_t end, bool channels_last);
+// The piece of `whole`, which has the shape: a view, or a copy where its memory is not in one place.
+torch::Tensor cut(const torch::Tensor& whole, const PieceAt& at);
+// The reverse: writes the values to their place.
+void put(const torch::Tensor& whole, const PieceAt& at, const torch::Tensor& values);
 
 // Of all files of the kind ("model", "optimizer"), mapped and read-only. Throws ConfigError.
 std::vector<NamedTensor> load_files(const std::filesystem::path& checkpoint, const format::Manifest& manifest,
                                     const std::string& kind);
 
-// Pieces put together, each to the shape of the model's tensor that its name ends with; whole tensors as they
-// are. Throws ConfigError where a piece is missing, overlaps another or belongs to nothing. `what`: for
-// errors.
+// Pieces put together; whole tensors as they are. Without a shape of their own they have that of the model's
+// tensor that their name ends with. Throws ConfigError where a piece is missing, overlaps another or belongs
+// to nothing. `what`: for errors.
 std::vector<NamedTensor> join_pieces(std::vector<NamedTensor> tensors, const std::vector<NamedTensor>& model,
                                      const std::string& what);
 

@@ -34,8 +34,7 @@ torch::Tensor from_hex(const std::string& text, const char* which) {
     data[i / 2] = static_cast<uint8_t>(i % 2 == 0 ? digit << 4 : data[i / 2] | digit);
   }
   if (!good)
-    throw CheckpointError("random state \"{}\": not hexadecimal digits. The checkpoint cannot be used.",
-                          which);
+    throw CheckpointError("random state \"{}\": not hexadecimal. The checkpoint is unusable.", which);
   return bytes;
 }
 
@@ -48,18 +47,19 @@ void set(at::Generator generator, const nlohmann::json& state, const char* which
   auto found = state.find(which);
   if (found == state.end()) {
     log::warn(
-        "the checkpoint holds no random state of \"{}\": draws on it differ from those of an undisturbed run",
+        "the checkpoint holds no random state of \"{}\": its random numbers differ from those of an "
+        "uninterrupted run",
         which);
     return;
   }
   if (!found->is_string())
-    throw CheckpointError("random state \"{}\": not a text. The checkpoint cannot be used.", which);
+    throw CheckpointError("random state \"{}\": not a string. The checkpoint is unusable.", which);
   torch::Tensor bytes = from_hex(found->get<std::string>(), which);
   try {
     std::lock_guard lock(generator.mutex());
     generator.set_state(bytes);
   } catch (const c10::Error& error) {
-    throw CheckpointError("random state \"{}\" is not one of this LibTorch's: {}", which,
+    throw CheckpointError("random state \"{}\" is not valid for this LibTorch: {}", which,
                           error.what_without_backtrace());
   }
 }
@@ -73,8 +73,7 @@ nlohmann::json random_state(torch::Device device) {
 }
 
 void set_random_state(const nlohmann::json& state, torch::Device device) {
-  if (!state.is_object())
-    throw CheckpointError("random state: not an object. The checkpoint cannot be used.");
+  if (!state.is_object()) throw CheckpointError("random state: not an object. The checkpoint is unusable.");
   set(at::detail::getDefaultCPUGenerator(), state, "cpu");
   if (device.is_cuda()) set(at::globalContext().defaultGenerator(device), state, "cuda");
 }

@@ -1,5 +1,4 @@
-// The global random generators as text, so that a resumed run draws what the undisturbed one would have
-// drawn.
+// The global random generators as text, so that a resumed run draws the same numbers as an uninterrupted one.
 #pragma once
 
 #include <torch/types.h>
@@ -8,11 +7,11 @@
 
 namespace yoke::checkpoint {
 
-// {"cpu": hexadecimal digits} and, where `device` is a CUDA device, "cuda" for its generator.
+// {"cpu": hexadecimal digits}, and "cuda" for the generator of `device` if it is a CUDA device.
 nlohmann::json random_state(torch::Device device);
 
-// Throws CheckpointError where `state` is not what random_state() made. A generator that the state does not
-// have (the run moved to a GPU) stays as it is, with a warning.
+// Throws CheckpointError if `state` is not from random_state(). A generator missing from the state (the run
+// moved to a GPU) is not changed, with a warning.
 void set_random_state(const nlohmann::json& state, torch::Device device);
 
 }  // namespace yoke::checkpoint

@@ -17,8 +17,7 @@ std::byte* page_begin(const torch::Tensor& memory) {
                                       kPage);
 }
 
-// Positions of the tensors in the order in which they will lie in the file: then they are written without a
-// copy.
+// Indices of the tensors in the order of the file, so that they are written without a copy.
 std::vector<size_t> file_order(const std::vector<NamedTensor>& tensors) {
   std::vector<size_t> order(tensors.size());
   std::iota(order.begin(), order.end(), size_t{0});
@@ -36,7 +35,7 @@ bool any_on_cuda(const std::vector<NamedTensor>& tensors) {
 torch::Tensor make_memory(size_t bytes, bool pinned) {
   auto memory = at::empty({static_cast<int64_t>(bytes + kPage)},
                           at::TensorOptions().dtype(at::kByte).pinned_memory(pinned));
-  // Large pages: a quarter of a million page faults less per gigabyte. Only a hint.
+  // Huge pages save a quarter of a million page faults per gigabyte. Only a hint.
   if (!pinned) ::madvise(page_begin(memory), bytes, MADV_HUGEPAGE);
   return memory.zero_();
 }
@@ -54,7 +53,7 @@ bool Snapshot::fits(const std::vector<NamedTensor>& tensors) const {
 void Snapshot::reserve(const std::vector<NamedTensor>& tensors) {
   if (fits(tensors)) return;
   copies_.clear();
-  memory_.reset();  // before the new memory is made: there may not be room for both
+  memory_.reset();  // before allocating: there may not be room for both
   size_t bytes = 0;
   for (const auto& [name, tensor] : tensors) bytes += tensor.nbytes();
   pinned_ = any_on_cuda(tensors);

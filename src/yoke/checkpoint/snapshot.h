@@ -1,4 +1,5 @@
-// Copies of tensors in host memory that is used again and again.
+// Copies of tensors in reusable host memory. begin() and fill() on one thread, wait_until_filled() on
+// another.
 #pragma once
 
 #include <torch/types.h>
@@ -14,18 +15,18 @@ namespace yoke::checkpoint {
 
 class Snapshot {
  public:
-  // Makes memory for tensors like these, and touches it. Does nothing where it is there.
+  // Allocates and touches memory for tensors like these, unless it exists.
   void reserve(const std::vector<NamedTensor>& tensors);
 
-  // Where the copies will lie, row-major, on the CPU; valid until the next call. Memory is pinned for CUDA
-  // tensors, so that they travel at the bus's speed.
+  // Returns the (still unfilled) copies, row-major, on the CPU; valid until the next call. Memory is pinned
+  // for CUDA tensors, for full bus bandwidth.
   const std::vector<NamedTensor>& begin(const std::vector<NamedTensor>& tensors);
 
-  // Fills them, in the order in which they lie in memory. Returns when that is done.
+  // Fills them in memory order. Returns when done.
   void fill(const std::vector<NamedTensor>& tensors);
 
-  // Waits until the copies are complete up to `end`, while another thread fills. Throws what that one gave up
-  // with.
+  // Waits until the copies are complete up to `end`, while another thread fills them. Rethrows the error
+  // passed to give_up().
   void wait_until_filled(const void* end);
   void give_up(std::exception_ptr why);
 
@@ -35,8 +36,8 @@ class Snapshot {
 
   torch::Tensor memory_;
   bool pinned_ = false;
-  std::vector<NamedTensor> copies_;  // they lie in memory_
-  std::vector<size_t> order_;        // of the copies, in memory
+  std::vector<NamedTensor> copies_;  // inside memory_
+  std::vector<size_t> order_;        // of the copies in memory
 
   std::mutex mutex_;
   std::condition_variable more_;

@@ -21,14 +21,14 @@ Told read_told(const std::string& text, int rank) {
   const bool sound = has("code") && json["code"].is_number_unsigned() && has("problem") &&
                      json["problem"].is_string() &&
                      json["code"] <= static_cast<unsigned>(ExitCode::kVerification);
-  if (!sound) throw CommError("rank {} told something else than how its part of the checkpoint went", rank);
+  if (!sound) throw CommError("unexpected message from rank {} about its part of the checkpoint", rank);
   Told told{static_cast<ExitCode>(json["code"].get<int>()), json["problem"].get<std::string>(), nullptr};
   if (has("result")) told.result = std::move(json["result"]);
   return told;
 }
 
 [[noreturn]] void refuse_part(const std::string& why) {
-  throw CommError("a rank described its part of the checkpoint wrongly: {}", why);
+  throw CommError("invalid description of a rank's part of the checkpoint: {}", why);
 }
 
 const nlohmann::json& list_in(const nlohmann::json& part, const char* key) {
@@ -39,7 +39,7 @@ const nlohmann::json& list_in(const nlohmann::json& part, const char* key) {
 
 uint64_t bytes_in(const nlohmann::json& object) {
   if (!object.is_object() || !object.contains("bytes") || !object["bytes"].is_number_unsigned())
-    refuse_part("no number of bytes");
+    refuse_part("no byte count");
   return object["bytes"].get<uint64_t>();
 }
 
@@ -85,17 +85,21 @@ std::vector<nlohmann::json> Meeting::after(const std::string& what,
   own["code"] = code;
   std::vector<nlohmann::json> results;
   std::optional<Error> first;
+  bool peer_failed = false;  // then all ranks report it, whatever else failed on some of them
   int rank = 0;
-  // Errors quote paths, which may hold any bytes.
+  // Errors quote paths, which may contain any bytes.
   std::string text = own.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
   for (const std::string& one : team_.exchange(fmt::format("checkpoint {} {}", step_, what), text)) {
     Told told = read_told(one, rank);
-    if (told.code != ExitCode::kOk && !first)
+    const bool worse = told.code == ExitCode::kPeerFailed && !peer_failed;
+    if (told.code != ExitCode::kOk && (!first || worse))
       first.emplace(told.code, fmt::format("rank {}: {}", rank, told.problem));
+    peer_failed = peer_failed || worse;
     results.push_back(std::move(told.result));
     ++rank;
   }
-  if (own_error) std::rethrow_exception(own_error);
+  if (own_error && (!peer_failed || code == static_cast<int>(ExitCode::kPeerFailed)))
+    std::rethrow_exception(own_error);
   if (first) throw *first;
   return results;
 }
@@ -142,7 +146,7 @@ std::vector<NamedTensor> share_of(const std::vector<NamedTensor>& tensors, int r
   for (const auto& [name, tensor] : tensors) all += tensor.nbytes();
   std::vector<NamedTensor> own;
   for (const auto& one : tensors) {
-    // By its middle, so that a large one goes to whom most of it falls.
+    // By its middle, so that a large tensor goes to the rank with most of it.
     double middle = static_cast<double>(before) + static_cast<double>(one.second.nbytes()) / 2;
     before += one.second.nbytes();
     int owner = all == 0 ? 0 : static_cast<int>(middle * size / static_cast<double>(all));

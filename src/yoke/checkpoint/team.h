@@ -1,4 +1,4 @@
-// Ranks that write one checkpoint together, each its part.
+// Ranks that write one checkpoint together, each its own part.
 #pragma once
 
 #include <cstdint>
@@ -16,22 +16,23 @@ namespace yoke::checkpoint {
 struct Team {
   int rank = 0;
   int size = 1;
-  // Everybody's text, by rank; all call it with the same `about`, from any one thread. Throws CommError.
+  // Gathers everybody's text, by rank; collective, with the same `about`. Any thread. Throws CommError.
   std::function<std::vector<std::string>(const std::string& about, const std::string& own)> exchange;
 };
 
 // "model.safetensors", or with a team "model-00001-of-00004.safetensors".
 std::string file_name(const std::string& kind, const Team& team);
-// Who of a team wrote the file of that name; empty for other names.
+// Rank in the team that wrote the file of that name; empty for other names.
 std::optional<int> rank_of_file(const std::string& name);
 
-// Where the ranks of a team wait for each other, and learn who failed.
+// Barriers of a team that also report failures.
 class Meeting {
  public:
   Meeting(const Team& team, int64_t step) : team_(team), step_(step) {}
 
-  // Does `work` and waits for all to have done theirs. Returns what each gave. Where one threw, all throw:
-  // that one its own error, the others one that names the rank.
+  // Runs `work` and waits until all ranks have run theirs. Returns the result of each. If one throws, all
+  // throw: that rank its own error, the others one that names the rank. Whether the error is a failed peer
+  // (ExitCode::kPeerFailed) is the same on all ranks.
   std::vector<nlohmann::json> after(const std::string& what, const std::function<nlohmann::json()>& work);
 
  private:
@@ -39,14 +40,14 @@ class Meeting {
   int64_t step_;
 };
 
-// What a rank tells of its part, and what the first one makes of all of them.
+// Description of a rank's part, sent to rank 0 of the team, and what it extracts from all parts.
 nlohmann::json describe_part(const std::vector<format::FileEntry>& files,
                              const std::vector<NamedTensor>& model);
 std::vector<format::FileEntry> files_of_part(const nlohmann::json& part);
 // Hugging Face's index of a model in several files. The first file of a part is its model's.
 std::string index_of_parts(const std::vector<nlohmann::json>& parts);
 
-// Which of these tensors rank `rank` of `size` writes: in order, about the same bytes for each.
+// The tensors that rank `rank` of `size` writes: in order, with about equal bytes per rank.
 std::vector<NamedTensor> share_of(const std::vector<NamedTensor>& tensors, int rank, int size);
 
 }  // namespace yoke::checkpoint

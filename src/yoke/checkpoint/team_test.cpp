@@ -82,7 +82,7 @@ std::vector<std::string> save_together(const TestFolder& out, int ranks, const s
       for (int64_t step : steps) {
         try {
           writer.save(step, part_of(static_cast<float>(step), rank, ranks));
-          writer.wait();
+          writer.confirm();
         } catch (const std::exception& error) {
           errors[static_cast<size_t>(rank)] = error.what();
         }
@@ -117,23 +117,49 @@ TEST(Team, EveryRankWritesItsPart) {
   }
 }
 
-TEST(Team, AFailureOfOneIsToldToAllAndLosesNothing) {
-  for (int culprit : {0, 1}) {
-    TestFolder out;
-    int saves = 0;
-    std::mutex mutex;
-    auto errors = save_together(out, 2, {1, 2}, true, [&](int rank, std::string_view point) {
-      std::lock_guard lock(mutex);
-      if (rank == culprit && point.find("optimizer") == 0 &&
-          point.find(": created") != std::string_view::npos && ++saves == 2)
-        throw ConfigError("disk full, as it were.");
-    });
-    EXPECT_THAT(errors[static_cast<size_t>(culprit)], HasSubstr("step 2 failed: disk full"));
-    EXPECT_THAT(errors[static_cast<size_t>(1 - culprit)],
-                HasSubstr(fmt::format("rank {}: disk full", culprit)));
-    EXPECT_EQ(load(out.path()).step, 1);
-    EXPECT_FALSE(std::filesystem::exists(out / "step-2.tmp"));
+TEST(Team, AFailureOfOneFailsTheSaveOfAllAndLosesNothing) {
+  for (int culprit : {0, 1, 2}) {
+    for (bool background : {false, true}) {
+      TestFolder out;
+      std::atomic<int> saves = 0;
+      auto fail_second = [&](int rank, std::string_view point) {
+        if (rank == culprit && point.find("optimizer") == 0 &&
+            point.find(": created") != std::string_view::npos && ++saves == 2)
+          throw ConfigError("disk full, as it were.");
+      };
+      auto errors = save_together(out, 3, {1, 2}, background, fail_second);
+      for (int rank = 0; rank < 3; ++rank) {
+        std::string own = rank == culprit ? "" : fmt::format("rank {}: ", culprit);
+        EXPECT_THAT(errors[static_cast<size_t>(rank)],
+                    HasSubstr("(step 2) could not be saved: " + own + "disk full"));
+      }
+      EXPECT_EQ(load(out.path()).step, 1);
+      EXPECT_FALSE(std::filesystem::exists(out / "step-2.tmp"));
+      // All ranks go on to the next save, which succeeds.
+      saves = 0;
+      save_together(out, 3, {3, 4, 5}, background, fail_second);
+      EXPECT_EQ(load(out.path()).step, 5);
+    }
   }
+}
+
+TEST(Team, AllRanksAgreeWhetherAPeerFailed) {
+  // What ranks 1 and 2 tell: a full disk and a failed peer.
+  auto meet = [](const std::function<nlohmann::json()>& own_work) -> std::optional<ExitCode> {
+    Team team{0, 3, [](const std::string&, const std::string& own) {
+                return std::vector<std::string>{own, R"({"code":2,"problem":"disk full."})",
+                                                R"({"code":3,"problem":"rank 1 is gone"})"};
+              }};
+    try {
+      Meeting(team, 1).after("files", own_work);
+    } catch (const Error& error) {
+      return error.code();
+    }
+    return std::nullopt;
+  };
+  EXPECT_EQ(meet([]() -> nlohmann::json { return nullptr; }), ExitCode::kPeerFailed);
+  EXPECT_EQ(meet([]() -> nlohmann::json { throw ConfigError("disk full."); }), ExitCode::kPeerFailed);
+  EXPECT_EQ(meet([]() -> nlohmann::json { throw std::runtime_error("bad"); }), ExitCode::kPeerFailed);
 }
 
 TEST(Team, WhatAnotherRankToldWronglyIsAnErrorInOurOwnWords) {
@@ -152,7 +178,7 @@ TEST(Team, WhatAnotherRankToldWronglyIsAnErrorInOurOwnWords) {
                 return std::vector<std::string>{own, wrong};
               }};
     std::string error = error_of([&] { Meeting(team, 1).after("files", [] { return nullptr; }); });
-    EXPECT_THAT(error, HasSubstr("rank 1 told something else")) << wrong;
+    EXPECT_THAT(error, HasSubstr("unexpected message from rank 1")) << wrong;
     EXPECT_THAT(error, ::testing::Not(HasSubstr("json.exception")));
   }
   // An error that quotes bytes which are no text reaches the others.

@@ -49,7 +49,7 @@ torch::Tensor map_tensor(const std::shared_ptr<MappedFile>& file, const format::
   auto options = at::TensorOptions().dtype(to_scalar_type(entry.dtype));
   if (entry.begin == entry.end) return at::empty(entry.shape, options);
   const std::byte* data = file->data() + data_offset + entry.begin;
-  // Foreign writers need not align; kernels expect it.
+  // Other writers need not align; kernels require it.
   if (reinterpret_cast<uintptr_t>(data) % format::size_of(entry.dtype) != 0) {
     torch::Tensor copy = at::empty(entry.shape, options);
     std::memcpy(copy.data_ptr(), data, entry.end - entry.begin);
@@ -65,7 +65,7 @@ std::string first_difference(const std::unordered_map<std::string, torch::Tensor
     auto found = saved.find(name);
     if (found == saved.end()) return fmt::format("\"{}\" is not in it", name);
     if (found->second.sizes() != tensor.sizes() || found->second.scalar_type() != tensor.scalar_type()) {
-      return fmt::format("\"{}\" is {} there and {} here", name, describe_tensor(found->second),
+      return fmt::format("\"{}\" is {} in the file and {} in this run", name, describe_tensor(found->second),
                          describe_tensor(tensor));
     }
   }
@@ -75,7 +75,7 @@ std::string first_difference(const std::unordered_map<std::string, torch::Tensor
 std::string first_surplus(const std::vector<NamedTensor>& saved, const std::vector<NamedTensor>& own) {
   std::unordered_map<std::string, torch::Tensor> by_name(own.begin(), own.end());
   for (const auto& [name, tensor] : saved)
-    if (!by_name.contains(name)) return fmt::format("it holds \"{}\", which this run does not have", name);
+    if (!by_name.contains(name)) return fmt::format("it contains \"{}\", which is not in this run", name);
   return "";
 }
 
@@ -149,9 +149,8 @@ void restore_into(const std::vector<NamedTensor>& saved, const std::vector<Named
   if (difference.empty()) difference = first_surplus(saved, own);
   if (!difference.empty()) {
     throw CheckpointError(
-        "{}: a checkpoint of another model or optimizer: {}. Train on with the configuration it was saved "
-        "with, or set "
-        "another out.dir.",
+        "{}: a checkpoint of another model or optimizer: {}. Resume with the configuration it was saved "
+        "with, or set another out.dir.",
         what, difference);
   }
   at::NoGradGuard no_grad;

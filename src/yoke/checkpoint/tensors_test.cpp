@@ -107,11 +107,11 @@ TEST(Restore, RefusesEveryDifferenceAndCopiesNothingThen) {
   auto own = torch::zeros({2});
   EXPECT_THAT(refusal({{"a", torch::ones({2})}}, {{"a", own}, {"b", own}}), HasSubstr("\"b\" is not in it"));
   EXPECT_THAT(refusal({{"a", torch::ones({2})}, {"b", own}}, {{"a", own}}),
-              HasSubstr("holds \"b\", which this run"));
+              HasSubstr("contains \"b\", which is not in this run"));
   EXPECT_THAT(refusal({{"a", torch::ones({3})}}, {{"a", own}}),
-              HasSubstr("\"a\" is Float [3] there and Float [2] here"));
+              HasSubstr("\"a\" is Float [3] in the file and Float [2] in this run"));
   EXPECT_THAT(refusal({{"a", torch::ones({2}, torch::kDouble)}}, {{"a", own}}),
-              HasSubstr("Double [2] there"));
+              HasSubstr("Double [2] in the file"));
   EXPECT_EQ(own.sum().item<float>(), 0);
 }
 

@@ -29,7 +29,7 @@ bool is_batch_counter(std::string_view name) {
   return name.ends_with("num_batches_tracked");
 }
 
-// The name that the model uses for `name`, or "".
+// The model's name for `name`, or "".
 std::string own_name(const std::string& name, const ByName& own) {
   if (own.contains(name)) return name;
   if (name.starts_with(kPrefix) && own.contains(name.substr(kPrefix.size())))
@@ -38,7 +38,7 @@ std::string own_name(const std::string& name, const ByName& own) {
   return "";
 }
 
-// Which key of the configuration decides about this tensor's shape or presence.
+// The configuration key that determines this tensor's shape or presence.
 std::string_view key_for(std::string_view name) {
   struct Rule {
     std::string_view part;
@@ -61,7 +61,7 @@ std::string_view key_for(std::string_view name) {
   return "model.name and its sizes";
 }
 
-// Counts what does not fit; the first is told in full.
+// Counts mismatches; the first is described in full.
 class Misfits {
  public:
   void add(std::string_view name, const std::string& text) {
@@ -72,7 +72,7 @@ class Misfits {
   void throw_if_any(const std::string& what) const {
     if (count_ == 0) return;
     std::string others = count_ == 1 ? "" : fmt::format(" ({} more tensors do not fit)", count_ - 1);
-    throw CheckpointError("{}: the weights are of another model: {}{}. Check {}.", what, first_, others,
+    throw CheckpointError("{}: the weights belong to another model: {}{}. Check {}.", what, first_, others,
                           key_);
   }
 
@@ -85,8 +85,7 @@ bool can_cast(const torch::Tensor& from, const torch::Tensor& to) {
   return from.scalar_type() == to.scalar_type() || (from.is_floating_point() && to.is_floating_point());
 }
 
-// A file may hold the tied output layer a second time; as long as it is the same, nothing is lost by leaving
-// it out.
+// A file may contain the tied output layer a second time; if it is identical, it can be skipped.
 bool repeats_embedding(const torch::Tensor& tensor, const ByName& source) {
   for (const std::string& name : {std::string(kEmbedding), std::string(kPrefix) + std::string(kEmbedding)}) {
     auto found = source.find(name);
@@ -107,21 +106,21 @@ struct Match {
   Misfits misfits;
 };
 
-// Finds the place of one tensor of the source.
+// Finds the destination of one tensor of the source.
 void place(const std::string& name, const torch::Tensor& tensor, Match& match) {
   std::string target = own_name(name, match.to);
   if (target.empty()) {
     if (may_ignore(name, tensor, match.from)) return match.result.ignored.push_back(name);
-    return match.misfits.add(name, fmt::format("it holds \"{}\" {}, which this model does not have", name,
+    return match.misfits.add(name, fmt::format("it contains \"{}\" {}, which is not in this model", name,
                                                describe_tensor(tensor)));
   }
   const torch::Tensor& own = match.to.at(target);
   if (!match.chosen.emplace(target, tensor).second) {
     match.misfits.add(
-        name, fmt::format("it holds \"{}\" twice, with and without the prefix \"{}\"", target, kPrefix));
+        name, fmt::format("it contains \"{}\" twice, with and without the prefix \"{}\"", target, kPrefix));
   } else if (tensor.sizes() != own.sizes() || !can_cast(tensor, own)) {
-    match.misfits.add(name, fmt::format("\"{}\" is {} there and {} here", name, describe_tensor(tensor),
-                                        describe_tensor(own)));
+    match.misfits.add(name, fmt::format("\"{}\" is {} in the file and {} in this model", name,
+                                        describe_tensor(tensor), describe_tensor(own)));
   }
 }
 
@@ -145,14 +144,14 @@ std::vector<NamedTensor> load_sharded(const fs::path& index_path) {
     for (NamedTensor& tensor : load_tensors(index_path.parent_path() / file).tensors) {
       auto place = index.weight_map.find(tensor.first);
       if (place == index.weight_map.end() || place->second != file) {
-        throw ConfigError("{}: {} holds \"{}\", which the index does not place there.", index_path.string(),
-                          file, tensor.first);
+        throw ConfigError("{}: {} contains \"{}\", which the index does not list for this file.",
+                          index_path.string(), file, tensor.first);
       }
       tensors.push_back(std::move(tensor));
     }
   }
   if (tensors.size() != index.weight_map.size()) {
-    throw ConfigError("{}: lists {} tensors, its files hold {}.", index_path.string(),
+    throw ConfigError("{}: lists {} tensors, but its files contain {}.", index_path.string(),
                       index.weight_map.size(), tensors.size());
   }
   return tensors;
@@ -166,7 +165,8 @@ std::vector<NamedTensor> load_folder(const fs::path& folder) {
   }
   format::Choice choice = format::newest_good(folder);
   if (choice.newest)
-    return load_files(choice.newest->path, format::read_manifest(choice.newest->path), "model");
+    return join_pieces(load_files(choice.newest->path, format::read_manifest(choice.newest->path), "model"),
+                       {}, choice.newest->path.string());
   if (choice.passed_over.empty()) {
     throw ConfigError(
         "{}: no model.safetensors, no model.safetensors.index.json and no checkpoint in this folder.",

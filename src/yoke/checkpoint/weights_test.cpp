@@ -52,7 +52,7 @@ TEST(Weights, WithAnOutputLayerOfItsOwnAreNotTakenForTied) {
   auto wte = torch::randn({5, 2});
   EXPECT_THAT(
       refusal({{"wte.weight", wte}, {"lm_head.weight", wte + 1}}, {{"wte.weight", torch::zeros({5, 2})}}),
-      HasSubstr("holds \"lm_head.weight\""));
+      HasSubstr("contains \"lm_head.weight\""));
 }
 
 TEST(Weights, MayLackBatchCountersAndATiedOutputLayer) {
@@ -70,20 +70,22 @@ TEST(Weights, ChangeBetweenFloatingPointTypesOnly) {
   copy_weights({{"a", torch::ones({2}, torch::kHalf)}}, {{"a", own}}, "w");
   EXPECT_EQ(own.sum().item<float>(), 2);
   EXPECT_THAT(refusal({{"a", torch::ones({2}, torch::kLong)}}, {{"a", own}}),
-              HasSubstr("Long [2] there and BFloat16 [2] here"));
+              HasSubstr("Long [2] in the file and BFloat16 [2] in this model"));
 }
 
 TEST(Weights, OfAnotherModelAreRefusedWithTheKeyToLookAt) {
   auto weight = torch::zeros({10, 4}), bias = torch::zeros({10});
   std::string text = refusal({{"fc.weight", torch::ones({1000, 4})}, {"fc.bias", torch::ones({1000})}},
                              {{"fc.weight", weight}, {"fc.bias", bias}});
-  EXPECT_THAT(text, HasSubstr("w.safetensors: the weights are of another model"));
-  EXPECT_THAT(text, HasSubstr("\"fc.weight\" is Float [1000, 4] there and Float [10, 4] here (1 more"));
+  EXPECT_THAT(text, HasSubstr("w.safetensors: the weights belong to another model"));
+  EXPECT_THAT(
+      text,
+      HasSubstr("\"fc.weight\" is Float [1000, 4] in the file and Float [10, 4] in this model (1 more"));
   EXPECT_THAT(text, HasSubstr("Check model.classes"));
   EXPECT_EQ(weight.sum().item<float>(), 0);
   EXPECT_THAT(refusal({{"fc.weight", weight}}, {{"fc.weight", weight}, {"fc.bias", bias}}),
               HasSubstr("\"fc.bias\" Float [10] is not in it"));
-  EXPECT_THAT(refusal({{"a", bias}, {"b", bias}}, {{"a", bias}}), HasSubstr("holds \"b\""));
+  EXPECT_THAT(refusal({{"a", bias}, {"b", bias}}, {{"a", bias}}), HasSubstr("contains \"b\""));
 }
 
 TEST(Weights, AreReadFromAShardedModel) {

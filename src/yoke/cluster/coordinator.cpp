@@ -18,11 +18,11 @@
 namespace yoke::cluster {
 namespace {
 
-constexpr double kNewsEvery = 5;  // seconds between lines about who is missing
+constexpr double kNewsEvery = 5;  // seconds between lines about missing ranks
 constexpr double kNewsAtMostEvery = 0.5;
-constexpr size_t kMaxUnsent = 4096;  // frames for a rank that does not read
+constexpr size_t kMaxUnsent = 4096;  // frames queued for a rank that does not read
 constexpr size_t kMaxUnsentBytes = size_t{64} << 20;
-constexpr double kGoodbye = 0.5;  // seconds for the last words
+constexpr double kGoodbye = 0.5;  // seconds for the final messages
 
 void watch(int epoll, int operation, int fd, uint32_t events) {
   epoll_event event{};
@@ -73,7 +73,7 @@ void Coordinator::Impl::serve() try {
   settle(now_seconds(), /*at_once=*/true);
   say_goodbye();
 } catch (const std::exception& error) {
-  // The ranks see their connections close and say that the coordinator is gone; this is why.
+  // The ranks only see their connections close; this logs why.
   log::error("the coordinator at {} failed: {}", address.text(), error.what());
   std::lock_guard lock(mutex);
   clients.clear();
@@ -85,6 +85,8 @@ int Coordinator::Impl::timeout_ms(double now) const {
   return std::max(0, static_cast<int>((until - now) * 1e3) + 1);
 }
 
+// Clients that fail are only marked in `lost` and dropped at the end of the step: callers up the stack may
+// hold references to them.
 void Coordinator::Impl::step(int timeout) {
   std::array<epoll_event, 128> events;
   int count = ::epoll_wait(epoll.get(), events.data(), static_cast<int>(events.size()), timeout);
@@ -107,20 +109,22 @@ void Coordinator::Impl::step(int timeout) {
 
 void Coordinator::Impl::admit(std::unique_ptr<net::Connection> connection) try {
   if (connection->peer().purpose != "control") {
-    log::warn("{} called the coordinator for '{}' instead of 'control'", connection->peer_text(),
+    log::warn("{} connected to the coordinator for '{}' instead of 'control'", connection->peer_text(),
               connection->peer().purpose);
     return;
   }
   int fd = connection->fd();
   auto client = std::make_unique<Client>();
-  client->rank = connection->peer().rank;
+  client->rank = client->seat = connection->peer().rank;
   client->connection = std::move(connection);
   watch(epoll.get(), EPOLL_CTL_ADD, fd, EPOLLIN);
   clients[fd] = std::move(client);
 } catch (const std::exception& error) {
-  log::warn("the coordinator cannot serve one more caller: {}", error.what());
+  log::warn("the coordinator cannot accept another connection: {}", error.what());
 }
 
+// Reads everything that has arrived before a closed connection is noticed: the last message of a dying rank
+// is often the cause of its failure.
 void Coordinator::Impl::read_from(Client& client) try {
   while (const net::FrameHeader* next = client.connection->next_header()) {
     net::FrameHeader header = *next;
@@ -132,7 +136,8 @@ void Coordinator::Impl::read_from(Client& client) try {
     if (!handle(client, header)) return;
   }
 } catch (const std::exception& error) {
-  lose(client, fmt::format("went away without a word: it crashed or was killed ({})", error.what()));
+  lose(client,
+       fmt::format("disconnected without leaving the job: it crashed or was killed ({})", error.what()));
 }
 
 bool Coordinator::Impl::handle(Client& client, const net::FrameHeader& header) {
@@ -146,8 +151,8 @@ bool Coordinator::Impl::handle(Client& client, const net::FrameHeader& header) {
 }
 
 void Coordinator::Impl::turn_away(Client& client, const std::string& sent) {
-  log::warn("the coordinator turned {} away, which sent {}", client.connection->peer_text(), sent);
-  lose(client, fmt::format("broke the protocol of the coordinator and was turned away: it sent {}", sent));
+  log::warn("the coordinator rejected {}, which sent {}", client.connection->peer_text(), sent);
+  lose(client, fmt::format("violated the coordinator's protocol and was disconnected: it sent {}", sent));
 }
 
 void Coordinator::Impl::lose(Client& client, const std::string& how) {
@@ -181,9 +186,9 @@ void Coordinator::Impl::flush(Client& client) try {
   client.writing = writing;
   if (!writing) client.unsent = 0;
   if (client.connection->unsent_frames() > kMaxUnsent || client.unsent > kMaxUnsentBytes)
-    lose(client, "does not read what the coordinator tells it: it is stopped, or its machine hangs");
+    lose(client, "does not read messages from the coordinator: it is stopped, or its machine hangs");
 } catch (const Error&) {
-  // Its end is noticed when reading, where what it said before is heard first.
+  // The loss is noticed on reading, after everything it sent before has been handled.
 }
 
 void Coordinator::Impl::drop(int fd) {
@@ -193,20 +198,38 @@ void Coordinator::Impl::drop(int fd) {
 }
 
 void Coordinator::Impl::on_time(double now) {
-  // A machine that slept, or a debugger, stops this thread as well: nobody else is to blame for that time.
+  // If the machine was suspended, or a debugger stopped this process, this thread stopped too: the ranks are
+  // not to blame for that time.
   if (now - last_step > options.suspicion / 2)
     for (RankState& rank : ranks) rank.last_seen += now - last_step;
   last_step = now;
-  if (!formed && refusal.empty() && now - started > options.join_timeout)
-    fail_forming(fmt::format(
-        "{} of {} ranks did not come within {:.0f} s: {}. Next: check that they were started with "
-        "the same endpoint and job id, and that they can reach {}",
-        roll.missing().size(), options.world_size, options.join_timeout, control::list_ranks(roll.missing()),
-        address.text()));
+  const bool late = !formed && refusal.empty() && now - started > options.join_timeout;
+  if (late && elastic() && roll.members().size() >= static_cast<size_t>(options.elastic_min)) {
+    log::warn("ranks {} of {} did not join within {:.0f} s; the job starts without them (elastic.min = {})",
+              control::list_ranks(roll.missing()), options.world_size, options.join_timeout,
+              options.elastic_min);
+    form_first_epoch();
+  } else if (late)
+    fail_forming(fmt::format("{} of {} ranks did not join within {:.0f} s: {}. {}", roll.missing().size(),
+                             options.world_size, options.join_timeout, control::list_ranks(roll.missing()),
+                             what_keeps_them_away()));
   if (!formed && refusal.empty()) tell_who_is_missing(now);
   if (now >= next_beat) beat(now);
   if (formed) look_for_stalled(now);
+  look_at_regrouping(now);
   settle(now);
+}
+
+std::string Coordinator::Impl::what_keeps_them_away() const {
+  if (!gate.last_refusal().empty())
+    return fmt::format(
+        "Turned away meanwhile: {}. Next: the same key, job id and protection on all machines "
+        "(--secret-file, "
+        "--rdzv-id)",
+        gate.last_refusal());
+  return fmt::format(
+      "Next: check that they were started with the same endpoint and job id, and that they can reach {}",
+      address.text());
 }
 
 void Coordinator::Impl::tell_who_is_missing(double now) {
@@ -236,7 +259,7 @@ void Coordinator::Impl::look_for_stalled(double now) {
     report.kind = "stalled";
     const Member* member = roll.find(report.rank);
     report.what = fmt::format(
-        "{} has given no sign of life for {:.1f} s: it is stopped, its machine hangs or is cut off",
+        "{} sent no heartbeat for {:.1f} s: it is stopped, or its machine hangs or is unreachable",
         member ? control::name_of(*member) : fmt::format("rank {}", i), now - rank.last_seen);
     report.next = "Next: look at that process (`ps`, a debugger attached, the machine's load and memory)";
     blame.add(Blame::Sign::kStalled, report, -1, now);
@@ -247,7 +270,7 @@ void Coordinator::Impl::settle(double now, bool at_once) {
   if (auto report = blame.decide(now, at_once)) broadcast_failure(*report);
 }
 
-// Whoever is still here learns that the end is in order; their replies are not waited for.
+// Announces a normal end to connected ranks; does not wait for replies.
 void Coordinator::Impl::say_goodbye() {
   Deadline deadline = Deadline::after(kGoodbye);
   auto news = control::encode({{"closing", true}, {"departures", departures.to_json()}});
@@ -256,7 +279,7 @@ void Coordinator::Impl::say_goodbye() {
     try {
       client->connection->flush_all(deadline);
     } catch (const Error&) {
-      // It is gone, or does not read: it will see the connection close.
+      // It is gone or does not read: it will see the connection close.
     }
   }
 }
@@ -278,8 +301,9 @@ void Coordinator::report(const FailureReport& report) {
   [[maybe_unused]] ssize_t written = ::write(impl_->wake.get(), &one, sizeof one);
 }
 
-void Coordinator::left(int rank) {
+void Coordinator::left(int seat) {
   std::lock_guard lock(impl_->mutex);
+  const int rank = impl_->in_epoch() ? impl_->rank_of_seat(seat) : seat;
   if (rank < 0 || static_cast<size_t>(rank) >= impl_->ranks.size()) return;
   impl_->ranks[static_cast<size_t>(rank)].left = true;
   impl_->reads_no_more(rank);
@@ -299,13 +323,15 @@ Coordinator::Holding Coordinator::holding() const {
   return now;
 }
 
-bool Coordinator::has_joined(int rank) const {
+bool Coordinator::has_joined(int seat) const {
   std::lock_guard lock(impl_->mutex);
+  const int rank = impl_->in_epoch() ? impl_->rank_of_seat(seat) : seat;
   return impl_->roll.find(rank) != nullptr;
 }
 
-std::string Coordinator::role(int rank) const {
+std::string Coordinator::role(int seat) const {
   std::lock_guard lock(impl_->mutex);
+  const int rank = impl_->in_epoch() ? impl_->rank_of_seat(seat) : seat;
   const Member* member = impl_->roll.find(rank);
   return member == nullptr ? "" : member->role;
 }

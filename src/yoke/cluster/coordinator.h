@@ -1,7 +1,7 @@
-// The one meeting point of a job: ranks find each other here, leave and fetch values, report that they are
-// alive, and learn why the job ends. One TCP (or unix) endpoint, one thread, nothing that blocks.
+// The rendezvous service of a job: ranks join here, exchange values through a key-value store, send
+// heartbeats and learn why the job ends. One TCP (or unix) endpoint, served by one thread that never blocks.
 //
-// It lives in the launcher (`yoke run`) or, under other launchers, in rank 0.
+// It runs in the launcher (`yoke run`) or, under other launchers, in rank 0. Thread-safe.
 #pragma once
 
 #include <functional>
@@ -15,36 +15,43 @@
 namespace yoke::cluster {
 
 struct CoordinatorOptions {
-  net::Address address;  // port 0: any free one
+  net::Address address;  // port 0: any free port
   int world_size = 1;
-  double join_timeout = 60;  // seconds for all ranks to come
-  double heartbeat = 0.5;    // seconds between signs of life
-  double suspicion = 2.0;    // seconds without one until a rank counts as stalled
-  // By rank; empty: none. The job goes on without such a rank: that it is lost, or stalls, is no failure.
-  // Once lost it may be started again and joins the running job, in its next life (Member::life).
+  double join_timeout = 60;  // seconds for all ranks to join
+  double heartbeat = 0.5;    // seconds between heartbeats
+  double suspicion = 2.0;    // seconds without heartbeat until a rank counts as stalled
+  // By rank; empty: none. Losing such a rank, or its stalling, does not fail the job. Once lost it may be
+  // restarted and rejoin the running job in its next life (Member::life).
   std::vector<bool> expendable{};
+  // Fewest ranks of an elastic job. 0: the loss of a rank fails the job. Otherwise it ends an epoch: those
+  // left regroup (Session::regroup), and the job fails only if they are fewer than this.
+  int elastic_min = 0;
+  double regroup_timeout = 30;  // seconds for all that are left to regroup; who has not is evicted
 };
 
 class Coordinator {
  public:
+  // Starts serving. Throws Error with kRendezvous if the address cannot be bound.
   Coordinator(const CoordinatorOptions& options, const net::JobTicket& ticket);
-  ~Coordinator();  // tells those who are still there that it ends, which is no failure
+  ~Coordinator();  // announces the end to connected ranks, which is not a failure for them
 
   net::Address address() const;
-  // The launcher knows better than a closed connection: call it as soon as a child's end is seen. Everybody
-  // is told the cause at once. A report about a rank within 200 ms of its loss replaces the guess.
+  // Reports how a rank of this machine ended. The launcher knows more than a closed connection shows: a
+  // report within 200 ms of the loss of a rank replaces the assumed cause. The cause is then sent to all
+  // ranks.
   void report(const FailureReport& report);
-  // A rank that ended well.
+  // Ranks in calls of the launcher are those it gave (Member::seat).
+  // Marks a rank that ended normally.
   void left(int rank);
-  // The cause as it was told, once there is one.
+  // The cause as sent to all ranks; nullptr while there is none.
   std::shared_ptr<const FailureReport> failure() const;
-  // Whether `rank` has come, perhaps left again: a program that uses this library.
+  // Whether `rank` has joined (it may have left again), i.e. uses this library.
   bool has_joined(int rank) const;
-  // What `rank` is in this job ("parameter server 1"); empty: nothing special, or not here.
+  // Role of `rank` in this job ("parameter server 1"); empty: none, or not joined.
   std::string role(int rank) const;
-  // Who has not come: for "waiting for ranks 3, 7 of 8".
+  // Ranks that have not joined, for "waiting for ranks 3, 7 of 8".
   std::vector<int> missing() const;
-  // What it keeps: values, their bytes with their keys, and requests for values that nobody has put yet.
+  // Contents of the store: values, their bytes including keys, and pending requests for missing values.
   struct Holding {
     size_t values = 0;
     size_t bytes = 0;
@@ -52,7 +59,7 @@ class Coordinator {
     bool operator==(const Holding&) const = default;
   };
   Holding holding() const;
-  // Waits until every rank that came has left or is lost. False: the deadline passed first.
+  // Waits until every rank that joined has left or is lost. False: the deadline passed first.
   bool wait_until_empty(Deadline deadline) const;
 
   struct Impl;

@@ -132,7 +132,9 @@ std::vector<json> wrong_requests() {
       {{"verb", "put"}},
       {{"verb", "put"}, {"key", 5}},
       {{"verb", "put"}, {"key", std::string(2000, 'k')}},
-      {{"verb", "put"}, {"key", "k"}, {"once", "yes"}},
+      {{"verb", "put"}, {"key", "k"}, {"readers", "all"}},
+      {{"verb", "put"}, {"key", "k"}, {"readers", {0, 99}}},
+      {{"verb", "put"}, {"key", "k"}, {"readers", {-1}}},
       {{"verb", "get"}, {"key", json::array({1})}},
       {{"verb", "get"}},
       {{"verb", "forget"}, {"request", -1}},
@@ -231,8 +233,9 @@ TEST(CoordinatorAbuse, WhoAccusesARankThatDoesNotExistIsTheCulprit) {
     ::poll(&news, 1, 20'000);
     ASSERT_TRUE(failure->set());
     EXPECT_EQ(failure->report().rank, 2);
-    EXPECT_THAT(failure->report().what, AllOf(HasSubstr("rank 2 on node2"), HasSubstr("broke the protocol"),
-                                              HasSubstr("rank = 99"), Not(HasSubstr("json"))));
+    EXPECT_THAT(failure->report().what,
+                AllOf(HasSubstr("rank 2 on node2"), HasSubstr("violated the coordinator's protocol"),
+                      HasSubstr("rank = 99"), Not(HasSubstr("json"))));
   }
 }
 

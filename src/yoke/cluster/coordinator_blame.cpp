@@ -7,7 +7,7 @@ namespace yoke::cluster {
 void Blame::add(Sign sign, const FailureReport& report, int by, double now) {
   if (decided_) return;
   if (evidence_.empty()) due_ = now + kPatience;
-  // Nothing better can come than what the kernel told the launcher.
+  // No better evidence can arrive than what the kernel reported to the launcher.
   if (sign == Sign::kKilled) due_ = now;
   evidence_.push_back({sign, report, by});
 }
@@ -37,7 +37,7 @@ void Blame::retract(int rank) {
                 [&](const Evidence& one) { return one.sign == Sign::kLost && one.report.rank == rank; });
 }
 
-// A rank that complains about another (or about the link) and ends for it is not the cause.
+// A rank that reports another rank (or the link) and then exits is not the cause.
 bool Blame::is_victim(const Evidence& evidence) const {
   if (evidence.report.rank < 0 || evidence.sign == Sign::kKilled || evidence.sign == Sign::kConfessed ||
       evidence.sign == Sign::kStalled)
@@ -54,14 +54,15 @@ std::optional<FailureReport> Blame::decide(double now, bool at_once) {
     if (best == nullptr) return true;
     if (is_victim(one) != is_victim(*best)) return is_victim(*best);
     if (one.sign != best->sign) return one.sign > best->sign;
-    // Of two that are worth the same, the one that names somebody; else the first that came.
+    // Among equal evidence prefer one that names a rank, then the first.
     return one.report.rank >= 0 && best->report.rank < 0;
   };
   for (const Evidence& one : evidence_)
     if (better(one)) best = &one;
   decided_ = true;
   FailureReport cause = best->report;
-  for (const Evidence& one : evidence_) {  // the launcher knows the status of one that confessed
+  // The launcher knows the exit status of a rank that reported itself
+  for (const Evidence& one : evidence_) {
     if (cause.exit_code == 0 && one.report.rank == cause.rank) cause.exit_code = one.report.exit_code;
   }
   return cause;

@@ -1,5 +1,5 @@
-// Who is to blame when a job ends: collects what is known for 200 ms after the first sign, and subtracts the
-// victims. No clock and no I/O of its own.
+// Finds the root cause of a failure: collects evidence for 200 ms after the first sign, and excludes ranks
+// that only reacted to a failure of another. Pure logic: no clock, no I/O. Not thread-safe.
 #pragma once
 
 #include <optional>
@@ -14,30 +14,30 @@ class Blame {
  public:
   static constexpr double kPatience = 0.2;  // seconds
 
-  // From the weakest sign to the strongest.
+  // From the weakest evidence to the strongest.
   enum class Sign {
-    kHearsay,    // a rank says that another is gone, or that it waited too long
-    kLeft,       // a rank waits for one that ended in good order
-    kLost,       // the connection to a rank broke without a word
-    kStalled,    // no sign of life
-    kMismatch,   // ranks disagree
-    kExited,     // the launcher: it ended with a status other than 0
-    kConfessed,  // a rank says that it fails itself
-    kKilled,     // the launcher: ended by a signal
+    kHearsay,    // a rank reports that another is gone, or a timeout
+    kLeft,       // a rank waits for one that ended normally
+    kLost,       // a connection broke without a goodbye
+    kStalled,    // no heartbeat
+    kMismatch,   // ranks called different operations
+    kExited,     // reported by the launcher: exit status other than 0
+    kConfessed,  // a rank reports its own failure
+    kKilled,     // reported by the launcher: ended by a signal
   };
 
-  // `by`: the rank that says so; -1: launcher or coordinator. `now` in seconds of one clock.
+  // `by`: the reporting rank; -1: launcher or coordinator. `now`: seconds of a monotonic clock.
   void add(Sign sign, const FailureReport& report, int by, double now);
   void add_report_of_rank(const FailureReport& report, int by, double now);
   void add_report_of_launcher(const FailureReport& report, double now);
 
-  // The rank ended well after all: its broken connection is no sign of anything.
+  // The rank ended normally after all: drops its broken connection as evidence.
   void retract(int rank);
 
   bool pending() const { return !evidence_.empty() && !decided_; }
-  // When decide() will have something to say; only while pending().
+  // Time at which decide() returns the cause; only while pending().
   double due() const { return due_; }
-  // The root cause, once and as soon as it is due. `at_once`: with what is known now.
+  // Returns the root cause, once, as soon as it is due. `at_once`: with the evidence so far.
   std::optional<FailureReport> decide(double now, bool at_once = false);
 
  private:

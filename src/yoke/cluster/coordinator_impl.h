@@ -1,5 +1,5 @@
-// The coordinator's inside: one thread that owns all connections, and state under one mutex for those who
-// ask.
+// Implementation of the coordinator: one thread that owns all connections; the state is guarded by one mutex
+// for callers from other threads.
 #pragma once
 
 #include <map>
@@ -25,46 +25,56 @@ struct Coordinator::Impl {
   // One control connection.
   struct Client {
     std::unique_ptr<net::Connection> connection;
-    std::vector<std::byte> payload;  // of the frame that is arriving
-    bool entered = false;            // its join was accepted
-    bool left = false;               // after that it said goodbye
-    bool writing = false;            // the socket is full: wait until it takes more
-    int rank = -1;                   // as proven by the handshake
-    size_t unsent = 0;               // bytes since all was sent last
-    size_t waits = 0;                // entries of `waiters`
+    std::vector<std::byte> payload;   // of the frame being received
+    bool entered = false;             // its join was accepted
+    bool left = false;                // it has left since
+    bool writing = false;             // the socket is full; polled for writing
+    int rank = -1;                    // verified by the handshake; in later epochs, that of the epoch
+    int seat = -1;                    // verified by the handshake
+    std::optional<Member> joining;    // waits for the next epoch of a running elastic job
+    std::optional<uint64_t> regroup;  // the request of a member that is ready for the next epoch
+    size_t unsent = 0;                // bytes since the connection was last drained
+    size_t waits = 0;                 // number of its entries in `waiters`
   };
+  // What is known about a rank that has joined.
   struct RankState {
     double last_seen = 0;
     control::Progress progress;
-    std::vector<Wait> waits;  // what it has been in for long, as it said at `waits_at`
+    std::vector<Wait> waits;  // operations it has been in for long, as reported at `waits_at`
     double waits_at = 0;
     bool left = false;
     bool lost = false;
   };
+  // A get() for a key that does not exist yet.
   struct Waiter {
     int fd;
     uint64_t request;
+    int from = -1;  // the only rank that may put the value; -1: any
   };
   struct Value {
     std::string bytes;
-    std::set<int> readers;  // ranks it is kept for; empty: it is kept for good
+    std::set<int> readers;  // ranks it is kept for; empty: permanent
   };
 
   // ---- the thread ----
   void serve();
+  // One iteration: events of clients, new connections, timers, then dropping lost clients.
   void step(int timeout_ms);
   int timeout_ms(double now) const;
   void admit(std::unique_ptr<net::Connection> connection);
   void read_from(Client& client);
-  // What a client sends costs at most its own connection. False: it did.
+  // An invalid message costs the client its own connection, nothing else. False: it did.
   bool handle(Client& client, const net::FrameHeader& header);
   void flush(Client& client);
   void turn_away(Client& client, const std::string& sent);
+  // Marks a client as lost; drop_lost() removes it at the end of the step.
   void lose(Client& client, const std::string& how);
   void drop_lost();
   void drop(int fd);
+  // Timers: join timeout, missing ranks, heartbeats, stalled ranks, a due decision about the cause.
   void on_time(double now);
   void tell_who_is_missing(double now);
+  std::string what_keeps_them_away() const;  // includes the next step
   void look_for_stalled(double now);
   void beat(double now);
   void settle(double now, bool at_once = false);
@@ -78,6 +88,10 @@ struct Coordinator::Impl {
   void on_get(Client& client, uint64_t request, const control::Note& note);
   void on_forget(Client& client, const control::Note& note);
   void store(const std::string& key, Value value);
+  // Blames a rank that has left for requests that wait for a value of it.
+  void blame_waits_for(int rank);
+  void blame_early_end(int absent, const std::string& key, int waiting);
+  // Values of exchange() are dropped once all their readers have read them or left.
   void has_read(const std::string& key, int rank);
   void reads_no_more(int rank);
   void on_ended(Client& client, uint64_t request, const control::Note& note);
@@ -89,7 +103,7 @@ struct Coordinator::Impl {
   void on_waiting(Client& client, const control::Note& note);
   std::optional<FailureReport> early_end_of(const Wait& wait, int waiting) const;
   void mention_slow(const Wait& wait, int waiting, double now);
-  std::string name_of(int rank) const;  // with its role, where it has one
+  std::string name_of(int rank) const;  // with its role, if any
   std::string behind(int64_t operation) const;
   void send(Client& client, net::FrameType type, uint64_t request, net::Bytes bytes);
   void reply(Client& client, uint64_t request, const nlohmann::json& head, std::string_view value = {});
@@ -97,11 +111,32 @@ struct Coordinator::Impl {
   bool may_come_back(const Member& member, int world_size) const;
   std::vector<std::byte> list_of_members() const;
   void form();
+  void form_first_epoch();
   void fail_forming(const std::string& why);
+  // Stores the cause and sends it to all ranks.
   void broadcast_failure(const FailureReport& report);
   void rank_lost(int rank, const std::string& how);
   FailureReport complete(FailureReport report) const;
   std::vector<int> left_ranks() const;
+
+  // ---- epochs of an elastic job (coordinator_epochs.cpp) ----
+  bool elastic() const { return options.elastic_min > 0; }
+  bool in_epoch() const { return elastic() && formed; }
+  void on_late_join(Client& client, uint64_t request, Member member);
+  void on_regroup(Client& client, uint64_t request, const control::Note& note);
+  // The members have to regroup. Evicts a culprit that is still connected but stalled.
+  void end_epoch(const FailureReport& cause);
+  void evict(int rank, const std::string& why);
+  void abort_all(const FailureReport& report);
+  // Starts the next epoch once everybody who is left is ready.
+  void advance_epoch();
+  void start_epoch(const std::vector<Client*>& members);
+  void fail_for_good(const FailureReport& cause, size_t left);
+  void look_at_regrouping(double now);
+  void count_losses();
+  bool is_over() const;
+  void turn_joiners_away();
+  int rank_of_seat(int seat) const;  // -1: not in this epoch
   bool expendable(size_t rank) const { return rank < options.expendable.size() && options.expendable[rank]; }
 
   CoordinatorOptions options;
@@ -110,10 +145,10 @@ struct Coordinator::Impl {
   net::Descriptor epoll;
   net::Descriptor wake;
   mutable std::mutex mutex;
-  // Everything below under the mutex.
+  // Guarded by `mutex` from here on.
   bool stopping = false;
   std::map<int, std::unique_ptr<Client>> clients;  // by descriptor
-  std::map<int, std::string> lost;                 // by descriptor: how; dropped at the end of a step
+  std::map<int, std::string> lost;                 // by descriptor: the reason; dropped at the end of a step
   Roll roll;
   std::vector<RankState> ranks;
   bool formed = false;
@@ -122,9 +157,14 @@ struct Coordinator::Impl {
   size_t stored = 0;  // bytes of keys and values
   std::map<std::string, std::vector<Waiter>> waiters;
   Departures departures;
-  double next_mention = 0;  // of a slow operation
+  double next_mention = 0;  // earliest time for the next line about a slow operation
   Blame blame;
   std::shared_ptr<const FailureReport> failure;
+  Epoch epoch;              // of an elastic job; members as of its start
+  bool regrouping = false;  // the epoch has ended, the next has not begun
+  double regroup_started = 0;
+  FailureReport epoch_cause;  // of its end; empty kind: none, ranks agreed on it
+  std::vector<bool> counted;  // losses, by rank
   double started;
   double next_beat = 0;
   double next_news = 0;

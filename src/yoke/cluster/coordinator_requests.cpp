@@ -1,19 +1,22 @@
-// What ranks may ask of the coordinator, and what it does with the answers.
+// Handles the requests of ranks.
+#include <algorithm>
+
 #include "yoke/base/clock.h"
 #include "yoke/base/error.h"
 #include "yoke/base/fault.h"
 #include "yoke/base/log.h"
 #include "yoke/base/text.h"
 #include "yoke/cluster/coordinator_impl.h"
+#include "yoke/cluster/identity.h"
 
 namespace yoke::cluster {
 namespace {
 
 constexpr size_t kMaxKey = 1024;
-constexpr size_t kMaxStored = size_t{256} << 20;  // bytes of all values
-constexpr size_t kMaxWaiting = 4096;              // values that one client waits for
+constexpr size_t kMaxStored = size_t{256} << 20;  // total bytes of values
+constexpr size_t kMaxWaiting = 4096;              // pending gets per client
 
-// `how` it was lost, as the rest of a sentence.
+// `how` it was lost, as the end of a sentence.
 FailureReport lost_report(const Member& member, const std::string& how, int64_t step) {
   FailureReport report;
   report.rank = member.rank;
@@ -31,7 +34,7 @@ FailureReport lost_report(const Member& member, const std::string& how, int64_t 
 void Coordinator::Impl::on_frame(Client& client, const net::FrameHeader& header) {
   if (client.entered && client.rank >= 0) ranks[static_cast<size_t>(client.rank)].last_seen = now_seconds();
   if (header.type == net::FrameType::kHeartbeat) {
-    if (client.left) return;  // it was in flight when the rank left
+    if (client.left) return;  // was in flight when the rank left
     if (!client.entered) throw CommError("a heartbeat before join");
     ranks[static_cast<size_t>(client.rank)].progress = control::read_progress(client.payload);
     return;
@@ -51,11 +54,12 @@ void Coordinator::Impl::on_request(Client& client, uint64_t request, const contr
   if (verb == "forget") return on_forget(client, note);
   if (verb == "fail") return on_fail(client, request, note);
   if (verb == "leave") return on_leave(client, request, note);
+  if (verb == "regroup") return on_regroup(client, request, note);
   if (verb == "role") return on_role(client, request, note);
   if (verb == "close") return on_close(client, request, note);
   if (verb == "waiting") return on_waiting(client, note);
   if (verb == "behind") {
-    // The asker's own progress comes with the question: its next heartbeat may be a while away.
+    // The asker sends its own progress along: its next heartbeat may be some time away.
     ranks[static_cast<size_t>(client.rank)].progress.operation =
         control::number(note.head, "own", -1, INT64_MAX);
     return reply(client, request, {{"text", behind(control::number(note.head, "operation", 0, INT64_MAX))}});
@@ -73,7 +77,9 @@ void Coordinator::Impl::on_join(Client& client, uint64_t request, const control:
   if (client.entered) throw CommError("a second join on one connection");
   Member member = control::read_member(note.head);
   if (member.rank != client.rank || member.rank < 0)
-    throw CommError("a join as rank {}, proved to be rank {}", member.rank, client.rank);
+    throw CommError("a join as rank {} on a connection of rank {}", member.rank, client.rank);
+  if (elastic() && formed) return on_late_join(client, request, std::move(member));
+  member.seat = member.rank;
   std::string why = refusal;
   auto world_size = static_cast<int>(control::number(note.head, "world_size", 0, INT32_MAX));
   const bool again = why.empty() && may_come_back(member, world_size);
@@ -81,10 +87,10 @@ void Coordinator::Impl::on_join(Client& client, uint64_t request, const control:
     roll.enter_again(member);
     departures.came_back(member.rank);
   } else if (why.empty() && formed && member.rank >= 0 && has_ended(static_cast<size_t>(member.rank))) {
-    why = fmt::format("the job that rank {} wants to come back to has ended or is ending", member.rank);
+    why = fmt::format("rank {} cannot rejoin: the job has ended or is ending", member.rank);
   } else if (why.empty()) {
     why = roll.enter(member, world_size);
-    // A job that runs is not disturbed by a late comer; one that forms cannot form any more.
+    // A running job ignores a late joiner; a forming one cannot form any more.
     if (!why.empty() && !formed) fail_forming(why);
   }
   if (!why.empty()) return reply(client, request, {{"error", why}});
@@ -95,10 +101,11 @@ void Coordinator::Impl::on_join(Client& client, uint64_t request, const control:
     ranks[static_cast<size_t>(client.rank)].last_seen = now_seconds();
     return send(client, net::FrameType::kReply, 0, list_of_members());
   }
+  if (elastic()) client.joining = member;
   if (roll.complete()) form();
 }
 
-// One that the job can do without, has ended, and finds the others still at work.
+// An expendable rank that has ended and rejoins while the others still work.
 bool Coordinator::Impl::may_come_back(const Member& member, int world_size) const {
   auto rank = static_cast<size_t>(member.rank);
   if (!formed || failure || world_size != roll.world_size() || !expendable(rank) || !has_ended(rank))
@@ -120,12 +127,21 @@ std::vector<std::byte> Coordinator::Impl::list_of_members() const {
 }
 
 void Coordinator::Impl::form() {
+  if (elastic()) return form_first_epoch();
   formed = true;
   auto news = list_of_members();
   double now = now_seconds();
   for (RankState& rank : ranks) rank.last_seen = now;
   for (auto& [fd, client] : clients)
     if (client->entered) send(*client, net::FrameType::kReply, 0, news);
+}
+
+void Coordinator::Impl::form_first_epoch() {
+  std::vector<Client*> members;
+  for (auto& [fd, client] : clients)
+    if (client->entered) members.push_back(client.get());
+  std::sort(members.begin(), members.end(), [](Client* a, Client* b) { return a->rank < b->rank; });
+  start_epoch(members);
 }
 
 void Coordinator::Impl::fail_forming(const std::string& why) {
@@ -137,16 +153,16 @@ void Coordinator::Impl::fail_forming(const std::string& why) {
 
 void Coordinator::Impl::on_put(Client& client, uint64_t request, const control::Note& note) {
   std::string key = control::text(note.head, "key", kMaxKey);
-  const bool once = note.head.contains("once") && control::flag(note.head, "once");
+  const bool read_once = note.head.contains("readers");
   if (stored + key.size() + note.value.size() > kMaxStored)
     return reply(client, request,
-                 {{"error", fmt::format("the coordinator holds {} MB of values already", stored >> 20)}});
+                 {{"error", fmt::format("the coordinator already holds {} MB of values", stored >> 20)}});
   Value value{note.value, {}};
-  for (size_t rank = 0; once && rank < ranks.size(); ++rank)
-    if (static_cast<int>(rank) != client.rank && !has_ended(rank))
-      value.readers.insert(static_cast<int>(rank));
-  // A value for readers of whom none is left is kept for nobody.
-  if (!once || !value.readers.empty()) store(key, std::move(value));
+  if (read_once)
+    for (int rank : control::ranks(note.head, "readers", options.world_size))
+      if (rank != client.rank && !has_ended(static_cast<size_t>(rank))) value.readers.insert(rank);
+  // A value whose readers have all left is dropped.
+  if (!read_once || !value.readers.empty()) store(key, std::move(value));
   reply(client, request, nlohmann::json::object());
   auto found = waiters.find(key);
   if (found == waiters.end()) return;
@@ -170,10 +186,33 @@ void Coordinator::Impl::on_get(Client& client, uint64_t request, const control::
   }
   if (client.waits >= kMaxWaiting) throw CommError("requests for more than {} values at once", kMaxWaiting);
   ++client.waits;
-  waiters[key].push_back({client.connection->fd(), request});
+  auto from = note.head.contains("from")
+                  ? static_cast<int>(control::number(note.head, "from", 0, options.world_size - 1))
+                  : -1;
+  waiters[key].push_back({client.connection->fd(), request, from});
+  if (from >= 0 && ranks[static_cast<size_t>(from)].left) blame_early_end(from, key, client.rank);
 }
 
-// The client does not wait for that value any more.
+// Blames `rank`, which has left normally, for requests that wait for a value of it.
+void Coordinator::Impl::blame_waits_for(int rank) {
+  for (const auto& [key, list] : waiters)
+    for (const Waiter& one : list) {
+      auto waiting = clients.find(one.fd);
+      if (one.from == rank && waiting != clients.end()) blame_early_end(rank, key, waiting->second->rank);
+    }
+}
+
+void Coordinator::Impl::blame_early_end(int absent, const std::string& key, int waiting) {
+  if (absent == waiting || expendable(static_cast<size_t>(absent))) return;
+  Wait wait;
+  wait.what = wait.name = fmt::format("an exchange of values ('{}')", key);
+  const Member* member = roll.find(absent);
+  std::string name = member == nullptr ? name_of(absent) : control::name_of(*member);
+  FailureReport report = early_end({absent, true, -1}, name, wait, name_of(waiting));
+  blame.add(Blame::Sign::kLeft, complete(report), waiting, now_seconds());
+}
+
+// The client no longer waits for that value.
 void Coordinator::Impl::on_forget(Client& client, const control::Note& note) {
   auto request = static_cast<uint64_t>(control::number(note.head, "request", 0, INT64_MAX));
   for (auto& [key, list] : waiters)
@@ -206,6 +245,7 @@ void Coordinator::Impl::reads_no_more(int rank) {
 
 void Coordinator::Impl::on_fail(Client& client, uint64_t request, const control::Note& note) {
   FailureReport report = complete(control::read_report(note.head, options.world_size));
+  if (regrouping) return reply(client, request, nlohmann::json::object());  // a consequence
   std::optional<FailureReport> early;
   if (note.head.contains("wait"))
     early = early_end_of(read_wait(note.head["wait"], options.world_size), client.rank);
@@ -213,29 +253,38 @@ void Coordinator::Impl::on_fail(Client& client, uint64_t request, const control:
     report = *early;
   } else if (report.rank >= 0 && ranks[static_cast<size_t>(report.rank)].left) {
     report.kind = "left";
-    report.what = fmt::format("{} ended (exit in good order) while {} waited for it: {}",
-                              name_of(report.rank), name_of(client.rank), report.what);
+    report.what = fmt::format("{} exited normally while {} waited for it: {}", name_of(report.rank),
+                              name_of(client.rank), report.what);
     report.next =
         "Next: every rank must take part in every operation; look for a rank with fewer steps or batches";
   } else if (report.rank < 0 && !left_ranks().empty()) {
-    report.what +=
-        fmt::format("; rank {} had ended before (exit in good order)", control::list_ranks(left_ranks()));
+    report.what += fmt::format("; rank {} had exited normally before", control::list_ranks(left_ranks()));
   }
   blame.add_report_of_rank(report, client.rank, now_seconds());
   reply(client, request, nlohmann::json::object());
 }
 
-// The launcher of another machine knows how its ranks ended.
+// The launcher of another machine reports how its rank ended.
 void Coordinator::Impl::on_ended(Client& client, uint64_t request, const control::Note& note) {
-  add_report_of_launcher(control::read_report(note.head, options.world_size));
+  add_report_of_launcher(control::read_report(note.head, kMaxWorldSize));
   reply(client, request, nlohmann::json::object());
 }
 
 void Coordinator::Impl::add_report_of_launcher(const FailureReport& told) {
-  FailureReport report = complete(told);
+  FailureReport seated = told;
+  if (elastic() && formed) {
+    seated.rank = rank_of_seat(told.rank);
+    const Member* member = roll.find(seated.rank);
+    // Not in this epoch, an earlier life, or already known.
+    if (member == nullptr || (told.pid != 0 && member->pid != told.pid)) return;
+    if (regrouping && ranks[static_cast<size_t>(seated.rank)].lost) return;
+  } else if (told.rank >= options.world_size) {
+    return;
+  }
+  FailureReport report = complete(seated);
   // A launcher on another machine does not know the roles of its ranks.
   std::string plain = rank_name(report.rank, "");
-  if (!report.role.empty() && report.what.starts_with(plain + " on "))
+  if (!report.role.empty() && told.rank == report.rank && report.what.starts_with(plain + " on "))
     report.what.replace(0, plain.size(), rank_name(report.rank, report.role));
   blame.add_report_of_launcher(report, now_seconds());
   if (report.rank >= 0 && static_cast<size_t>(report.rank) < ranks.size())
@@ -247,10 +296,13 @@ void Coordinator::Impl::on_leave(Client& client, uint64_t request, const control
   client.entered = false;
   client.left = true;
   reply(client, request, nlohmann::json::object());
-  if (!good) return rank_lost(client.rank, "it ended by an exception of its own");
+  if (!good) return rank_lost(client.rank, "it ended with an exception");
   ranks[static_cast<size_t>(client.rank)].left = true;
   reads_no_more(client.rank);
   departures.left(client.rank);
+  blame_waits_for(client.rank);
+  advance_epoch();
+  turn_joiners_away();
 }
 
 std::string Coordinator::Impl::behind(int64_t operation) const {
@@ -282,7 +334,7 @@ void Coordinator::Impl::rank_lost(int rank, const std::string& how) {
   FailureReport report = lost_report(*member, how, state.progress.step);
   if (!formed) {
     if (refusal.empty())
-      fail_forming(fmt::format("{} while ranks {} of {} had not come yet. {}", report.what,
+      fail_forming(fmt::format("{} before ranks {} of {} had joined. {}", report.what,
                                control::list_ranks(roll.missing()), options.world_size, report.next));
     return;
   }
@@ -291,7 +343,10 @@ void Coordinator::Impl::rank_lost(int rank, const std::string& how) {
     return;
   }
   state.lost = true;
-  blame.add(Blame::Sign::kLost, report, -1, now_seconds());
+  if (!regrouping) return blame.add(Blame::Sign::kLost, report, -1, now_seconds());
+  if (epoch_cause.kind.empty()) epoch_cause = report;
+  count_losses();
+  advance_epoch();
 }
 
 std::vector<int> Coordinator::Impl::left_ranks() const {
@@ -301,7 +356,7 @@ std::vector<int> Coordinator::Impl::left_ranks() const {
   return list;
 }
 
-// Host, process and step of the accused, where the one who reports does not know them.
+// Adds host, process and step of the culprit, which the reporter may not know.
 FailureReport Coordinator::Impl::complete(FailureReport report) const {
   const Member* member = roll.find(report.rank);
   if (member == nullptr) return report;
@@ -314,6 +369,8 @@ FailureReport Coordinator::Impl::complete(FailureReport report) const {
 
 void Coordinator::Impl::broadcast_failure(const FailureReport& decided) {
   FailureReport report = complete(decided);
+  // Ranks that disagree about what to compute will do so again.
+  if (elastic() && formed && report.kind != "mismatch" && report.kind != "stopped") return end_epoch(report);
   failure = std::make_shared<FailureReport>(report);
   auto news = control::encode(control::to_json(report));
   if (!formed && refusal.empty()) fail_forming(report.what + (report.next.empty() ? "" : ". " + report.next));

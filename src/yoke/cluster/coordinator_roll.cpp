@@ -31,14 +31,13 @@ std::string Roll::enter(const Member& member, int size) {
   if (size != world_size()) return size_difference(member, size);
   if (member.rank < 0 || member.rank >= world_size())
     return fmt::format(
-        "rank {} of {} is outside of this world, whose ranks are 0 to {}. Next: correct the rank or the "
+        "rank {} of {} is out of range: the ranks of this job are 0 to {}. Next: correct the rank or the "
         "size of the world",
         member.rank, who(member), world_size() - 1);
   auto& place = members_[static_cast<size_t>(member.rank)];
   if (place)
     return fmt::format(
-        "rank {} is there twice: {} and {}. Next: give every process its own rank, or another job id to "
-        "another job",
+        "rank {} joined twice: {} and {}. Next: give every process its own rank, and every job its own id",
         member.rank, who(*place), who(member));
   place = member;
   ++present_;

@@ -1,4 +1,4 @@
-// Who has come: the list a job forms from. No I/O of its own.
+// The ranks that have joined; a job forms once all have. Pure data, no I/O.
 #pragma once
 
 #include <optional>
@@ -13,15 +13,15 @@ class Roll {
  public:
   explicit Roll(int world_size);
 
-  // Empty: entered. Otherwise why not; names both sides.
+  // Empty on success, otherwise the reason, which names both processes.
   std::string enter(const Member& member, int world_size);
-  // In the place of one that has ended, in its next life.
+  // Replaces a rank that has ended, in its next life.
   void enter_again(Member member);
   void set_role(int rank, const std::string& role) { members_.at(static_cast<size_t>(rank))->role = role; }
   void remove(int rank);
   bool complete() const { return present_ == members_.size(); }
   std::vector<int> missing() const;
-  const Member* find(int rank) const;  // nullptr: has not come
+  const Member* find(int rank) const;  // nullptr: not joined
   std::vector<Member> members() const;
   int world_size() const { return static_cast<int>(members_.size()); }
 

@@ -1,4 +1,4 @@
-// What ranks wait for: who will never come, and who is slow.
+// Examines what ranks wait for: ranks that will never arrive, and slow ones.
 #include <algorithm>
 
 #include "yoke/base/clock.h"
@@ -65,12 +65,13 @@ std::optional<FailureReport> Coordinator::Impl::early_end_of(const Wait& wait, i
                    name_of(waiting));
 }
 
-// By one of those who wait for it, the first; those who are in it too, or through it, are not waited for.
+// Logged for one waiting rank only, the lowest. Ranks that are in the operation too, or past it, are not
+// waited for.
 void Coordinator::Impl::mention_slow(const Wait& wait, int waiting, double now) {
   std::vector<std::string> behind;
   for (int rank : wait.ranks) {
     const RankState& state = ranks[static_cast<size_t>(rank)];
-    if (rank == waiting || state.left) continue;  // who has left has done its part, or the wait had failed
+    if (rank == waiting || state.left) continue;  // it has done its part, or the wait would have failed
     bool said = now - state.waits_at < 3 * options.heartbeat && is_in(state.waits, wait);
     if (said && rank < waiting) return;
     bool through = wait.group == kWorldGroup && state.progress.operation >= wait.number;

@@ -20,7 +20,7 @@ std::vector<int64_t> numbers(const nlohmann::json& head, const char* key) {
     throw CommError("a control message without a list '{}'", key);
   std::vector<int64_t> list;
   for (const auto& one : *found) {
-    if (!one.is_number_integer()) throw CommError("a control message with other than numbers in '{}'", key);
+    if (!one.is_number_integer()) throw CommError("a control message with non-numeric values in '{}'", key);
     list.push_back(one.get<int64_t>());
   }
   return list;
@@ -115,13 +115,13 @@ FailureReport early_end(const Departures::Absent& absent, const std::string& abs
   FailureReport report;
   report.rank = absent.rank;
   report.kind = "left";
-  std::string end = absent.left ? "has ended in good order" : std::string("has closed its communicator");
+  std::string end = absent.left ? "has exited normally" : std::string("has closed its communicator");
   if (wait.number > 0 && absent.operations >= 0)
     end += fmt::format(" after {} operations of group '{}'", absent.operations, wait.group_name);
   report.what = fmt::format("{} {}, but {} waits for it in {}", absent_name, end, waiting_name, wait.what);
   report.next =
       "Next: give every rank the same number of steps, or run the loop inside "
-      "DistributedDataParallel::join(), where a rank that has run out of batches takes part with nothing";
+      "DistributedDataParallel::join(), where a rank that has run out of batches contributes nothing";
   return report;
 }
 

@@ -1,8 +1,9 @@
-// Who takes no further part, and in what: tells a slow peer from one that will never come.
+// Tracks which ranks have left or closed a group, to distinguish a slow peer from one that will never arrive.
 //
-// Ranks may end at different times, and one that has ended may have done its part of an operation that others
-// are still in. So operations are counted: whoever closes a group says how many of its operations it has
-// entered, and an operation above that number can never complete.
+// Ranks may end at different times, and a rank that has ended may already have completed its part of an
+// operation that others are still in. Therefore operations are counted: a rank that closes a group reports
+// how many of its operations it has started, and an operation above that number can never complete. Not
+// thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -17,18 +18,18 @@
 
 namespace yoke::cluster {
 
-// The group of all ranks, whose operations heartbeats count.
+// Group of all ranks; heartbeats carry its operation numbers.
 constexpr uint64_t kWorldGroup = 1;
 
-// An operation that a rank is in, and whom it needs for it.
+// An operation that a rank is blocked in, and the ranks it needs.
 struct Wait {
   uint64_t group = 0;
   std::string group_name;
-  int64_t number = 0;      // of the group's operations; 0: between two ranks, not counted
+  int64_t number = 0;      // in the group; 0: point to point, not counted
   std::string what;        // "all_reduce #7 'bucket 0' sum of fp32 [1000]"
   std::string name;        // "all_reduce 'bucket 0'"
-  std::vector<int> ranks;  // of the job, this one included or not
-  double seconds = 0;      // so far, without progress
+  std::vector<int> ranks;  // ranks of the job, possibly including this one
+  double seconds = 0;      // without progress so far
 };
 
 nlohmann::json to_json(const Wait& wait);
@@ -36,18 +37,18 @@ Wait read_wait(const nlohmann::json& head, int world_size);  // throws CommError
 
 class Departures {
  public:
-  // `rank` has entered `operations` operations of a group of `size` ranks and will enter no more. A group
-  // that all have closed is forgotten. Throws CommError for more groups than a job can have.
+  // `rank` has started `operations` operations of a group of `size` ranks and will start no more. A group
+  // that all ranks have closed is dropped. Throws CommError if too many groups are open.
   void closed(int rank, uint64_t group, int size, int64_t operations);
-  void left(int rank);  // in good order; it has closed its groups before
+  void left(int rank);  // the job, normally; it has closed its groups before
   void came_back(int rank);
 
   struct Absent {
     int rank = -1;
-    bool left = false;        // the job, not only the group
-    int64_t operations = -1;  // of the group that it entered; -1: it did not say
+    bool left = false;        // has left the job, not only closed the group
+    int64_t operations = -1;  // of the group that it started; -1: unknown
   };
-  // The first of those that `wait` needs who will never enter it.
+  // The first rank needed by `wait` that will never start the operation.
   std::optional<Absent> absent(const Wait& wait) const;
 
   nlohmann::json to_json() const;
@@ -56,13 +57,13 @@ class Departures {
  private:
   struct Group {
     int size = 0;
-    std::map<int, int64_t> operations;  // by rank that has closed it
+    std::map<int, int64_t> operations;  // by rank that has closed the group
   };
   std::map<uint64_t, Group> groups_;
   std::set<int> left_;
 };
 
-// The failure of a rank that waits for an absent one. Names like "rank 0 on node1 (pid 4711)".
+// The report for a wait for an absent rank. Names are like "rank 0 on node1 (pid 4711)".
 FailureReport early_end(const Departures::Absent& absent, const std::string& absent_name, const Wait& wait,
                         const std::string& waiting_name);
 

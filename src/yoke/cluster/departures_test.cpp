@@ -73,10 +73,9 @@ TEST(Departures, SurviveTheWire) {
 TEST(Departures, TheReportNamesBothAndTheRemedy) {
   FailureReport report =
       early_end({0, true, 5}, "rank 0 on node1 (pid 4711)", wait_in(7, 6, {0, 1}), "rank 1");
-  EXPECT_EQ(
-      report.what,
-      "rank 0 on node1 (pid 4711) has ended in good order after 5 operations of group 'data', but rank 1 "
-      "waits for it in all_reduce #6 'bucket 0' sum of fp32 [10]");
+  EXPECT_EQ(report.what,
+            "rank 0 on node1 (pid 4711) has exited normally after 5 operations of group 'data', but rank 1 "
+            "waits for it in all_reduce #6 'bucket 0' sum of fp32 [10]");
   EXPECT_THAT(report.next, HasSubstr("DistributedDataParallel::join()"));
 }
 

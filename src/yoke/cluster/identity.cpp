@@ -9,13 +9,13 @@
 namespace yoke::cluster {
 namespace {
 
-// A launcher started by another one, once on each machine, inherits that one's numbers: they are right, but
-// count launchers.
+// A launcher that another launcher started once per machine inherits that one's numbers: they are correct,
+// but number launchers.
 bool numbers_launchers(const Claim& outer, const Claim& inner) {
   if (!outer.world_size || *outer.world_size > *inner.world_size) return false;
   bool one_each = outer.one_per_machine || outer.local_world_size.value_or(1) == 1 || outer.world_size == 1;
   if (inner.nodes) return one_each && *outer.world_size == *inner.nodes;
-  // mpirun inside a Slurm job starts its daemons by srun.
+  // mpirun inside a Slurm job starts its daemons with srun.
   return outer.source == "slurm" && outer.one_per_machine && *outer.world_size < *inner.world_size;
 }
 
@@ -34,21 +34,21 @@ std::string spoken(const Claim& claim) {
 }
 
 void check_conflict(const Claim& winner, const Claim& other) {
-  // An index of a pod and a launcher's flags make no ranks: something else started this process. PMIx does
-  // not say of how many, so nobody can tell whether it counts ranks or launchers.
+  // A pod index and PMIx flags without a world size are not ranks: something else started this process. PMIx
+  // does not say how many there are, so ranks and launchers cannot be distinguished.
   if (other.source == "kubernetes" || other.source == "kubeflow" || other.source == "pmix") return;
   if (agree(winner, other) || numbers_launchers(other, winner)) return;
   throw ConfigError(
-      "two launchers disagree on who this process is: {}, but {}. Unset the variables of the one that did "
-      "not start it (`env -u {} …`); `yoke env` shows all of them.",
+      "two launchers disagree about the rank of this process: {}, but {}. Unset the variables of the "
+      "launcher that did not start it (`env -u {} …`); `yoke env` shows all of them.",
       spoken(winner), spoken(other), other.rank ? other.rank_name : other.world_name);
 }
 
-// Index of the winner, -1 when nobody says anything. Throws the first problem when no claim is complete.
+// Index of the winning claim, -1 if there are none. Throws the first problem if no claim is complete.
 int choose(const std::vector<Claim>& claims) {
   for (size_t i = 0; i < claims.size(); ++i) {
     if (claims[i].complete()) return static_cast<int>(i);
-    // What is ours must be right, whatever else is set.
+    // Our own variables must be valid, whatever else is set.
     if (claims[i].source == "yoke") break;
   }
   for (const Claim& claim : claims) {
@@ -57,7 +57,7 @@ int choose(const std::vector<Claim>& claims) {
   return -1;
 }
 
-// A launcher that agrees may know what the winner does not say.
+// A launcher that agrees may provide what the winner does not.
 void complete_from(Claim& winner, const Claim& other) {
   if (!other.complete() || !agree(winner, other)) return;
   if (!winner.local_world_size && other.local_world_size) {
@@ -76,12 +76,12 @@ void complete_from(Claim& winner, const Claim& other) {
 
 void check_ranges(const Claim& claim, const Identity& self) {
   if (self.rank >= self.world_size) {
-    throw ConfigError("{}={} is no rank of a world of {}={}: accepted is 0..{}. Each process needs its own.",
+    throw ConfigError("{}={} is not a rank of {}={}: expected 0..{}. Each process needs its own rank.",
                       claim.rank_name, self.rank, claim.world_name, self.world_size, self.world_size - 1);
   }
   if (self.local_world_size > self.world_size || self.local_rank >= self.local_world_size) {
     throw ConfigError(
-        "{} says local rank {} of {} on this machine, in a world of {}: that cannot be. Check the launcher's "
+        "{} says local rank {} of {} on this machine, but there are {} ranks in total. Check the launcher's "
         "variables with `yoke env`.",
         claim.source, self.local_rank, self.local_world_size, self.world_size);
   }
@@ -102,22 +102,22 @@ void fill_places(const Claim& claim, bool unix_coordinator, Identity& self) {
   if (claim.source == "openmpi") flag = " (`mpirun -x YOKE_COORDINATOR=HOST:PORT …`)";
   if (claim.source == "mpich") flag = " (`mpirun -genv YOKE_COORDINATOR HOST:PORT …`)";
   throw ConfigError(
-      "{} names no address at which ranks of several machines could meet{}. Set YOKE_COORDINATOR=HOST:PORT, "
-      "the machine of rank 0 and a free port, for every rank{}.",
+      "{} has no rendezvous address for several machines{}. Set YOKE_COORDINATOR=HOST:PORT (the machine of "
+      "rank 0 and a free port) for every rank{}.",
       claim.source, claim.endpoint_why.empty() ? "" : " (" + claim.endpoint_why + ")", flag);
 }
 
 void fill_endpoint(Variables& variables, const Claim& claim, const std::optional<std::string>& given,
                    Identity& self) {
   if (self.world_size == 1) {
-    variables.ignored("YOKE_COORDINATOR", "a world of one talks to nobody");
+    variables.ignored("YOKE_COORDINATOR", "not needed: there is one rank");
   } else if (given) {
     self.endpoint = *given;
-    variables.used("YOKE_COORDINATOR", "where the ranks meet");
+    variables.used("YOKE_COORDINATOR", "rendezvous address");
   } else if (self.local_world_size == self.world_size && claim.source != "yoke") {
     std::string key = claim.source + ";" + (claim.local_key.empty() ? claim.job_key : claim.local_key);
     self.endpoint = fmt::format("unix:@yoke-{}-{}", ::getuid(), short_hash(key));
-    if (claim.source == "torchrun") variables.used("MASTER_PORT", "tells this job from others");
+    if (claim.source == "torchrun") variables.used("MASTER_PORT", "identifies this job");
   } else if (!claim.endpoint.empty()) {
     self.endpoint = claim.endpoint;
     for (const std::string& name : claim.endpoint_names) variables.used(name, claim.endpoint_why);
@@ -133,8 +133,9 @@ std::string job_id_of(const Claim& claim, const Identity& self) {
 
 void explain_others(Variables& variables, const std::vector<Claim>& claims, const Claim& winner) {
   for (const Claim& other : claims) {
-    std::string why = agree(winner, other) ? fmt::format("{} says the same and comes first", winner.source)
-                                           : "it numbers launchers, one a machine";
+    std::string why = agree(winner, other)
+                          ? fmt::format("{} says the same and takes precedence", winner.source)
+                          : "it numbers launchers, one per machine";
     for (const SeenVariable& use : other.uses) variables.ignored(use.name, why);
   }
 }
@@ -146,11 +147,11 @@ Identity identify(const Lookup& lookup) {
   Identity self;
   std::optional<std::string> coordinator = variables.text("YOKE_COORDINATOR");
   self.error_file = variables.text("TORCHELASTIC_ERROR_FILE").value_or("");
-  variables.used("TORCHELASTIC_ERROR_FILE", "a fatal error is written there for torchrun");
+  variables.used("TORCHELASTIC_ERROR_FILE", "file for fatal errors, read by torchrun");
   std::vector<Claim> claims = read_claims(variables);
   int chosen = choose(claims);
   if (chosen < 0) {
-    self.variables = variables.take("no launcher's rank came with it");
+    self.variables = variables.take("set without a launcher's rank");
     return self;
   }
   Claim winner = claims[static_cast<size_t>(chosen)];

@@ -1,4 +1,4 @@
-// Who this process is among the others, told by the environment of any launcher.
+// Rank, world size and rendezvous of this process, from the environment of any launcher.
 #pragma once
 
 #include <functional>
@@ -8,7 +8,7 @@
 
 namespace yoke::cluster {
 
-// One variable that was looked at.
+// An environment variable that was examined.
 struct SeenVariable {
   std::string name;
   std::string value;  // secrets are shown as "(hidden)"
@@ -24,27 +24,27 @@ struct Identity {
   int world_size = 1;
   int local_rank = 0;
   int local_world_size = 1;
-  int node_rank = 0;               // where the launcher does not tell: rank / local_world_size
+  int node_rank = 0;               // if the launcher does not set it: rank / local_world_size
   std::string endpoint;            // of the coordinator; empty for a world of one
-  std::string job_id;              // the same on all ranks of this job, and on no other's
+  std::string job_id;              // identical on all ranks of this job, unique among jobs
   int generation = 0;              // restart count
-  bool hosts_coordinator = false;  // rank 0 under a launcher that is not ours
-  std::string error_file;          // torchrun's, where a fatal error is written
+  bool hosts_coordinator = false;  // rank 0 under a launcher other than `yoke run`
+  std::string error_file;          // torchrun's file for fatal errors
   std::vector<SeenVariable> variables;
 };
 
-// Reads one variable; a test hands in a table.
+// Reads one variable; tests pass a table.
 using Lookup = std::function<std::optional<std::string>(const std::string& name)>;
 
 // Precedence: YOKE_* (own launcher), torchrun/Kubeflow, Open MPI, MPICH, other PMIx, Slurm, Kubernetes
-// Indexed Job, none. Throws ConfigError: two sources that disagree (prints both), numbers out of range, a
-// missing partner variable, sbatch without srun.
+// Indexed Job, none. Throws ConfigError: two sources disagree (shows both), numbers out of range, a required
+// variable is missing, sbatch without srun.
 Identity identify(const Lookup& lookup);
 
-// identify() of this process's environment (launch_env.cpp is the only file that reads it).
+// identify() with the environment of this process (launch_env.cpp is the only file that reads it).
 Identity identify_from_environment();
 
-// "gnode[10,20-22],x1" -> names. "4(x2),3" -> {4, 4, 3}. Throw ConfigError; at most 100 000 names.
+// "gnode[10,20-22],x1" -> names; "4(x2),3" -> {4, 4, 3}. Throw ConfigError; at most 100 000 entries.
 std::vector<std::string> expand_nodelist(const std::string& text);
 std::vector<int> expand_tasks_per_node(const std::string& text);
 

@@ -16,7 +16,7 @@
 namespace yoke::cluster {
 namespace {
 
-// Reads one number into a claim and remembers what it is for.
+// Reads one number into a claim and records its purpose.
 void read(Variables& variables, Claim& claim, std::optional<int>& field, const std::string& name, int low,
           const std::string& why) {
   std::optional<int> value = variables.number(name, low, kMaxWorldSize, claim.problem);
@@ -39,7 +39,7 @@ void require_both(Claim& claim) {
                               claim.rank ? claim.world_name : claim.rank_name);
 }
 
-// What a variable says, into a key; its name becomes one of the used.
+// Appends a variable's value to a key and records the variable as used.
 std::string key_part(Variables& variables, Claim& claim, const char* name, const char* why) {
   std::optional<std::string> value = variables.text(name);
   if (!value) return "";
@@ -70,8 +70,8 @@ std::optional<Claim> read_yoke(Variables& variables) {
   return claim;
 }
 
-// torchrun's agent keeps its own store on MASTER_PORT, and programs of other libraries may open theirs there:
-// the next port is ours.
+// torchrun's agent has its own store on MASTER_PORT, and programs that use other libraries may open theirs
+// there: use the next port.
 void read_master(Variables& variables, Claim& claim) {
   std::string problem;
   std::optional<std::string> host = variables.text("MASTER_ADDR");
@@ -83,7 +83,7 @@ void read_master(Variables& variables, Claim& claim) {
   int own = *port < 65535 ? *port + 1 : *port - 1;
   claim.endpoint = host_and_port(*host, own);
   claim.endpoint_why =
-      fmt::format("coordinator: port {}, one beside MASTER_PORT, where torch's store may listen", own);
+      fmt::format("coordinator: port {}, next to MASTER_PORT, where torch's store may listen", own);
   claim.endpoint_names = {"MASTER_ADDR", "MASTER_PORT"};
 }
 
@@ -92,18 +92,18 @@ std::optional<Claim> read_torchrun(Variables& variables) {
   Claim claim("torchrun");
   read_rank_and_world(variables, claim, "RANK", "WORLD_SIZE");
   require_both(claim);
-  // With --virtual-local-rank every LOCAL_RANK is 0: it chooses a device and is never a key.
+  // With --virtual-local-rank every LOCAL_RANK is 0: it selects a device and is never a key.
   read(variables, claim, claim.local_rank, "LOCAL_RANK", 0, "local rank");
   read(variables, claim, claim.local_world_size, "LOCAL_WORLD_SIZE", 1, "ranks on this machine");
   read(variables, claim, claim.node_rank, "GROUP_RANK", 0, "number of this machine");
   read(variables, claim, claim.nodes, "GROUP_WORLD_SIZE", 1, "number of machines");
   read_generation(variables, claim, "TORCHELASTIC_RESTART_COUNT");
-  claim.job_key = key_part(variables, claim, "TORCHELASTIC_RUN_ID", "tells this job from others");
+  claim.job_key = key_part(variables, claim, "TORCHELASTIC_RUN_ID", "identifies this job");
   read_master(variables, claim);
   claim.local_key =
       fmt::format("{}{};{}", claim.job_key, variables.text("MASTER_PORT").value_or(""), claim.generation);
   variables.text("TORCHELASTIC_USE_AGENT_STORE");
-  variables.ignored("TORCHELASTIC_USE_AGENT_STORE", "we never use MASTER_PORT itself");
+  variables.ignored("TORCHELASTIC_USE_AGENT_STORE", "MASTER_PORT itself is not used");
   return claim;
 }
 
@@ -114,7 +114,7 @@ std::optional<Claim> read_open_mpi(Variables& variables) {
   require_both(claim);
   read(variables, claim, claim.local_rank, "OMPI_COMM_WORLD_LOCAL_RANK", 0, "local rank");
   read(variables, claim, claim.local_world_size, "OMPI_COMM_WORLD_LOCAL_SIZE", 1, "ranks on this machine");
-  claim.job_key = key_part(variables, claim, "PMIX_NAMESPACE", "tells this job from others");
+  claim.job_key = key_part(variables, claim, "PMIX_NAMESPACE", "identifies this job");
   if (claim.job_key.empty()) claim.local_key = fmt::format("parent={};", launcher_pid());
   variables.text("OMPI_COMM_WORLD_NODE_RANK");
   variables.ignored("OMPI_COMM_WORLD_NODE_RANK", "counts processes on a machine, not machines");
@@ -132,17 +132,17 @@ std::optional<Claim> read_mpich(Variables& variables) {
   return claim;
 }
 
-// PMIx tells the size of the world only to programs that link it.
+// PMIx reports the world size only to programs that link it.
 std::optional<Claim> read_pmix(Variables& variables) {
   if (!variables.text("PMIX_RANK")) return std::nullopt;
   Claim claim("pmix");
   read_rank_and_world(variables, claim, "PMIX_RANK", "YOKE_WORLD_SIZE");
   require_both(claim);
-  claim.job_key = key_part(variables, claim, "PMIX_NAMESPACE", "tells this job from others");
+  claim.job_key = key_part(variables, claim, "PMIX_NAMESPACE", "identifies this job");
   return claim;
 }
 
-// The shells of sbatch and salloc have no step, or one of the reserved numbers at the upper end.
+// The shells of sbatch and salloc have no step id, or one of the reserved ones at the upper end.
 bool is_srun_step(const std::optional<std::string>& step) {
   return step && step->size() < 10 && step->find_first_not_of("0123456789") == std::string::npos;
 }
@@ -166,7 +166,7 @@ void read_slurm_endpoint(Variables& variables, Claim& claim) {
   const char* name = variables.text("SLURM_STEP_NODELIST") ? "SLURM_STEP_NODELIST" : "SLURM_JOB_NODELIST";
   std::optional<std::string> list = variables.text(name);
   if (!list || !claim.problem.empty()) return;
-  // Below the ports Linux hands out by itself, and spread so that two jobs on a machine rarely meet.
+  // Below Linux's ephemeral ports, and hashed so that two jobs on a machine rarely collide.
   int port = 20000 + static_cast<int>(XXH64(claim.job_key.data(), claim.job_key.size(), 0) % 10000);
   claim.endpoint = host_and_port(expand_nodelist(*list).front(), port);
   claim.endpoint_why = fmt::format("coordinator: its first host, port {} derived from job and step", port);
@@ -192,8 +192,8 @@ std::optional<Claim> read_slurm(Variables& variables) {
   read(variables, claim, claim.local_rank, "SLURM_LOCALID", 0, "local rank");
   read(variables, claim, claim.node_rank, "SLURM_NODEID", 0, "number of this machine");
   read_generation(variables, claim, "SLURM_RESTART_COUNT");
-  claim.job_key = key_part(variables, claim, "SLURM_JOB_ID", "tells this job from others") +
-                  key_part(variables, claim, "SLURM_STEP_ID", "started by srun; tells this step from others");
+  claim.job_key = key_part(variables, claim, "SLURM_JOB_ID", "identifies this job") +
+                  key_part(variables, claim, "SLURM_STEP_ID", "started by srun; identifies this step");
   read_slurm_sizes(variables, claim);
   read_slurm_endpoint(variables, claim);
   return claim;
@@ -206,9 +206,9 @@ std::optional<Claim> read_kubernetes(Variables& variables) {
   read_rank_and_world(variables, claim, "JOB_COMPLETION_INDEX", "YOKE_WORLD_SIZE");
   if (claim.problem.empty() && !claim.world_size) {
     claim.problem = fmt::format(
-        "JOB_COMPLETION_INDEX={} says that this is a pod of an Indexed Job, but not of how many. Set "
-        "YOKE_WORLD_SIZE "
-        "(1: every pod on its own) and YOKE_COORDINATOR=HOST:PORT (the headless service of pod 0)",
+        "JOB_COMPLETION_INDEX={} shows a pod of an Indexed Job, but not the number of pods. Set "
+        "YOKE_WORLD_SIZE (1: every pod on its own) and YOKE_COORDINATOR=HOST:PORT (the headless service of "
+        "pod 0)",
         *claim.rank);
   }
   if (claim.world_size == 1) claim.rank = 0;
@@ -255,7 +255,7 @@ std::vector<Claim> read_claims(Variables& variables) {
 }
 
 int launcher_pid() {
-  // A shell around each rank must not make every rank the child of another parent.
+  // A shell around each rank must not give every rank a different parent.
   constexpr int kMaxDepth = 16;
   int pid = ::getppid();
   for (int depth = 0; depth < kMaxDepth && pid > 1; ++depth) {

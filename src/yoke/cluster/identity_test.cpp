@@ -282,7 +282,7 @@ TEST(Identity, ALauncherStartedByAnotherIsNoConflict) {
 
 TEST(Identity, NumbersOutOfRangeAreNamed) {
   EXPECT_THAT(refusal(with(kLocalTorchrun, {{"RANK", "8"}})),
-              HasSubstr("RANK=8 is no rank of a world of WORLD_SIZE=8"));
+              HasSubstr("RANK=8 is not a rank of WORLD_SIZE=8"));
   EXPECT_THAT(refusal(with(kLocalTorchrun, {{"RANK", "-1"}})), HasSubstr("RANK=-1"));
   EXPECT_THAT(refusal(with(kLocalTorchrun, {{"WORLD_SIZE", "many"}})), HasSubstr("WORLD_SIZE=many"));
   EXPECT_THAT(refusal(with(kLocalTorchrun, {{"LOCAL_RANK", "8"}})), HasSubstr("local rank 8 of 8"));

@@ -37,8 +37,8 @@ std::optional<int> Variables::number(const std::string& name, int low, int high,
   if (problem.empty()) {
     std::string range =
         high == kMaxWorldSize ? fmt::format("of at least {}", low) : fmt::format("in {}..{}", low, high);
-    problem = fmt::format("{}={}: accepted is a whole number {}. Correct or unset it", name,
-                          value->substr(0, 40), range);
+    problem =
+        fmt::format("{}={}: expected an integer {}. Correct or unset it", name, value->substr(0, 40), range);
   }
   return std::nullopt;
 }

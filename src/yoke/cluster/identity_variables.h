@@ -1,4 +1,4 @@
-// The variables identify() looks at, remembered with what became of each.
+// The variables that identify() examines, and what each was used for.
 #pragma once
 
 #include <optional>
@@ -13,15 +13,15 @@ class Variables {
  public:
   explicit Variables(const Lookup& lookup) : lookup_(lookup) {}
 
-  // The value; empty ones count as not set.
+  // The value; empty counts as unset.
   std::optional<std::string> text(const std::string& name);
-  // A whole number in [low, high]. Anything else leaves a sentence in `problem` (the first one stays).
+  // An integer in [low, high]. Otherwise writes a sentence to `problem`, unless there is one already.
   std::optional<int> number(const std::string& name, int low, int high, std::string& problem);
 
   void used(const std::string& name, const std::string& why);
   void ignored(const std::string& name, const std::string& why);
 
-  // Everything seen, in the order of looking; what nobody used gets `otherwise` as its reason.
+  // All variables in the order of examination; unused ones get `otherwise` as the reason.
   std::vector<SeenVariable> take(const std::string& otherwise);
 
  private:

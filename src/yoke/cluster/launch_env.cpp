@@ -58,7 +58,7 @@ std::map<std::string, std::string> environment() {
   return all;
 }
 
-// Removing a variable leaves its bytes where /proc/PID/environ reads them: they are overwritten first.
+// unsetenv() leaves the bytes where /proc/PID/environ shows them: overwrite them first.
 std::optional<std::string> take_out_of_environment(const std::string& name) {
   char* value = std::getenv(name.c_str());
   if (value == nullptr) return std::nullopt;

@@ -1,4 +1,4 @@
-// What the environment says. The only place that reads it (but for NO_COLOR and TERM in base/terminal).
+// The only place that reads environment variables (except NO_COLOR and TERM in base/terminal).
 #pragma once
 
 #include <filesystem>
@@ -15,32 +15,32 @@ namespace yoke::cluster {
 // YOKE_TRAIN__LR=0.1 as {"train.lr", "0.1", "YOKE_TRAIN__LR"}, sorted by name.
 std::vector<config::Override> config_overrides();
 
-// Where measured choices are remembered between runs: $XDG_CACHE_HOME/yoke, else ~/.cache/yoke, else a folder
-// of this user below /tmp. Not created.
+// Folder for cached measurements: $XDG_CACHE_HOME/yoke, else ~/.cache/yoke, else a per-user folder in /tmp.
+// Not created.
 std::filesystem::path cache_folder();
 
-// One variable; absent and empty are the same.
+// The value of one variable; empty counts as unset.
 std::optional<std::string> environment_variable(const std::string& name);
 
-// Likewise, and removes it: neither children nor /proc/PID/environ show it any more.
+// Like environment_variable(), and removes it: child processes and /proc/PID/environ no longer show it.
 std::optional<std::string> take_out_of_environment(const std::string& name);
 
-// Every variable, for the environment of a child.
+// All variables, for the environment of a child.
 std::map<std::string, std::string> environment();
 
-// The job's key as `yoke run` handed it down (YOKE_JOB_KEY). The first call takes it out of the environment;
-// later calls give the same. Throws ConfigError when it is no key.
+// The job's key as passed by `yoke run` (YOKE_JOB_KEY). The first call removes it from the environment; later
+// calls return the same. Throws ConfigError if it is invalid.
 std::optional<net::Secret> inherited_secret();
 
-// How the launcher protects this job's connections (YOKE_PROTECTION: integrity, encrypted, none), and how
-// long it waits for all ranks (YOKE_JOIN_TIMEOUT, seconds). Throw ConfigError.
+// Settings passed by the launcher: protection of connections (YOKE_PROTECTION: integrity, encrypted, none)
+// and the join timeout (YOKE_JOIN_TIMEOUT, seconds). Throw ConfigError.
 std::optional<net::Protection> inherited_protection();
 std::optional<double> inherited_join_timeout();
-// The command that started this job's launcher, as it was typed (YOKE_COMMAND).
+// The command line of this job's launcher, as typed (YOKE_COMMAND).
 std::optional<std::string> inherited_command();
 
-// Arms what YOKE_FAULT asks for (base/fault.h) in this process; rank -1: a launcher. Warns, so that nobody is
-// surprised. Throws ConfigError for rules that it cannot read.
+// Arms the faults of YOKE_FAULT (base/fault.h) in this process and logs a warning; rank -1: a launcher.
+// Throws ConfigError for invalid rules.
 void arm_faults(int rank, int attempt);
 
 }  // namespace yoke::cluster

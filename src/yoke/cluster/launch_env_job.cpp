@@ -1,4 +1,4 @@
-// What `yoke run` hands down to its ranks besides who they are.
+// What `yoke run` passes to its ranks beside their identity.
 #include <charconv>
 #include <cstring>
 #include <mutex>
@@ -27,8 +27,7 @@ std::optional<net::Protection> inherited_protection() {
   for (auto protection : {net::Protection::kIntegrity, net::Protection::kEncrypted, net::Protection::kNone}) {
     if (*text == net::to_string(protection)) return protection;
   }
-  throw ConfigError("YOKE_PROTECTION={}: accepted is integrity, encrypted or none. `yoke run` sets it.",
-                    *text);
+  throw ConfigError("YOKE_PROTECTION={}: expected integrity, encrypted or none. `yoke run` sets it.", *text);
 }
 
 std::optional<double> inherited_join_timeout() {
@@ -38,7 +37,7 @@ std::optional<double> inherited_join_timeout() {
   const char* end = text->data() + text->size();
   auto [stop, error] = std::from_chars(text->data(), end, seconds);
   if (error != std::errc() || stop != end || !(seconds > 0 && seconds < 1e7))
-    throw ConfigError("YOKE_JOIN_TIMEOUT={}: accepted is a number of seconds above 0.", *text);
+    throw ConfigError("YOKE_JOIN_TIMEOUT={}: expected a number of seconds above 0.", *text);
   return seconds;
 }
 

@@ -1,4 +1,4 @@
-// Slurm's short forms for host names and task counts.
+// Parses Slurm's abbreviations for host names and task counts.
 #include <charconv>
 #include <string_view>
 
@@ -16,11 +16,11 @@ std::string shortened(std::string_view text) {
 }
 
 [[noreturn]] void refuse(const char* what, std::string_view whole, const std::string& why) {
-  throw ConfigError("{} \"{}\": {}. Accepted is what Slurm writes, for example {}.", what, shortened(whole),
-                    why, std::string_view(what) == "node list" ? "gnode[10,20-22],x1" : "4(x2),3");
+  throw ConfigError("{} \"{}\": {}. Expected Slurm's format, for example {}.", what, shortened(whole), why,
+                    std::string_view(what) == "node list" ? "gnode[10,20-22],x1" : "4(x2),3");
 }
 
-// The part up to the next comma outside of brackets; `text` goes on behind it.
+// The part up to the next comma outside brackets; `text` becomes the rest.
 std::string_view take_item(std::string_view& text) {
   int depth = 0;
   size_t end = 0;
@@ -82,11 +82,11 @@ class Nodelist {
   void append_text(std::vector<std::string>& names, std::string_view text) const {
     for (char c : text) {
       bool printable = c > ' ' && c < 127;
-      if (!printable || c == ']') refuse("node list", whole_, "a character that no host name has");
+      if (!printable || c == ']') refuse("node list", whole_, "a character that is invalid in host names");
     }
     for (std::string& name : names) {
       name += text;
-      if (name.size() > kMaxNameLength) refuse("node list", whole_, "a name is longer than 255 letters");
+      if (name.size() > kMaxNameLength) refuse("node list", whole_, "a name is longer than 255 characters");
     }
   }
 

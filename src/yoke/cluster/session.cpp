@@ -10,7 +10,9 @@
 #include <exception>
 #include <map>
 #include <mutex>
+#include <numeric>
 #include <thread>
+#include <utility>
 
 #include "yoke/base/clock.h"
 #include "yoke/base/error.h"
@@ -21,10 +23,10 @@
 namespace yoke::cluster {
 namespace {
 
-constexpr double kLookAtFailure = 0.02;  // seconds
+constexpr double kLookAtFailure = 0.02;  // seconds between checks of the failure
 constexpr double kFarewell = 0.3;
 constexpr double kTell = 0.2;
-constexpr uint64_t kUnanswered = 1;  // the join, long ago
+constexpr uint64_t kUnanswered = 1;  // id of the join, which has been answered
 constexpr uint64_t kFirstRequest = 2;
 
 }  // namespace
@@ -46,16 +48,17 @@ struct Session::Impl {
         wake(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
         exceptions(std::uncaught_exceptions()) {
     YOKE_CHECK(static_cast<bool>(wake), "eventfd: {}", describe_errno(errno));
+    if (joined.epoch.elastic) rank = joined.epoch.rank;
     thread = std::thread([this] { monitor(); });
   }
 
   ~Impl() {
     try {
-      // Somebody who ends by an exception did not end well, even if he cleans up behind himself.
+      // A rank that is unwinding because of an exception has not ended normally.
       bool good = std::uncaught_exceptions() <= exceptions;
       ask({{"verb", "leave"}, {"good", good}}, {}, Deadline::after(kFarewell), /*despite_failure=*/true);
     } catch (const Error&) {
-      // The coordinator is gone already.
+      // The coordinator is already gone.
     }
     stop = true;
     poke();
@@ -67,7 +70,7 @@ struct Session::Impl {
     [[maybe_unused]] ssize_t written = ::write(wake.get(), &one, sizeof one);
   }
 
-  // ---- callers ----
+  // ---- called by other threads ----
 
   Request ask(nlohmann::json head, std::string_view value, Deadline deadline, bool despite_failure = false) {
     auto request = std::make_shared<Request>();
@@ -91,10 +94,21 @@ struct Session::Impl {
     if (!request->done && verb == "get") forget(id);
     if (!request->done && !despite_failure) failure->check(verb.c_str());
     if (!request->done)
-      throw CommError("{}: no answer of the coordinator at {} within {:.1f} s", verb, coordinator,
+      throw CommError("{}: no answer from the coordinator at {} within {:.1f} s", verb, coordinator,
                       deadline.limit());
     if (!request->error.empty()) throw CommError("{}: {}", verb, request->error);
     return std::move(*request);
+  }
+
+  // `from`: the only rank that may put the value; -1: any.
+  std::string get(const std::string& key, int from, Deadline deadline) {
+    nlohmann::json head = {{"verb", "get"}, {"key", key}};
+    if (from >= 0) head["from"] = from;
+    try {
+      return ask(std::move(head), {}, deadline).value;
+    } catch (const CommError& error) {
+      throw CommError("waiting for '{}': {}", key, error.what());
+    }
   }
 
   // Requires: mutex is held. The coordinator need not answer any more.
@@ -104,16 +118,16 @@ struct Session::Impl {
     poke();
   }
 
-  // What is good to know for others, but no reason to wait long or to fail.
+  // For information that is useful to others but no reason to wait long or to fail.
   void tell(nlohmann::json head) {
     try {
       ask(std::move(head), {}, Deadline::after(kTell), /*despite_failure=*/true);
     } catch (const CommError&) {
-      // Nobody is left to tell, or he is slow: the others see this rank's connections close.
+      // The coordinator is gone or slow: the others will see this rank's connections close.
     }
   }
 
-  // ---- the thread, which alone touches the connection ----
+  // ---- the session's thread, the only one that uses the connection ----
 
   void monitor() {
     try {
@@ -149,7 +163,7 @@ struct Session::Impl {
   }
 
   void beat(double now) {
-    // Time this process was stopped itself is not the coordinator's silence.
+    // Time in which this process itself was stopped is not silence of the coordinator.
     if (next_beat > 0 && now - next_beat > joined.heartbeat) last_heard = now;
     next_beat = now + joined.heartbeat;
     if (fault::at(fault::Point::kSessionHeartbeat) == fault::Effect::kDrop) return;
@@ -166,11 +180,11 @@ struct Session::Impl {
     return waits;
   }
 
-  // The coordinator compares them with who has left, and answers only by an abort.
+  // The coordinator compares them with the ranks that have left, and answers only by aborting the job.
   void tell_waits() {
     std::vector<Wait> waits = long_waits();
     if (waits.empty()) return;
-    constexpr size_t kTold = 16, kRanks = 1 << 16;  // a frame holds so much
+    constexpr size_t kTold = 16, kRanks = 1 << 16;  // limits of a frame
     size_t told = 0, ranks = 0;
     while (told < waits.size() && told < kTold && (ranks += waits[told].ranks.size()) <= kRanks) ++told;
     waits.resize(told);
@@ -195,7 +209,7 @@ struct Session::Impl {
     poke();
   }
 
-  // The coordinator has ended with the rank that hosted it: what it knew last is all there is.
+  // The coordinator has ended with the rank that hosted it: its last state is all there is.
   void turn_alone() {
     pollfd poked{wake.get(), POLLIN, 0};
     ::poll(&poked, 1, static_cast<int>(joined.heartbeat * 1e3));
@@ -212,12 +226,12 @@ struct Session::Impl {
     }
     if (!absent) return;
     const Member& member = joined.members.at(static_cast<size_t>(absent->rank));
-    failure->raise(early_end(*absent, control::name_of(member), wait, "this rank"));
+    heed(early_end(*absent, control::name_of(member), wait, "this rank"));
   }
 
   void send_outbox() {
     std::lock_guard lock(mutex);
-    // Who asks wants to be judged by what he does now.
+    // The caller wants to be judged by what it is doing now.
     if (!outbox.empty() && operation.load() != told_operation) {
       told_operation = operation.load();
       next_beat = 0;
@@ -235,23 +249,40 @@ struct Session::Impl {
     while (const net::FrameHeader* next = connection().next_header()) {
       net::FrameHeader header = *next;
       if (!control::from_coordinator(header.type))
-        throw CommError("a frame of type {} came", static_cast<int>(header.type));
+        throw CommError("unexpected frame of type {}", static_cast<int>(header.type));
       payload.resize(header.length);
       if (!connection().receive(payload)) return;
       last_heard = now_seconds();
       if (header.type == net::FrameType::kAbort)
-        failure->raise(control::read_report(control::decode(payload).head, world_size()));
+        heed(control::read_report(control::decode(payload).head, world_size()));
       else if (header.type == net::FrameType::kReply)
         hear(header.context, control::decode(payload));
     }
   }
 
+  void heed(const FailureReport& report) {
+    std::lock_guard lock(mutex);
+    failure->raise(report);
+  }
+
+  // On the session's thread: an abort that follows is one of the new epoch. Requires: mutex is held.
+  void enter(Epoch epoch) {
+    joined.epoch = std::move(epoch);
+    joined.members = joined.epoch.members;
+    rank = joined.epoch.rank;
+    failure = std::exchange(next_failure, nullptr);
+    operation = step = told_operation = -1;
+    change_wanted = false;
+  }
+
   void hear(uint64_t id, control::Note note) {
     std::lock_guard lock(mutex);
+    if (note.head.contains("joining")) change_wanted = control::flag(note.head, "joining");
+    if (note.head.contains("epoch") && next_failure) enter(control::read_epoch(note.head));
     if (note.head.contains("closing")) {
       if (note.head.contains("departures")) departures = Departures::read(note.head["departures"]);
       closing = true;
-      ended = fmt::format("the coordinator at {} has ended in good order", coordinator);
+      ended = fmt::format("the coordinator at {} has exited normally", coordinator);
       for (auto& [key, request] : waiting) finish(*request, ended);
       answered.notify_all();
     }
@@ -273,8 +304,7 @@ struct Session::Impl {
 
   void notice_silence(double now) {
     double silence = now - last_heard;
-    if (silence > joined.suspicion + joined.heartbeat)
-      throw CommError("no sign of life for {:.1f} s", silence);
+    if (silence > joined.suspicion + joined.heartbeat) throw CommError("no heartbeat for {:.1f} s", silence);
   }
 
   void end(const std::string& why) {
@@ -287,13 +317,15 @@ struct Session::Impl {
     report.kind = "lost";
     report.what = why;
     report.next = "Next: look at the output of rank 0 and of the launcher";
-    failure->raise(report);
+    heed(report);
   }
 
   net::Connection& connection() { return *joined.connection; }
   int world_size() const { return static_cast<int>(joined.members.size()); }
 
-  std::shared_ptr<Failure> failure;
+  std::shared_ptr<Failure> failure;       // of the epoch; guarded by the mutex
+  std::shared_ptr<Failure> next_failure;  // while regrouping
+  std::atomic<bool> change_wanted{false};
   int rank;
   Joined joined;
   std::string coordinator;
@@ -302,20 +334,20 @@ struct Session::Impl {
   std::atomic<int64_t> operation{-1};
   std::atomic<int64_t> step{-1};
   std::atomic<bool> stop{false};
-  // Under the mutex, which is never held while waiting for the network.
+  // Guarded by the mutex, which is never held during network waits.
   std::mutex mutex;
   std::condition_variable answered;
   std::vector<std::pair<uint64_t, std::vector<std::byte>>> outbox;
   std::map<uint64_t, std::shared_ptr<Request>> waiting;
   uint64_t next_request = kFirstRequest;
-  std::string ended;      // why there is no coordinator any more
-  Departures departures;  // once closing
+  std::string ended;      // why the coordinator is gone
+  Departures departures;  // valid once closing
   std::atomic<bool> closing{false};
-  // Called by the thread under their own mutex.
+  // Called by the session's thread while sources_mutex is held.
   std::mutex sources_mutex;
   std::map<int64_t, WaitSource> sources;
   int64_t next_source = 0;
-  // Of the thread.
+  // Used by the session's thread only.
   std::vector<std::byte> payload;
   double next_beat = 0;
   double last_heard = now_seconds();
@@ -338,22 +370,43 @@ void Session::put(const std::string& key, const std::string& value, Deadline dea
 }
 
 std::string Session::get(const std::string& key, Deadline deadline) {
-  try {
-    return impl_->ask({{"verb", "get"}, {"key", key}}, {}, deadline).value;
-  } catch (const CommError& error) {
-    throw CommError("waiting for '{}': {}", key, error.what());
-  }
+  return impl_->get(key, -1, deadline);
 }
 
 std::vector<std::string> Session::exchange(const std::string& key, const std::string& own,
                                            Deadline deadline) {
+  std::vector<int> everybody(static_cast<size_t>(impl_->world_size()));
+  std::iota(everybody.begin(), everybody.end(), 0);
+  return exchange(key, own, deadline, everybody);
+}
+
+std::vector<std::string> Session::exchange(const std::string& key, const std::string& own, Deadline deadline,
+                                           const std::vector<int>& ranks) {
   YOKE_CHECK(own.size() <= kMaxValue, "the value of '{}' has {} bytes", key, own.size());
   auto key_of = [&](int rank) { return fmt::format("{}/{}", key, rank); };
-  impl_->ask({{"verb", "put"}, {"key", key_of(impl_->rank)}, {"once", true}}, own, deadline);
+  impl_->ask({{"verb", "put"}, {"key", key_of(impl_->rank)}, {"readers", ranks}}, own, deadline);
   std::vector<std::string> all;
-  for (int rank = 0; rank < impl_->world_size(); ++rank)
-    all.push_back(rank == impl_->rank ? own : get(key_of(rank), deadline));
+  for (int rank : ranks) all.push_back(rank == impl_->rank ? own : impl_->get(key_of(rank), rank, deadline));
   return all;
+}
+
+const Epoch& Session::epoch() const {
+  return impl_->joined.epoch;
+}
+
+bool Session::change_wanted() const {
+  return impl_->change_wanted.load(std::memory_order_relaxed);
+}
+
+void Session::regroup(const std::string& address, const std::string& why, std::shared_ptr<Failure> failure,
+                      Deadline deadline) {
+  {
+    std::lock_guard lock(impl_->mutex);
+    impl_->next_failure = std::move(failure);
+    impl_->operation = impl_->step = -1;
+  }
+  impl_->ask({{"verb", "regroup"}, {"address", address}, {"why", why.substr(0, 2048)}}, {}, deadline,
+             /*despite_failure=*/true);
 }
 
 void Session::progress(int64_t operation, int64_t step) {
@@ -401,7 +454,7 @@ std::string Session::who_is_behind(int64_t operation, Deadline deadline) {
                                {"own", impl_->operation.load(std::memory_order_relaxed)}};
     return control::text(impl_->ask(std::move(question), {}, deadline).head, "text", 16 << 10);
   } catch (const CommError& error) {
-    return fmt::format("who is behind is not known ({})", error.what());
+    return fmt::format("which ranks are late is unknown ({})", error.what());
   }
 }
 

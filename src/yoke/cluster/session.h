@@ -1,4 +1,4 @@
-// A rank's connection to the coordinator: key-value store, heartbeat, and the news of failures.
+// A rank's connection to the coordinator: key-value store, heartbeats, failure notification.
 #pragma once
 
 #include <functional>
@@ -14,59 +14,91 @@
 
 namespace yoke::cluster {
 
+// What the ranks of a job know about each other.
 struct Member {
   int rank = 0;
-  std::string host;     // machine's name, for people
-  std::string machine;  // the same for ranks of one machine (boot id and namespaces), and for no others
+  std::string host;     // host name, for messages
+  std::string machine;  // identical for ranks on the same machine (boot id and namespaces), unique otherwise
   int64_t pid = 0;
   std::string address;  // where this rank accepts data connections
-  std::string origin;   // where rank and world size come from, for errors: "RANK=2, WORLD_SIZE=4 (torchrun)"
-  int life = 0;         // how often it was started again into the running job
-  std::string role{};   // what it is in this job, for messages: "parameter server 1"; empty: nothing special
+  std::string origin;   // source of rank and world size, for errors: "RANK=2, WORLD_SIZE=4 (torchrun)"
+  int life = 0;         // restart count within the running job
+  std::string role{};   // in this job, for messages: "parameter server 1"; empty: none
+  // The number the launcher gave this process. It stays the same when ranks are renumbered (elastic jobs).
+  int seat = -1;
+};
+
+// Who is in an elastic job, until somebody leaves or joins. Ranks are numbered anew in each.
+struct Epoch {
+  int number = 0;
+  int rank = 0;  // of this process
+  std::vector<Member> members{};
+  std::string cause{};  // why the previous one ended; empty: ranks joined or left between two steps
+  int losses = 0;       // of ranks, so far
+  int joins = 0;        // of ranks into the running job, so far
+  bool elastic = false;
 };
 
 class Session {
  public:
-  // Joins: authenticates, announces itself, and waits until all ranks have come. Says on stderr every few
-  // seconds whom it waits for and how long still. Throws Error with kRendezvous: names missing or duplicate
-  // ranks and the variables they came from.
+  // Joins the job: authenticates, registers and waits until all ranks have joined. Logs every few seconds
+  // which ranks are missing and how long it will wait. Throws Error with kRendezvous: names missing or
+  // duplicate ranks and the variables they came from.
   Session(const net::Address& coordinator, const net::JobTicket& ticket, const Member& self, int world_size,
           std::shared_ptr<Failure> failure, Deadline deadline);
-  ~Session();  // leaves in order: the others are told that this rank ended well
+  ~Session();  // leaves normally, or reports a failure if an exception is unwinding
 
   const std::vector<Member>& members() const;  // by rank
 
+  // Largest value in bytes.
   static constexpr size_t kMaxValue = (1 << 20) - 4096;
 
-  // Thread-safe. Values are any bytes, at most kMaxValue of them. Throws CommError (failure, deadline).
+  // Thread-safe. Values are arbitrary bytes, at most kMaxValue. Throws CommError (job failed, deadline).
   void put(const std::string& key, const std::string& value, Deadline deadline);
-  std::string get(const std::string& key, Deadline deadline);  // waits until somebody has put it
-  // Everybody's value, by rank. All ranks call it with the same key, which is theirs alone. The coordinator
-  // keeps nothing of it: it may be called any number of times.
+  std::string get(const std::string& key, Deadline deadline);  // blocks until the key exists
+  // Gathers everybody's value, by rank. Collective; the key must not be used otherwise. The coordinator keeps
+  // nothing, so it may be called any number of times. Throws CommError as soon as a rank has left the job
+  // without its value.
   std::vector<std::string> exchange(const std::string& key, const std::string& own, Deadline deadline);
+  // The same among `ranks` only, in their order. This rank is one of them.
+  std::vector<std::string> exchange(const std::string& key, const std::string& own, Deadline deadline,
+                                    const std::vector<int>& ranks);
 
-  // What this rank is doing, carried by heartbeats: lets others name who has not arrived. Cheap; any thread.
+  // Sets what this rank is doing; sent with heartbeats, so that errors can name ranks that lag. Cheap; any
+  // thread.
   void progress(int64_t operation, int64_t step);
-  // What this rank is called in messages from here on, beside its number: "parameter server 1", "stage 2".
+  // Sets this rank's name in messages, beside its number: "parameter server 1", "stage 2".
   void take_role(const std::string& role);
-  // Tells everybody why this rank fails; returns when it is on its way (at most 0.2 s). `wait`: the operation
-  // that failed, where it was one.
+  // Reports why this rank fails to all ranks; returns once it is sent (at most 0.2 s). `wait`: the operation
+  // that failed, if any. Does not throw.
   void fail(const FailureReport& report, const Wait* wait = nullptr);
-  // Asks who is behind `operation`, for an error after a deadline: "rank 3 has not entered it (last was
-  // number 16)".
+  // Which ranks have not started `operation`, for an error after a deadline: "rank 3 has not entered it (last
+  // was number 16)". Does not throw: an unknown state is part of the text.
   std::string who_is_behind(int64_t operation, Deadline deadline);
 
-  // Waits are looked at with every heartbeat, on the session's thread: `source` appends the operations this
-  // rank has been in for at least kLongWait seconds, and must not block. One that needs a rank that has ended
-  // or closed its group fails the job within two heartbeats; one that is merely slow is mentioned in the log
-  // now and then. Until the result is destroyed, which must be before the session is.
+  // Registers a source of long waits, polled with every heartbeat on the session's thread: `source` appends
+  // the operations this rank has been in for at least kLongWait seconds, and must not block. An operation
+  // that needs a rank that has left or closed its group fails the job within two heartbeats; a slow one is
+  // logged now and then. Active until the result is destroyed, which must happen before the session is.
   static constexpr double kLongWait = 1;
   using WaitSource = std::function<void(std::vector<Wait>&)>;
   [[nodiscard]] std::shared_ptr<void> watch(WaitSource source);
-  // Has `wait` looked at now rather than with the next heartbeat: its connection broke.
+  // Checks `wait` immediately instead of with the next heartbeat, because its connection broke.
   void look_at(const Wait& wait);
-  // This rank has entered `operations` operations of `group`, which has `size` ranks, and enters no more.
+  // This rank has started `operations` operations of `group`, which has `size` ranks, and will start no more.
   void close_group(uint64_t group, int size, int64_t operations);
+
+  // ---- elastic jobs (CoordinatorOptions::elastic_min) ----
+  const Epoch& epoch() const;
+  // Whether a rank waits to join: all ranks should agree on a step, and regroup after it.
+  bool change_wanted() const;
+  // Ends this rank's part in the epoch and waits until all others that are left have done so, then returns
+  // with members() of the next epoch. Nothing of the previous epoch may be in use: communicators are
+  // destroyed. `address`: where this rank accepts data connections from now on. `why`: the error that made it
+  // leave the epoch; empty: all ranks agreed to. `failure` becomes that of the next epoch, once there is one.
+  // Throws CommError: too few ranks are left, this rank was evicted, the coordinator is gone, deadline.
+  void regroup(const std::string& address, const std::string& why, std::shared_ptr<Failure> failure,
+               Deadline deadline);
 
   struct Impl;
 

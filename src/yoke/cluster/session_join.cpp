@@ -14,14 +14,14 @@ namespace yoke::cluster {
 namespace {
 
 constexpr double kSayEvery = 5;  // seconds
-constexpr double kGrace = 0.7;   // the coordinator's own words about who is missing may be a moment late
+constexpr double kGrace = 0.7;  // the coordinator's own message about missing ranks may arrive slightly later
 constexpr uint64_t kJoinRequest = 1;
 
 [[noreturn]] void fail(const std::string& why) {
   throw Error(ExitCode::kRendezvous, why);
 }
 
-// The coordinator may start later than this rank.
+// The coordinator may start after this rank.
 std::unique_ptr<net::Connection> call(const net::Address& address, const net::JobTicket& ticket, int rank,
                                       Deadline deadline) {
   net::Introduction self;
@@ -46,7 +46,7 @@ class Wait {
  public:
   Wait(Joined& joined, int rank, int world_size) : joined_(joined), rank_(rank), world_size_(world_size) {}
 
-  // True when everybody has come.
+  // True once all ranks have joined.
   bool hear(const net::FrameHeader& header, net::Bytes payload) {
     if (header.type == net::FrameType::kHeartbeat) return false;
     control::Note note = control::decode(payload);
@@ -55,13 +55,18 @@ class Wait {
       fail(report.what + (report.next.empty() ? "" : ". " + report.next));
     }
     if (note.head.contains("error")) fail(control::text(note.head, "error", 16 << 10));
-    if (note.head.contains("closing")) fail("the coordinator ended before all ranks had come");
+    if (note.head.contains("closing")) fail("the coordinator ended before all ranks had joined");
     if (header.context == kJoinRequest) {
       joined_.heartbeat = control::seconds(note.head, "heartbeat");
       joined_.suspicion = control::seconds(note.head, "suspicion");
     }
     if (note.head.contains("missing")) missing_ = control::ranks(note.head, "missing", world_size_);
     if (!note.head.contains("members")) return false;
+    if (note.head.contains("epoch")) {
+      joined_.epoch = control::read_epoch(note.head);
+      joined_.members = joined_.epoch.members;
+      return true;
+    }
     joined_.members = control::read_members(note.head, world_size_);
     return true;
   }
@@ -93,16 +98,16 @@ void wait_for_members(Joined& joined, const Member& self, int world_size, Deadli
     while (const net::FrameHeader* next = joined.connection->next_header()) {
       net::FrameHeader header = *next;
       if (!control::from_coordinator(header.type))
-        throw CommError("a frame of type {} came", static_cast<int>(header.type));
+        throw CommError("unexpected frame of type {}", static_cast<int>(header.type));
       payload.resize(header.length);
       if (!joined.connection->receive(payload)) break;
       if (wait.hear(header, payload)) return;
     }
     if (patience.passed())
-      fail(fmt::format(
-          "{} did not come within {:.0f} s. Next: check that they were started with the same endpoint and "
-          "job id",
-          wait.whom(), deadline.limit()));
+      fail(
+          fmt::format("{} did not join within {:.0f} s. Next: check that they were started with the same "
+                      "endpoint and job id",
+                      wait.whom(), deadline.limit()));
     if (now_seconds() >= next_line) {
       wait.say(deadline);
       next_line += kSayEvery;
@@ -132,7 +137,7 @@ Joined join_job(const net::Address& coordinator, const net::JobTicket& ticket, c
     wait_for_members(joined, self, world_size, deadline);
   } catch (const CommError& error) {
     fail(fmt::format(
-        "rank {}: the coordinator (rank 0 or the launcher) at {} went away while the job was forming: {}",
+        "rank {}: the coordinator (rank 0 or the launcher) at {} disconnected while the job was forming: {}",
         self.rank, coordinator.text(), error.what()));
   }
   return joined;

@@ -1,4 +1,4 @@
-// The blocking first part of a session: connect, announce, wait until everybody has come.
+// The blocking first phase of a session: connect, register, wait until all ranks have joined.
 #pragma once
 
 #include <memory>
@@ -12,6 +12,7 @@ namespace yoke::cluster {
 struct Joined {
   std::unique_ptr<net::Connection> connection;
   std::vector<Member> members;
+  Epoch epoch;
   double heartbeat = 0.5;
   double suspicion = 2.0;
 };

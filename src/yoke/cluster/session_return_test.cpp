@@ -52,8 +52,8 @@ TEST(SessionReturn, ALostRankComesBackInItsNextLife) {
 
 TEST(SessionReturn, OneThatIsStillThereIsNotReplaced) {
   Runs job;
-  EXPECT_THAT([&] { job.join(2); }, ThrowsMessage<Error>(HasSubstr("rank 2 is there twice")));
-  EXPECT_THAT([&] { job.join(0); }, ThrowsMessage<Error>(HasSubstr("rank 0 is there twice")));
+  EXPECT_THAT([&] { job.join(2); }, ThrowsMessage<Error>(HasSubstr("rank 2 joined twice")));
+  EXPECT_THAT([&] { job.join(0); }, ThrowsMessage<Error>(HasSubstr("rank 0 joined twice")));
   job.sessions[1]->put("key", "", Deadline::after(20));
 }
 

@@ -157,6 +157,47 @@ TEST(Session, AnExchangeGivesEverybodysValueByRank) {
   EXPECT_THAT(errors, Each(""));
 }
 
+// Two groups meet under the same name: keys hold the ranks' numbers, so neither reads the other's values.
+TEST(Session, SomeRanksExchangeAmongThemselvesAndLeaveNothing) {
+  Job job(4);
+  auto errors = job.run(first(4), [](Session& session, int rank, const auto&) {
+    const std::vector<int> group = rank % 2 == 0 ? std::vector<int>{2, 0} : std::vector<int>{3, 1};
+    for (int turn = 0; turn < 100; ++turn) {
+      auto all = session.exchange(fmt::format("turn {}", turn), fmt::format("of {}", rank),
+                                  Deadline::after(60), group);
+      EXPECT_EQ(all,
+                (std::vector<std::string>{fmt::format("of {}", group[0]), fmt::format("of {}", group[1])}));
+    }
+    EXPECT_EQ(session.exchange("alone", "own", Deadline::after(60), {rank}), std::vector<std::string>{"own"});
+    session.exchange("the end", "", Deadline::after(60));
+  });
+  EXPECT_THAT(errors, Each(""));
+  EXPECT_EQ(job.coordinator.holding(), Coordinator::Holding{});
+}
+
+TEST(Session, AnExchangeWithARankThatHasLeftFailsAtOnceAndNamesBoth) {
+  for (bool leaves_first : {true, false}) {
+    Job job(3);
+    auto errors = job.run(first(3), [&](Session& session, int rank, const auto&) {
+      session.exchange("all come to this", "", Deadline::after(60));
+      if (rank == 1) {
+        // The others wait already, or this one has left before they do.
+        while (!leaves_first && job.coordinator.holding().waiting < 2)
+          std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        return;
+      }
+      while (leaves_first &&
+             session.who_is_behind(6, Deadline::after(5)).find("rank 1 left") == std::string::npos)
+        session.progress(6, -1);
+      session.exchange("not to this", "", Deadline::after(600));
+    });
+    EXPECT_EQ(errors[1], "");
+    for (size_t rank : {0u, 2u})
+      EXPECT_THAT(errors[rank], AllOf(HasSubstr("rank 1 on node1 (pid 1001) has exited normally"),
+                                      HasSubstr("not to this")));
+  }
+}
+
 // More than the coordinator can hold: a long run meets for each of its checkpoints.
 TEST(Session, ExchangesLeaveNothingInTheCoordinator) {
   constexpr int kMeetings = 300, kSmallMeetings = 500;
@@ -177,7 +218,7 @@ TEST(Session, MissingRanksAreListedToEveryone) {
   Job job(4, 0.5);
   double begin = now_seconds();
   auto errors = job.run({0, 2}, [](Session&, int, const auto&) {});
-  EXPECT_THAT(errors, Each(AllOf(HasSubstr("1, 3"), HasSubstr("did not come within"))));
+  EXPECT_THAT(errors, Each(AllOf(HasSubstr("1, 3"), HasSubstr("did not join within"))));
   EXPECT_THAT(job.codes, Each(ExitCode::kRendezvous));
   EXPECT_LT(now_seconds() - begin, 8);
 }
@@ -185,7 +226,7 @@ TEST(Session, MissingRanksAreListedToEveryone) {
 TEST(Session, ADuplicateRankIsNamedWithBothProcesses) {
   Job job(3);
   auto errors = job.run({0, 1, 1}, [](Session&, int, const auto&) {});
-  EXPECT_THAT(errors, Each(AllOf(HasSubstr("rank 1 is there twice"), HasSubstr("node1 (pid 1001, RANK=1)"))));
+  EXPECT_THAT(errors, Each(AllOf(HasSubstr("rank 1 joined twice"), HasSubstr("node1 (pid 1001, RANK=1)"))));
   EXPECT_THAT(job.codes, Each(ExitCode::kRendezvous));
 }
 
@@ -293,7 +334,7 @@ TEST(Session, ARankThatLeavesIsNoFailureUntilSomebodyWaitsForIt) {
     report.what = "all_reduce #5: connection to rank 1 closed by the peer";
     session.fail(report);
     wait_for(*failure);
-    EXPECT_THAT(failure->report().what, HasSubstr("rank 1 ended (exit in good order) while rank 0 waited"));
+    EXPECT_THAT(failure->report().what, HasSubstr("rank 1 exited normally while rank 0 waited"));
   });
   EXPECT_THAT(errors, Each(""));
 }
@@ -311,8 +352,7 @@ TEST(Session, AWaitForARankThatHasFinishedFailsTheJobAndNamesBoth) {
       session.progress(6, -1);
     auto watched = session.watch([](std::vector<Wait>& waits) { waits.push_back(wait_in(6)); });
     wait_for(*failure);
-    EXPECT_THAT(failure->report().what,
-                HasSubstr("rank 1 on node1 (pid 1001) has ended in good order after 5"));
+    EXPECT_THAT(failure->report().what, HasSubstr("rank 1 on node1 (pid 1001) has exited normally after 5"));
     EXPECT_THAT(failure->report().what, HasSubstr("rank 0 waits for it in all_reduce #6 'bucket 0'"));
     EXPECT_EQ(failure->report().kind, "left");
   });
@@ -369,7 +409,7 @@ TEST(Session, WhoHasFinishedIsKnownAlsoWithoutTheCoordinator) {
   job.reset();
   auto watched = first_rank->watch([](std::vector<Wait>& waits) { waits.push_back(wait_in(6)); });
   wait_for(*failure);
-  EXPECT_THAT(failure->report().what, HasSubstr("rank 1 on node1 (pid 1001) has ended in good order"));
+  EXPECT_THAT(failure->report().what, HasSubstr("rank 1 on node1 (pid 1001) has exited normally"));
   watched.reset();
 }
 

@@ -19,8 +19,8 @@ constexpr size_t kMaxText = 16 << 10;
 constexpr int kMaxDepth = 8;
 constexpr double kMaxSeconds = 3600;
 
-// nlohmann's parser recurses for nothing, but what it builds is destroyed recursively. Brackets inside of
-// texts are no depth: error messages hold any number of them.
+// nlohmann's parser does not recurse, but destroying its result does: limit the depth. Brackets inside
+// strings do not count; error messages may contain any number of them.
 bool too_deep(std::string_view json) {
   int depth = 0;
   bool in_text = false;
@@ -36,18 +36,18 @@ bool too_deep(std::string_view json) {
   return false;
 }
 
-// Bytes that are no text become three each where they are encoded.
+// Invalid UTF-8 bytes become three bytes each when encoded.
 std::string cut(const std::string& text, size_t limit) {
   return text.substr(0, limit / 3);
 }
 
-// Others call it: one that is none is its owner's fault, not theirs.
+// Other ranks connect to it: an invalid address is the error of its owner, not theirs.
 std::string address(const nlohmann::json& head, const char* key) {
   std::string value = text(head, key, kMaxAddress);
   try {
     if (!value.empty()) net::parse_address(value);
   } catch (const Error& error) {
-    throw CommError("a control message with '{}' that is no address: {}", key, error.what());
+    throw CommError("a control message whose '{}' is not an address: {}", key, error.what());
   }
   return value;
 }
@@ -55,7 +55,7 @@ std::string address(const nlohmann::json& head, const char* key) {
 }  // namespace
 
 std::vector<std::byte> encode(const nlohmann::json& head, std::string_view value) {
-  // Host names and messages of other programs may hold anything; the JSON must be valid all the same.
+  // Host names and messages of other programs may contain any bytes; the JSON must be valid all the same.
   std::string json = head.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
   auto length = static_cast<uint32_t>(json.size());
   std::vector<std::byte> bytes(sizeof length + json.size() + value.size());
@@ -70,11 +70,11 @@ Note decode(net::Bytes bytes) {
   if (bytes.size() < sizeof length) throw CommError("a control message of {} bytes", bytes.size());
   std::memcpy(&length, bytes.data(), sizeof length);
   if (length > bytes.size() - sizeof length)
-    throw CommError("a control message of {} bytes that claims {} for its head", bytes.size(), length);
+    throw CommError("a control message of {} bytes with a head of {}", bytes.size(), length);
   const char* begin = reinterpret_cast<const char*>(bytes.data()) + sizeof length;
   Note note;
   if (!too_deep({begin, length})) note.head = nlohmann::json::parse(begin, begin + length, nullptr, false);
-  if (!note.head.is_object()) throw CommError("a control message whose head is no JSON object");
+  if (!note.head.is_object()) throw CommError("a control message whose head is not a JSON object");
   note.value.assign(begin + length, bytes.size() - sizeof length - length);
   return note;
 }
@@ -94,9 +94,10 @@ int64_t number(const nlohmann::json& head, const char* key, int64_t low, int64_t
 std::string text(const nlohmann::json& head, const char* key, size_t limit) {
   auto found = head.find(key);
   if (found == head.end() || !found->is_string())
-    throw CommError("a control message without a text '{}'", key);
+    throw CommError("a control message without a string '{}'", key);
   const auto& value = found->get_ref<const std::string&>();
-  if (value.size() > limit) throw CommError("a control message with {} letters in '{}'", value.size(), key);
+  if (value.size() > limit)
+    throw CommError("a control message with {} characters in '{}'", value.size(), key);
   return value;
 }
 
@@ -112,7 +113,7 @@ bool from_coordinator(net::FrameType type) {
 bool flag(const nlohmann::json& head, const char* key) {
   auto found = head.find(key);
   if (found == head.end() || !found->is_boolean())
-    throw CommError("a control message without yes or no for '{}'", key);
+    throw CommError("a control message without a boolean '{}'", key);
   return found->get<bool>();
 }
 
@@ -139,7 +140,7 @@ std::vector<int> ranks(const nlohmann::json& head, const char* key, int world_si
 nlohmann::json to_json(const Member& member) {
   return {{"rank", member.rank}, {"host", member.host},       {"machine", member.machine},
           {"pid", member.pid},   {"address", member.address}, {"origin", member.origin},
-          {"life", member.life}, {"role", member.role}};
+          {"life", member.life}, {"role", member.role},       {"seat", member.seat}};
 }
 
 Member read_member(const nlohmann::json& head) {
@@ -152,19 +153,43 @@ Member read_member(const nlohmann::json& head) {
   member.origin = text(head, "origin", 1024);
   member.life = static_cast<int>(number(head, "life", 0, kMaxLife));
   member.role = text(head, "role", kMaxRole);
+  member.seat = head.contains("seat") ? static_cast<int>(number(head, "seat", -1, kMaxRank)) : -1;
   return member;
+}
+
+nlohmann::json to_json(const Epoch& epoch) {
+  nlohmann::json members = nlohmann::json::array();
+  for (const Member& member : epoch.members) members.push_back(to_json(member));
+  return {{"epoch", epoch.number},   {"rank", epoch.rank},     {"members", std::move(members)},
+          {"cause", epoch.cause},    {"losses", epoch.losses}, {"joins", epoch.joins},
+          {"elastic", epoch.elastic}};
+}
+
+Epoch read_epoch(const nlohmann::json& head) {
+  Epoch epoch;
+  auto list = head.find("members");
+  if (list == head.end() || !list->is_array() || list->empty() || list->size() > kMaxRank)
+    throw CommError("an epoch without members");
+  const auto size = static_cast<int>(list->size());
+  epoch.members = read_members(head, size);
+  epoch.number = static_cast<int>(number(head, "epoch", 0, INT32_MAX));
+  epoch.rank = static_cast<int>(number(head, "rank", 0, size - 1));
+  epoch.cause = text(head, "cause", kMaxText);
+  epoch.losses = static_cast<int>(number(head, "losses", 0, INT32_MAX));
+  epoch.joins = static_cast<int>(number(head, "joins", 0, INT32_MAX));
+  epoch.elastic = flag(head, "elastic");
+  return epoch;
 }
 
 std::vector<Member> read_members(const nlohmann::json& head, int world_size) {
   auto found = head.find("members");
   if (found == head.end() || !found->is_array() || found->size() != static_cast<size_t>(world_size))
-    throw CommError("a list of members that is not one of {} ranks", world_size);
+    throw CommError("a member list that does not have {} ranks", world_size);
   std::vector<Member> members;
   for (const nlohmann::json& one : *found) {
     members.push_back(read_member(one));
     if (members.back().rank != static_cast<int>(members.size()) - 1)
-      throw CommError("a list of members with rank {} in the place of {}", members.back().rank,
-                      members.size() - 1);
+      throw CommError("a member list with rank {} in place of {}", members.back().rank, members.size() - 1);
   }
   return members;
 }

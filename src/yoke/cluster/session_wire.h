@@ -1,4 +1,4 @@
-// What ranks and coordinator say to each other, as bytes: a JSON object and, for values, raw bytes after it.
+// Wire format between ranks and coordinator: a JSON object, followed by raw bytes for values.
 #pragma once
 
 #include <array>
@@ -23,28 +23,30 @@ struct Note {
 };
 
 std::vector<std::byte> encode(const nlohmann::json& head, std::string_view value = {});
-// Throws CommError: not of this form.
+// Throws CommError if malformed.
 Note decode(net::Bytes bytes);
 
-// Whether frames of that type travel on a control connection in that direction. Ask before memory is made for
-// the payload: others may be much larger.
+// Whether frames of this type are valid on a control connection in this direction. Check before allocating
+// the payload: other types may be much larger.
 bool from_rank(net::FrameType type);
 bool from_coordinator(net::FrameType type);
 
-// Fields; throw CommError when they are missing, of another type or out of bounds.
+// Fields; throw CommError if missing, of another type or out of range.
 int64_t number(const nlohmann::json& head, const char* key, int64_t low, int64_t high);
 std::string text(const nlohmann::json& head, const char* key, size_t limit);
 bool flag(const nlohmann::json& head, const char* key);
-double seconds(const nlohmann::json& head, const char* key);  // more than 0, at most an hour
+double seconds(const nlohmann::json& head, const char* key);  // > 0, at most an hour
 std::vector<int> ranks(const nlohmann::json& head, const char* key, int world_size);
 
 nlohmann::json to_json(const Member& member);
 Member read_member(const nlohmann::json& head);
-std::vector<Member> read_members(const nlohmann::json& head, int world_size);  // by rank, all of them
-nlohmann::json to_json(const FailureReport& report);  // long texts are cut off to what read_report() takes
+std::vector<Member> read_members(const nlohmann::json& head, int world_size);  // by rank, complete
+nlohmann::json to_json(const Epoch& epoch);
+Epoch read_epoch(const nlohmann::json& head);
+nlohmann::json to_json(const FailureReport& report);  // truncates long texts to what read_report() accepts
 FailureReport read_report(const nlohmann::json& head, int world_size);
 
-// What a heartbeat of a rank carries.
+// Contents of a rank's heartbeat.
 struct Progress {
   int64_t operation = -1;
   int64_t step = -1;

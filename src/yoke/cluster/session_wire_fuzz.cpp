@@ -18,6 +18,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     attempt([&] { control::read_member(note.head); });
     attempt([&] { control::read_report(note.head, 4); });
     attempt([&] { control::read_members(note.head, 4); });
+    attempt([&] { control::read_epoch(note.head); });
     attempt([&] { control::ranks(note.head, "missing", 4); });
     attempt([&] { control::seconds(note.head, "heartbeat"); });
     attempt([&] { control::flag(note.head, "good"); });

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <map>
 
 #include "yoke/base/error.h"
 
@@ -78,6 +79,27 @@ TEST(ControlMessage, ListsOfMembersAreWholeAndInOrder) {
   EXPECT_THROW(control::read_members({{"members", list}}, 3), CommError);
   list[1] = 7;
   EXPECT_THROW(control::read_members({{"members", list}}, 3), CommError);
+}
+
+TEST(ControlMessage, AnEpochHasMembersAndARankAmongThem) {
+  Epoch epoch{3, 1, {}, "rank 2 was killed", 2, 1, true};
+  for (int rank = 0; rank < 2; ++rank) {
+    epoch.members.push_back({rank, "node", "m", 17, "10.0.0.1:5", "RANK"});
+    epoch.members.back().seat = 2 * rank;
+  }
+  nlohmann::json head = control::to_json(epoch);
+  Epoch again = control::read_epoch(head);
+  EXPECT_EQ(control::to_json(again), head);
+  EXPECT_EQ(again.members[1].seat, 2);
+  for (auto [key, wrong] : std::map<std::string, nlohmann::json>{{"rank", 2},
+                                                                 {"epoch", -1},
+                                                                 {"members", nlohmann::json::array()},
+                                                                 {"losses", "2"},
+                                                                 {"elastic", 1}}) {
+    nlohmann::json other = head;
+    other[key] = wrong;
+    EXPECT_THROW(control::read_epoch(other), CommError) << key;
+  }
 }
 
 TEST(ControlMessage, ReadsFlagsSecondsAndRanks) {

@@ -10,9 +10,10 @@
 namespace yoke::cluster {
 namespace {
 
-// Seconds rank 0 stays for the others when it hosts the coordinator and has nothing to do any more.
+// Seconds that rank 0 waits for the others if it hosts the coordinator and has finished.
 constexpr double kStayForOthers = 5;
 constexpr double kStayAfterFailure = 0.5;
+constexpr double kRegroup = 90;  // seconds; the coordinator gives up earlier, and knows whom it waited for
 
 bool on_one_machine(const Identity& identity, const net::Address& endpoint) {
   return endpoint.is_unix() || identity.local_world_size == identity.world_size;
@@ -20,14 +21,14 @@ bool on_one_machine(const Identity& identity, const net::Address& endpoint) {
 
 net::Protection choose_protection(const JoinOptions& options) {
   if (options.insecure && options.encrypt)
-    throw ConfigError("--insecure and --encrypt contradict each other. Next: leave one of them out");
+    throw ConfigError("--insecure and --encrypt cannot be combined. Next: remove one of them");
   if (options.insecure) return net::Protection::kNone;
   if (options.encrypt) return net::Protection::kEncrypted;
   return inherited_protection().value_or(net::Protection::kIntegrity);
 }
 
 std::optional<net::Secret> given_secret(const JoinOptions& options) {
-  // Taken out of the environment in any case, so that nobody this rank starts sees it.
+  // Removed from the environment in any case, so that child processes do not see it.
   std::optional<net::Secret> inherited = inherited_secret();
   std::string file = options.secret_file;
   if (file.empty()) file = environment_variable("YOKE_SECRET_FILE").value_or("");
@@ -44,13 +45,22 @@ struct World::Parts {
   std::unique_ptr<Coordinator> coordinator;
   std::unique_ptr<net::Acceptor> acceptor;
   std::unique_ptr<Session> session;
+  net::Address endpoint;  // of the coordinator
+  bool local = true;      // one machine
+
+  // In an elastic job the rank is known only when the epoch is.
+  void accept_connections(bool elastic) {
+    net::JobTicket own = ticket;
+    if (elastic) own.rank = -1;
+    acceptor = std::make_unique<net::Acceptor>(data_address(endpoint, local), own);
+  }
 
   void choose_secret(const Identity& identity, const JoinOptions& options, bool one_machine,
                      Deadline deadline) {
     ticket.protection = choose_protection(options);
     if (ticket.protection == net::Protection::kNone) {
       if (identity.rank == 0)
-        log::warn("--insecure: anybody who reaches {} can join this job, read and change its data",
+        log::warn("--insecure: anyone who can reach {} can join this job, and read and change its data",
                   identity.endpoint);
       return;
     }
@@ -61,10 +71,8 @@ struct World::Parts {
     if (!one_machine)
       throw ConfigError(
           "this job spans machines and has no key. Next: the same file on every machine with --secret-file "
-          "FILE (or "
-          "YOKE_SECRET_FILE=FILE; make it with: head -c 32 /dev/urandom > FILE && chmod 600 FILE), or "
-          "--insecure in a "
-          "network you trust");
+          "FILE (or YOKE_SECRET_FILE=FILE; make it with: head -c 32 /dev/urandom > FILE && chmod 600 FILE), "
+          "or --insecure on a trusted network");
     net::Address where = key_address(identity.job_id, identity.generation);
     if (identity.hosts_coordinator)
       key_giver = std::make_unique<KeyGiver>(where, ticket.secret);
@@ -79,7 +87,7 @@ World::World(const Identity& identity, const JoinOptions& options)
       failure_(std::make_shared<Failure>()),
       parts_(std::make_unique<Parts>()) {
   arm_faults(identity.rank, identity.generation);
-  // The launcher's word counts where it gave one: its coordinator waits as long.
+  // The launcher's value takes precedence: its coordinator waits as long.
   options_.join_timeout = inherited_join_timeout().value_or(options.join_timeout);
   Deadline deadline = Deadline::after(options_.join_timeout);
   parts_->ticket.job_id = identity.job_id;
@@ -99,14 +107,57 @@ World::World(const Identity& identity, const JoinOptions& options)
     hosting.world_size = identity.world_size;
     hosting.join_timeout = options_.join_timeout;
     hosting.expendable = options_.expendable;
+    if (options_.elastic) hosting.elastic_min = options_.elastic_min;
     parts_->coordinator = std::make_unique<Coordinator>(hosting, parts_->ticket);
     endpoint = parts_->coordinator->address();
   }
-  parts_->acceptor = std::make_unique<net::Acceptor>(data_address(endpoint, one_machine), parts_->ticket);
+  parts_->endpoint = endpoint;
+  parts_->local = one_machine;
+  parts_->accept_connections(options_.elastic);
   self.address = parts_->acceptor->address().text();
   parts_->session =
       std::make_unique<Session>(endpoint, parts_->ticket, self, identity.world_size, failure_, deadline);
-  if (options_.expendable.empty()) parts_->key_giver.reset();  // nobody comes later
+  if (options_.expendable.empty() && !options_.elastic) parts_->key_giver.reset();  // no rank can join later
+  if (!options_.elastic) return;
+  if (!parts_->session->epoch().elastic)
+    throw ConfigError(
+        "elastic.enabled = true, but this job was not started as an elastic one. Start it with yoke run "
+        "--elastic, or yoke train --nproc N --elastic.");
+  take_place();
+}
+
+// Rank, size and neighbours as the epoch says.
+void World::take_place() {
+  const Epoch& epoch = parts_->session->epoch();
+  const std::string& here = epoch.members[static_cast<size_t>(epoch.rank)].machine;
+  identity_.rank = epoch.rank;
+  identity_.world_size = static_cast<int>(epoch.members.size());
+  identity_.local_rank = identity_.local_world_size = 0;
+  for (const Member& member : epoch.members) {
+    if (member.machine != here) continue;
+    if (member.rank < epoch.rank) ++identity_.local_rank;
+    ++identity_.local_world_size;
+  }
+  parts_->ticket.rank = epoch.rank;
+  communicators_ = 0;
+}
+
+void World::regroup(const std::string& why) {
+  YOKE_CHECK(elastic(), "regroup() in a job that is not elastic");
+  if (failure_->set() && failure_->report().kind == "evicted") failure_->check("regroup");
+  auto failure = std::make_shared<Failure>();
+  parts_->accept_connections(/*elastic=*/true);  // at a new address: nothing of the old epoch arrives there
+  parts_->session->regroup(parts_->acceptor->address().text(), why, failure, Deadline::after(kRegroup));
+  failure_ = failure;
+  take_place();
+}
+
+bool World::has_session() const {
+  return parts_->session != nullptr;
+}
+
+int World::epoch() const {
+  return has_session() ? parts_->session->epoch().number : 0;
 }
 
 World::~World() {
@@ -117,7 +168,7 @@ World::~World() {
 }
 
 const std::vector<Member>& World::members() const {
-  return alone() ? parts_->alone : parts_->session->members();
+  return has_session() ? parts_->session->members() : parts_->alone;
 }
 
 Session& World::session() {

@@ -1,4 +1,4 @@
-// The job as one rank sees it: who am I, who are the others, how do we learn of failures.
+// The job as one rank sees it: its identity, the other ranks, failure notification.
 #pragma once
 
 #include <memory>
@@ -12,18 +12,23 @@
 namespace yoke::cluster {
 
 struct JoinOptions {
-  double join_timeout = 60;  // seconds for all ranks to come
-  double timeout = 300;      // seconds an operation may take
-  std::string secret_file;   // across machines; empty: YOKE_SECRET_FILE, else what the launcher handed down
-  bool insecure = false;     // no proof of the key: must be asked for, warns
+  double join_timeout = 60;  // seconds for all ranks to join; the launcher's value takes precedence
+  double timeout = 300;      // seconds per operation
+  std::string secret_file;   // across machines; empty: YOKE_SECRET_FILE, else the launcher's key
+  bool insecure = false;     // no authentication: must be requested, logs a warning
   bool encrypt = false;
-  std::string
-      flight_folder;  // where flight records go when an operation fails; empty: YOKE_FLIGHT_DIR, else nowhere
-  // As in CoordinatorOptions, where rank 0 hosts it.
+  // Folder for flight records after a failure; empty: YOKE_FLIGHT_DIR, else none.
+  std::string flight_folder;
+  // As in CoordinatorOptions, if rank 0 hosts the coordinator.
   std::vector<bool> expendable{};
+  // This program regroups after the loss of a rank. ConfigError if the job's coordinator is not elastic.
+  bool elastic = false;
+  int elastic_min = 1;  // if rank 0 hosts the coordinator
 };
 
-// Joins the job the environment describes. A world of one talks to nobody.
+// Joins the job described by the environment. A world of one opens no connections. Throws ConfigError, Error
+// with kRendezvous. The destructor leaves the job; if this rank hosts the coordinator it waits up to 5 s for
+// the others.
 class World {
  public:
   World(const Identity& identity, const JoinOptions& options);
@@ -35,17 +40,25 @@ class World {
   const JoinOptions& options() const { return options_; }
   const std::vector<Member>& members() const;  // by rank
   bool alone() const { return size() == 1; }
-  int life() const { return members()[static_cast<size_t>(rank())].life; }  // above 0: joined a running job
+  int life() const { return members()[static_cast<size_t>(rank())].life; }  // > 0: rejoined a running job
   Session& session();                                                       // requires !alone()
-  net::Acceptor& acceptor();  // where peers of other machines (or tcp on this one) call
+  net::Acceptor& acceptor();  // accepts data connections of peers
   const net::JobTicket& ticket() const;
   const std::shared_ptr<Failure>& failure() const { return failure_; }
-  // What this rank is called in messages, beside its number: "parameter server 1", "stage 2".
+  // Elastic jobs: Session::regroup(), after which rank(), size() and members() are those of the next epoch.
+  // Requires that all communicators of this world are destroyed.
+  void regroup(const std::string& why);
+  bool elastic() const { return options_.elastic && has_session(); }
+  int epoch() const;  // 0: the first
+  // Sets this rank's name in messages, beside its number: "parameter server 1", "stage 2".
   void take_role(const std::string& role);
-  int next_communicator() { return communicators_++; }  // the same on all ranks, who make them in one order
+  // Identical on all ranks, because all create communicators in the same order
+  int next_communicator() { return communicators_++; }
 
  private:
   struct Parts;
+  bool has_session() const;
+  void take_place();
   Identity identity_;
   JoinOptions options_;
   std::shared_ptr<Failure> failure_;

@@ -16,7 +16,7 @@ namespace {
 
 constexpr size_t kKeyLetters = 64;
 
-// The key's letters, or how many came.
+// Returns the number of characters read.
 size_t read_key(int fd, std::string& text, Deadline deadline) {
   text.assign(kKeyLetters, 0);
   size_t got = 0;
@@ -64,10 +64,10 @@ void KeyGiver::serve() {
     net::Descriptor caller(::accept4(listening_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (!caller) continue;
     if (!net::peer_is_same_user(caller.get())) {
-      log::warn("turned away a process of another user that asked for this job's key");
+      log::warn("rejected a process of another user that asked for this job's key");
       continue;
     }
-    // An empty socket takes 64 bytes at once; nothing is read from the caller.
+    // An empty socket buffer takes 64 bytes without blocking; nothing is read from the caller.
     std::string text = secret_.to_text();
     [[maybe_unused]] ssize_t sent = ::send(caller.get(), text.data(), text.size(), MSG_NOSIGNAL);
     ::OPENSSL_cleanse(text.data(), text.size());
@@ -77,17 +77,15 @@ void KeyGiver::serve() {
 net::Secret fetch_key(const net::Address& address, Deadline deadline) {
   net::Descriptor socket = net::connect_to(address, deadline);
   if (!net::peer_is_same_user(socket.get()))
-    throw Error(
-        ExitCode::kRendezvous,
-        fmt::format(
-            "the process at {} belongs to another user: the key of this job is not asked of it. Next: "
-            "another job id, or --secret-file",
-            address.text()));
+    throw Error(ExitCode::kRendezvous,
+                fmt::format("the process at {} belongs to another user and cannot provide the key of this "
+                            "job. Next: use another job id, or --secret-file",
+                            address.text()));
   std::string text;
   size_t got = read_key(socket.get(), text, deadline);
   if (got != kKeyLetters)
     throw Error(ExitCode::kRendezvous,
-                fmt::format("rank 0 did not hand the job's key out at {} ({} of {} letters)", address.text(),
+                fmt::format("rank 0 did not send the job's key at {} ({} of {} characters)", address.text(),
                             got, kKeyLetters));
   net::Secret secret = net::Secret::from_text(text);
   ::OPENSSL_cleanse(text.data(), text.size());

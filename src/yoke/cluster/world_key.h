@@ -1,7 +1,7 @@
-// How ranks of one user on one machine get a key for their job when no launcher gave them one.
+// Distributes the job's key among ranks of one user on one machine if no launcher provided one.
 //
-// Rank 0 makes it and hands it out at a unix socket whose name follows from the job; both ends check that the
-// other belongs to the same user, which the kernel vouches for.
+// Rank 0 generates it and serves it on a unix socket whose name is derived from the job; both ends check with
+// the kernel that the other process belongs to the same user.
 #pragma once
 
 #include <atomic>
@@ -28,9 +28,10 @@ class KeyGiver {
   std::thread thread_;
 };
 
+// Address of the key socket of a job.
 net::Address key_address(const std::string& job_id, int generation);
 
-// Throws Error with kRendezvous: nobody there, or another user.
+// Throws Error with kRendezvous: no answer, or another user.
 net::Secret fetch_key(const net::Address& address, Deadline deadline);
 
 }  // namespace yoke::cluster

@@ -28,7 +28,8 @@ bool is_loopback(const std::string& host) {
   return host.rfind("127.", 0) == 0 || host == "::1";
 }
 
-// The address of the interface that leads out: nothing is sent to this address of a documentation network.
+// The address of the outgoing interface. Nothing is sent to this address, which is reserved for
+// documentation.
 std::string outward_address() {
   try {
     return net::local_address_towards({"192.0.2.1", 9, ""});

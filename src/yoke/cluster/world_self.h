@@ -1,4 +1,4 @@
-// What a rank tells the others about itself.
+// What a rank reports about itself to the others.
 #pragma once
 
 #include "yoke/cluster/identity.h"
@@ -7,18 +7,18 @@
 
 namespace yoke::cluster {
 
-// The same for two processes exactly when they can share memory and unix sockets: boot, namespaces and user.
+// Identical for two processes if and only if they can share memory and unix sockets: boot, namespaces, user.
 std::string machine_id();
 
-// Host, process and where the numbers come from; the address is filled in by the caller.
+// Host, process and source of the numbers; the caller fills in the address.
 Member describe_self(const Identity& identity);
 
-// Where this rank listens for the others: loopback when all are on this machine, otherwise the address that
+// Where this rank accepts connections: loopback if all ranks are on this machine, otherwise the address that
 // faces the coordinator.
 net::Address data_address(const net::Address& coordinator, bool one_machine);
 
-// Where rank 0 listens, given what the others call. A name that stands for loopback here (as Debian's
-// /etc/hosts makes of the host's own name) is not reachable from other machines.
+// Where rank 0 accepts connections, given the endpoint the others use. A name that resolves to loopback here
+// (Debian's /etc/hosts maps the host's own name to it) would not be reachable from other machines.
 net::Address coordinator_address(const net::Address& endpoint, bool one_machine);
 
 }  // namespace yoke::cluster

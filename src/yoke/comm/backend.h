@@ -1,5 +1,5 @@
-// What a way of moving data must be able to do. Blocking and simple: QueuedCommunicator (queue/) gives it the
-// asynchronous face, the checks, the recorder and the order.
+// The interface every transport implements. Calls block; QueuedCommunicator (queue/) adds asynchrony,
+// argument checks, flight recording and ordering on top.
 #pragma once
 
 #include <functional>
@@ -15,20 +15,20 @@
 
 namespace yoke::comm {
 
-// One send or receive under way. The backend keeps its own notes in `offset` and `state`.
+// One send or receive in flight. `offset` and `state` belong to the backend.
 struct Transfer {
   bool is_send = false;
   int peer = 0;
   int tag = 0;
-  std::byte* data = nullptr;  // not written through when is_send
+  std::byte* data = nullptr;  // read-only when is_send
   size_t bytes = 0;
   Descriptor descriptor;
   uint64_t fingerprint = 0;
-  size_t offset = 0;
-  uint64_t state = 0;
+  size_t offset = 0;   // bytes moved so far
+  uint64_t state = 0;  // 0 until the backend has started the transfer
 };
 
-// Ranks disagree about what comes next. The queue turns it into the job's failure.
+// The ranks called different operations. The queue reports it as the failure of the job.
 struct MismatchError : CommError {
   using CommError::CommError;
 };
@@ -38,28 +38,31 @@ class Backend {
   virtual ~Backend() = default;
   virtual const std::string& name() const = 0;
 
-  // Carries one collective out. One thread at a time, in the same order on all ranks. Compares descriptors
-  // before data of others is used: throws MismatchError. Throws CommError when a peer is lost or the deadline
-  // has passed, and at once when the job's Failure is set.
+  // Runs one collective to completion. One thread at a time, in the same order on all ranks. Compares
+  // descriptors before using data of other ranks. Throws MismatchError if they differ, CommError if a peer is
+  // lost, the deadline passes or the job's Failure is set.
   virtual void run(const Operation& operation, Deadline deadline) = 0;
 
-  // Moves what can be moved now, without waiting; true when the transfer is complete. At most one transfer
-  // for each (peer, tag, direction) is advanced at a time, in order of issue. May run beside run(), from
-  // another thread; never twice at once.
+  // Moves what can be moved without blocking; true once the transfer is complete. Of the transfers with the
+  // same (peer, tag, direction) only the oldest is advanced. May run concurrently with run(), from one other
+  // thread.
   virtual bool advance(Transfer& transfer) = 0;
-  // Waits until one of them may go on, or the deadline passes, or wake() is called.
+  // Blocks until one of `transfers` may make progress, wake() is called or the deadline passes.
   virtual void wait_for(std::span<Transfer* const> transfers, Deadline deadline) = 0;
-  // Ends a wait_for() in another thread.
+  // Interrupts a wait_for() in another thread. Any thread.
   virtual void wake() = 0;
 
-  // The group of `members` (ranks of this one, in their new order), of which this rank is one. Collective
-  // among the members; other groups may form at the same time. `group` differs between all groups of a job.
+  // Creates the group of `members` (ranks of this group in their new order; this rank is one of them).
+  // Collective over the members; disjoint groups may form concurrently. `group` is unique among all groups of
+  // the job.
   virtual std::unique_ptr<Backend> split(std::span<const int> members, uint64_t group, Deadline deadline) = 0;
 
+  // Memory that this backend moves without a copy.
   virtual Memory allocate(size_t bytes) = 0;
 
-  // Where the ranks can touch each other's memory: one of them makes a piece that all will use, and tells the
-  // others its place. Freed when nobody is left that uses it.
+  // For backends whose ranks share memory: one rank allocates with make_common() and sends `place` to the
+  // others, which map the same memory with open_common(). Freed after its last user. Backends that do not
+  // share memory throw CommError.
   struct Place {
     int64_t heap = -1;
     int64_t offset = 0;
@@ -72,11 +75,11 @@ class Backend {
 };
 
 inline Memory Backend::make_common(size_t, Place&) {
-  throw CommError("backend {} shares no memory", name());
+  throw CommError("backend {} does not share memory", name());
 }
 
 inline Memory Backend::open_common(const Place&, size_t) {
-  throw CommError("backend {} shares no memory", name());
+  throw CommError("backend {} does not share memory", name());
 }
 
 }  // namespace yoke::comm

@@ -1,6 +1,7 @@
-// Plain memory as communicators see it: where, how many elements, of which type.
+// Plain memory passed to communicators: address, element count, element type. Non-owning.
 #pragma once
 
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -31,6 +32,20 @@ constexpr DataType data_type_of() {
   }
 }
 
+// Customization point for other containers: specialize with `static Buffer of(const T&)`. tensors/tensors.h
+// does this for torch::Tensor, so that communicators accept tensors directly.
+template <class T>
+struct BufferOf;
+
+// A writable array of `count` elements; ConstBuffer: a read-only one. Both convert implicitly from vectors
+// and from types with a BufferOf specialisation. They do not own the memory, which must stay valid while an
+// operation uses it.
+struct Buffer;
+template <class T>
+concept HasBuffer = requires(const T& value) {
+  { BufferOf<T>::of(value) } -> std::same_as<Buffer>;
+};
+
 struct Buffer {
   void* data = nullptr;
   int64_t count = 0;
@@ -42,6 +57,9 @@ struct Buffer {
   template <class T>
   Buffer(std::vector<T>& values)  // NOLINT: meant to convert
       : data(values.data()), count(static_cast<int64_t>(values.size())), type(data_type_of<T>()) {}
+  template <HasBuffer T>
+  Buffer(const T& value)  // NOLINT: meant to convert
+      : Buffer(BufferOf<T>::of(value)) {}
   size_t bytes() const { return static_cast<size_t>(count) * size_of(type); }
 };
 
@@ -58,10 +76,13 @@ struct ConstBuffer {
   template <class T>
   ConstBuffer(const std::vector<T>& values)  // NOLINT: meant to convert
       : data(values.data()), count(static_cast<int64_t>(values.size())), type(data_type_of<T>()) {}
+  template <HasBuffer T>
+  ConstBuffer(const T& value)  // NOLINT: meant to convert
+      : ConstBuffer(BufferOf<T>::of(value)) {}
   size_t bytes() const { return static_cast<size_t>(count) * size_of(type); }
 };
 
-// Memory a backend can move without a copy. Freed with its last copy.
+// Memory that a backend moves without a copy. Shared ownership: freed with the last copy.
 struct Memory {
   std::shared_ptr<void> data;
   size_t bytes = 0;

@@ -4,12 +4,14 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <set>
 
 #include "yoke/base/error.h"
 #include "yoke/base/random.h"
 #include "yoke/base/text.h"
 #include "yoke/cluster/launch_env.h"
+#include "yoke/comm/connect_first.h"
 #include "yoke/comm/hierarchical/hierarchical.h"
 #include "yoke/comm/mpi/mpi.h"
 #include "yoke/comm/nccl/nccl.h"
@@ -23,14 +25,25 @@ namespace {
 
 using cluster::kWorldGroup;
 
-std::vector<std::string> machines_of(const cluster::World& world) {
+// Of the first `ranks` ranks of the job.
+struct Connection : ConnectOptions {
+  int ranks = 0;
+};
+
+std::vector<cluster::Member> members_in(const cluster::World& world, const Connection& options) {
+  std::vector<cluster::Member> members = world.members();
+  members.resize(static_cast<size_t>(options.ranks));
+  return members;
+}
+
+std::vector<std::string> machines_of(const cluster::World& world, const Connection& options) {
   std::vector<std::string> machines;
-  for (const cluster::Member& member : world.members()) machines.push_back(member.machine);
+  for (const cluster::Member& member : members_in(world, options)) machines.push_back(member.machine);
   return machines;
 }
 
-std::string choose(const cluster::World& world) {
-  std::vector<std::string> machines = machines_of(world);
+std::string choose(const cluster::World& world, const Connection& options) {
+  std::vector<std::string> machines = machines_of(world, options);
   size_t different = std::set<std::string>(machines.begin(), machines.end()).size();
   if (different == 1) return "shm";
   return different == machines.size() ? "tcp" : "hierarchical";
@@ -50,26 +63,27 @@ std::unique_ptr<Backend> make_shm(cluster::World& world, const std::vector<int>&
   return make_shm_backend(setup);
 }
 
-std::unique_ptr<Backend> make_shm_of_all(cluster::World& world, const ConnectOptions&) {
+std::unique_ptr<Backend> make_shm_of_all(cluster::World& world, const Connection& options) {
   std::map<std::string, int> machines;  // one rank of each
-  for (const cluster::Member& member : world.members()) machines.emplace(member.machine, member.rank);
+  for (const cluster::Member& member : members_in(world, options))
+    machines.emplace(member.machine, member.rank);
   if (machines.size() > 1)
     throw ConfigError(
         "backend shm: ranks {} and {} are on different machines ({} and {}). Use auto, tcp or hierarchical.",
         machines.begin()->second, machines.rbegin()->second,
         world.members()[static_cast<size_t>(machines.begin()->second)].host,
         world.members()[static_cast<size_t>(machines.rbegin()->second)].host);
-  std::vector<int> all(static_cast<size_t>(world.size()));
-  for (int r = 0; r < world.size(); ++r) all[static_cast<size_t>(r)] = r;
+  std::vector<int> all(static_cast<size_t>(options.ranks));
+  std::iota(all.begin(), all.end(), 0);
   return make_shm(world, all, "shm/world");
 }
 
-std::unique_ptr<Backend> make_tcp(cluster::World& world, const ConnectOptions& options) {
+std::unique_ptr<Backend> make_tcp(cluster::World& world, const Connection& options) {
   TcpSetup setup;
   setup.rank = world.rank();
-  setup.size = world.size();
+  setup.size = options.ranks;
   setup.group = kWorldGroup;
-  setup.members = world.members();
+  setup.members = members_in(world, options);
   setup.acceptor = &world.acceptor();
   setup.ticket = world.ticket();
   setup.failure = world.failure();
@@ -77,8 +91,8 @@ std::unique_ptr<Backend> make_tcp(cluster::World& world, const ConnectOptions& o
   return make_tcp_backend(setup);
 }
 
-std::unique_ptr<Backend> make_hierarchical(cluster::World& world, const ConnectOptions& options) {
-  std::vector<std::string> machines = machines_of(world);
+std::unique_ptr<Backend> make_hierarchical(cluster::World& world, const Connection& options) {
+  std::vector<std::string> machines = machines_of(world, options);
   MachineLayout layout = MachineLayout::of(world.rank(), machines);
   std::unique_ptr<Backend> flat = make_tcp(world, options);
   std::unique_ptr<Backend> local =
@@ -88,7 +102,10 @@ std::unique_ptr<Backend> make_hierarchical(cluster::World& world, const ConnectO
   return make_hierarchical_backend(std::move(local), std::move(cross), std::move(flat), layout);
 }
 
-std::unique_ptr<Backend> make_mpi(cluster::World& world, const ConnectOptions&) {
+std::unique_ptr<Backend> make_mpi(cluster::World& world, const Connection& options) {
+  if (options.ranks != world.size())
+    throw ConfigError("backend mpi: it connects all {} ranks of the job, not the first {}. Use auto or tcp.",
+                      world.size(), options.ranks);
   MpiSetup setup;
   setup.launcher = world.identity().source;
   setup.rank = world.rank();
@@ -98,12 +115,12 @@ std::unique_ptr<Backend> make_mpi(cluster::World& world, const ConnectOptions&) 
   return make_mpi_backend(setup);
 }
 
-std::unique_ptr<Backend> make_backend(cluster::World& world, const ConnectOptions& options);
+std::unique_ptr<Backend> make_backend(cluster::World& world, const Connection& options);
 
-std::unique_ptr<Backend> make_nccl(cluster::World& world, const ConnectOptions& options) {
+std::unique_ptr<Backend> make_nccl(cluster::World& world, const Connection& options) {
   NcclSetup setup;
   setup.rank = world.rank();
-  setup.size = world.size();
+  setup.size = options.ranks;
   setup.device = options.device;
   setup.local_rank = world.identity().local_rank;
   setup.failure = world.failure();
@@ -111,26 +128,26 @@ std::unique_ptr<Backend> make_nccl(cluster::World& world, const ConnectOptions& 
   cluster::Session& session = world.session();
   setup.put = [&session](const std::string& k, const std::string& v, Deadline d) { session.put(k, v, d); };
   setup.get = [&session](const std::string& k, Deadline d) { return session.get(k, d); };
-  ConnectOptions host = options;
+  Connection host = options;
   host.backend = "auto";
   setup.host = make_backend(world, host);
   return make_nccl_backend(setup);
 }
 
-using Maker = std::unique_ptr<Backend> (*)(cluster::World&, const ConnectOptions&);
+using Maker = std::unique_ptr<Backend> (*)(cluster::World&, const Connection&);
 constexpr std::pair<const char*, Maker> kBackends[] = {
     {"shm", make_shm_of_all}, {"tcp", make_tcp},   {"hierarchical", make_hierarchical},
     {"mpi", make_mpi},        {"nccl", make_nccl},
 };
 
-std::unique_ptr<Backend> make_backend(cluster::World& world, const ConnectOptions& options) {
-  std::string name = options.backend == "auto" && !world.alone() ? choose(world) : options.backend;
+std::unique_ptr<Backend> make_backend(cluster::World& world, const Connection& options) {
+  std::string name = options.backend == "auto" && !world.alone() ? choose(world, options) : options.backend;
   bool known = name == "auto";
   for (auto& [entry, make] : kBackends) {
     known = known || name == entry;
     if (name == entry && !world.alone()) return make(world, options);
   }
-  if (!known) throw ConfigError("backend '{}' is not known. Accepted: {}.", name, join(backend_names(), " "));
+  if (!known) throw ConfigError("backend '{}' is unknown. Accepted: {}.", name, join(backend_names(), " "));
   return std::move(make_local_backends(1, world.failure()).front());
 }
 
@@ -178,15 +195,19 @@ uint64_t mark_of(int communicator) {
 
 }  // namespace
 
-std::unique_ptr<Communicator> connect(cluster::World& world, const ConnectOptions& options) {
+std::unique_ptr<Communicator> connect_first(cluster::World& world, int ranks, const ConnectOptions& options) {
   GroupInfo group;
   group.name = options.name;
   group.rank = world.rank();
-  group.size = world.size();
+  group.size = ranks;
   group.id = mark_of(world.next_communicator());
-  for (int rank = 0; rank < world.size(); ++rank) group.ranks.push_back(rank);
+  for (int rank = 0; rank < ranks; ++rank) group.ranks.push_back(rank);
   group.timeout = world.options().timeout;
-  return make_queued(make_backend(world, options), std::move(group), link_to(world));
+  return make_queued(make_backend(world, Connection{options, ranks}), std::move(group), link_to(world));
+}
+
+std::unique_ptr<Communicator> connect(cluster::World& world, const ConnectOptions& options) {
+  return connect_first(world, world.size(), options);
 }
 
 }  // namespace yoke::comm

@@ -1,4 +1,4 @@
-// From a job to a communicator: picks the backend and builds it.
+// Creates the communicator of a job: selects the backend and connects the ranks.
 #pragma once
 
 #include <memory>
@@ -11,21 +11,22 @@
 namespace yoke::comm {
 
 struct ConnectOptions {
-  // auto: shm when all ranks are on one machine, tcp when each is on its own, hierarchical otherwise. Or by
-  // name: shm, tcp, hierarchical, mpi, nccl. A backend that was asked for and is not there is an error.
+  // auto: shm if all ranks are on one machine, tcp if each is on its own, hierarchical otherwise. Or one of
+  // shm, tcp, hierarchical, mpi, nccl; ConfigError if it is not available.
   std::string backend = "auto";
-  std::string name = "world";
-  int device = -1;  // for nccl; -1: the local rank
-  // tcp chooses algorithms by what links cost. Not measured: by fixed figures, so that every run adds in the
-  // same order.
+  std::string name = "world";  // of the group, for errors
+  int device = -1;             // CUDA device for nccl; -1: the local rank
+  // tcp chooses algorithms from link costs. true: measured before the first choice. false: fixed costs, so
+  // that every run adds in the same order.
   bool measures_links = true;
 };
 
-// The names `backend` accepts.
+// The values `backend` accepts.
 const std::vector<std::string>& backend_names();
 
-// Collective over the whole job; the world must outlive the communicator. A world of one needs no peers.
-// Throws ConfigError (unknown or missing backend, shm across machines), CommError, or Error with kRendezvous.
+// Collective over the whole job. The world must outlive the communicator. With a single rank `backend` is
+// only checked. Throws ConfigError (unknown or missing backend, shm across machines), CommError, or Error
+// with kRendezvous.
 std::unique_ptr<Communicator> connect(cluster::World& world, const ConnectOptions& options = {});
 
 }  // namespace yoke::comm

@@ -17,7 +17,7 @@ constexpr int64_t kMaxRecordBytes = 16 << 20;
 constexpr int64_t kMaxRanks = 1 << 24;
 constexpr size_t kMaxDepth = 8;
 
-// Fields of one file; what is missing or of another kind is an error that names file and field.
+// Fields of one file; a missing field or one of another type is an error that names file and field.
 class Fields {
  public:
   Fields(const nlohmann::json& object, const std::string& file) : object_(object), file_(file) {
@@ -29,12 +29,12 @@ class Fields {
     bool small = value.is_number_integer() &&
                  !(value.is_number_unsigned() && value.get<uint64_t>() > static_cast<uint64_t>(INT64_MAX));
     if (!small || value.get<int64_t>() < low || value.get<int64_t>() > high)
-      fail(fmt::format("'{}' is not a whole number from {} to {}", key, low, high));
+      fail(fmt::format("'{}' is not an integer from {} to {}", key, low, high));
     return value.get<int64_t>();
   }
   std::string text(const char* key) const {
     const nlohmann::json& value = field(key);
-    if (!value.is_string()) fail(fmt::format("'{}' is not a text", key));
+    if (!value.is_string()) fail(fmt::format("'{}' is not a string", key));
     return value.get<std::string>();
   }
   const nlohmann::json& field(const char* key) const {
@@ -89,7 +89,7 @@ std::map<Place, std::map<int, std::string>> calls_by_place(const std::vector<Ran
   return calls;
 }
 
-// The last number each rank has of a group, and the first it still remembers.
+// First and last operation number in a rank's record of a group (older ones were overwritten).
 struct Span {
   uint64_t first = 0;
   uint64_t last = 0;
@@ -112,7 +112,7 @@ std::map<int, Span> spans_of(const std::map<Place, std::map<int, std::string>>& 
 std::string most_common(const std::map<int, std::string>& calls) {
   std::map<std::string, int> votes;
   for (const auto& [rank, call] : calls) ++votes[call];
-  // On a tie the lowest rank's word counts.
+  // On a tie the lowest rank counts as expected.
   std::string best = calls.begin()->second;
   for (const auto& [call, count] : votes) {
     if (count > votes[best]) best = call;
@@ -164,8 +164,9 @@ std::vector<RankRecord> read_flight_records(const std::filesystem::path& folder)
       records.push_back(parse_flight_record(read_file(entry.path(), kMaxRecordBytes), entry.path().string()));
   }
   if (records.empty())
-    throw ConfigError("{} holds no flight records (rank-N.json). They are written when an operation fails.",
-                      folder.string());
+    throw ConfigError(
+        "{} contains no flight records (rank-N.json). They are written when an operation fails.",
+        folder.string());
   std::sort(records.begin(), records.end(), [](const auto& a, const auto& b) { return a.rank < b.rank; });
   return records;
 }
@@ -178,7 +179,8 @@ FlightAnalysis analyse_flight(std::vector<RankRecord> records) {
     seen.insert(record.rank);
     if (record.failure && (!analysis.culprit || record.failure->rank >= 0)) analysis.culprit = record.failure;
   }
-  for (int rank = 0; rank < analysis.ranks.front().world_size; ++rank) {
+  const int world_size = analysis.ranks.empty() ? 0 : analysis.ranks.front().world_size;
+  for (int rank = 0; rank < world_size; ++rank) {
     if (!seen.count(rank)) analysis.missing.push_back(rank);
   }
   auto calls = calls_by_place(analysis.ranks);

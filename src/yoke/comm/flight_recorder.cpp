@@ -83,7 +83,7 @@ void FlightRecorder::write(const std::filesystem::path& folder,
                            const cluster::FailureReport* failure) const noexcept {
   try {
     std::filesystem::create_directories(folder);
-    // Names are cut off at a byte, not at a letter.
+    // Names are truncated at a byte, which may split a UTF-8 character.
     write_file_atomically(folder / fmt::format("rank-{}.json", rank_),
                           to_json(failure).dump(1, ' ', false, nlohmann::json::error_handler_t::replace));
   } catch (const std::exception& error) {

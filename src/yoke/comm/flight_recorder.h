@@ -1,6 +1,6 @@
-// The last operations of a rank, for finding out afterwards who went another way first.
+// Keeps the last operations of a rank, to find out after a failure where the ranks diverged.
 //
-// Always on: a fixed ring of records, no allocation while recording. Thread-safe.
+// Always on: a ring buffer of fixed size, no allocation while recording. Thread-safe.
 #pragma once
 
 #include <array>
@@ -22,17 +22,18 @@ class FlightRecorder {
 
   FlightRecorder(int rank, int world_size, std::string host, int64_t pid);
 
-  // An operation was issued on a group; returns its ticket for what follows.
+  // Records an operation at issue; returns the ticket for the calls below.
   uint64_t issued(const char* group, const Descriptor& descriptor, size_t bytes);
+  // State changes of an operation. Ignored if its record was overwritten meanwhile.
   void started(uint64_t ticket);
   void finished(uint64_t ticket);
   void failed(uint64_t ticket);
 
-  // What is known, oldest first: rank, world_size, host, pid, failure?, operations[{group, number, call,
-  // state, …}].
+  // All records, oldest first: rank, world_size, host, pid, failure?, operations[{group, number, call, state,
+  // …}].
   nlohmann::json to_json(const cluster::FailureReport* failure) const;
-  // Writes rank-N.json into `folder` (made if needed), whole or not at all. Errors are logged: this runs when
-  // something else has gone wrong already.
+  // Writes rank-N.json into `folder` (created if missing), atomically. Errors are only logged, because this
+  // runs while another failure is being handled.
   void write(const std::filesystem::path& folder, const cluster::FailureReport* failure) const noexcept;
 
  private:

@@ -46,7 +46,7 @@ TEST_F(FlightFolder, SaysWhoDivergedFirst) {
     recorder.failed(recorder.issued("world", call(2, rank == 1 ? "c" : "b"), 32));
     cluster::FailureReport report;
     report.kind = "mismatch";
-    report.what = "the ranks ask for different things";
+    report.what = "the ranks called different operations";
     recorder.write(folder, &report);
   }
   FlightAnalysis analysis = analyse_flight(read_flight_records(folder));

@@ -1,7 +1,8 @@
-// The way into a distributed program: `yoke::World world = yoke::join();`
+// Entry point of a distributed program: `yoke::World world = yoke::join();`
 //
 // Start the program with `yoke run --nproc 4 ./program`, torchrun --no-python, mpirun, srun or under
-// Kubernetes: who it is comes from the environment (`yoke env` explains). Started alone it is a world of one.
+// Kubernetes. Rank and size come from the environment (`yoke env` shows them). Started directly, the program
+// is a world of one.
 #pragma once
 
 #include <memory>
@@ -13,6 +14,7 @@
 
 namespace yoke {
 
+// One rank's view of the job and its communicator. Movable; not thread-safe.
 class World {
  public:
   int rank() const { return job_->rank(); }
@@ -24,11 +26,11 @@ class World {
  private:
   friend World join(const cluster::JoinOptions& options, const comm::ConnectOptions& connect);
   std::unique_ptr<cluster::World> job_;
-  std::unique_ptr<comm::Communicator> comm_;  // goes first: it talks through the job
+  std::unique_ptr<comm::Communicator> comm_;  // destroyed first: it uses the job
 };
 
-// Meets the other ranks. Collective. Throws ConfigError (environment), Error with kRendezvous (ranks that do
-// not come, a wrong key), CommError. Messages of this process are prefixed with its rank from here on.
+// Rendezvous with the other ranks. Collective. Throws ConfigError (environment), Error with kRendezvous
+// (missing ranks, wrong key), CommError.
 World join(const cluster::JoinOptions& options = {}, const comm::ConnectOptions& connect = {});
 
 }  // namespace yoke

@@ -1,13 +1,13 @@
-// Requests and replies between named peers: the ground parameter servers and coordination stand on.
+// Requests and replies between ranks. Parameter servers are built on it.
 //
-// Messages have a kind out of a closed set that both ends know, up to 64 bytes of head (a plain struct) and a
-// payload of plain memory. There are no serialised objects and no function names on the wire. Payloads arrive
-// in memory that the receiver chose, without a copy in between. A sender whose peer does not keep up waits
-// (back-pressure). Thread-safe.
+// A message has a kind (from a closed set known to both ends), up to 64 bytes of head (a trivially copyable
+// struct) and a payload of plain memory; no serialised objects, no function names. Payloads are received
+// directly into memory chosen by the receiver. Back-pressure: a sender blocks while its peer does not keep
+// up. Thread-safe.
 //
-// Callbacks run on the messenger's thread and must not wait. What they throw harms no other message: a Place
-// or a Handler refuses its own with the exception's text; what Done, PeerLost, PeerBack and Reply::sent throw
-// is logged. A peer that sends what is no message is lost, as if its connection had broken.
+// Callbacks run on the messenger's thread and must not block. Exceptions do not affect other messages: those
+// of a Place or a Handler refuse the message with the exception's text; those of Done, PeerLost, PeerBack and
+// Reply::sent are logged. A peer that sends an invalid message counts as lost.
 #pragma once
 
 #include <array>
@@ -37,7 +37,7 @@ struct Message {
   T get_head() const;  // throws CommError when sizes differ
 };
 
-// What a handler answers. `payload` must stay until `sent` is called (it may be empty).
+// A handler's answer. `payload` must stay valid until `sent` is called (`sent` may be empty).
 struct Reply {
   Message message;
   std::function<void()> sent;
@@ -45,16 +45,17 @@ struct Reply {
 
 class Messenger {
  public:
-  // Where the payload of a message of `bytes` bytes shall go; called before it is read. An empty span: into
-  // memory of the messenger (at most MessengerSetup::largest), valid during the handler. Throws: the message
-  // is refused, which is how a size that was not agreed on is turned away.
+  // Returns where the payload of a message of `bytes` bytes is to be stored; called before it is read. Empty
+  // span: memory of the messenger (at most MessengerSetup::largest bytes), valid until the handler returns.
+  // Throw to refuse the message, for example one of unexpected size.
   using Place = std::function<std::span<std::byte>(int from, const Message& head_only, size_t bytes)>;
-  // A request came in. Answer now or later (from any thread) by calling `answer` exactly once.
+  // Handles a request. Call `answer` exactly once, now or later, from any thread.
   using Answer = std::function<void(Reply)>;
   using Handler = std::function<void(int from, const Message& request, Answer answer)>;
+  // A peer has failed or disconnected; its requests in flight have failed.
   using PeerLost = std::function<void(int peer, const std::string& why)>;
-  // A peer that was lost has been started again and is connected; `life` counts how often. Comes after the
-  // loss of its life before, and before its first request.
+  // A lost peer was restarted and is connected again; `life` is its restart count. Called after PeerLost of
+  // the previous life and before the first request of the new one.
   using PeerBack = std::function<void(int peer, int life)>;
 
   virtual ~Messenger() = default;
@@ -62,21 +63,22 @@ class Messenger {
   virtual int size() const = 0;
   virtual const std::string& backend() const = 0;  // "shm", "tcp"
 
-  // Before the first request.
+  // Call these before the first request, serve() last: it starts the messenger's thread.
   virtual void serve(Place place, Handler handler) = 0;
   virtual void on_peer_lost(PeerLost callback) = 0;
   virtual void on_peer_back(PeerBack callback) = 0;
 
-  // Sends `request` and calls `done` with the reply (on the messenger's thread) once it is there; its payload
-  // went into `into` when that is large enough (CommError in the future otherwise). The request's payload
-  // must stay until then.
+  // Sends `request`; the future holds the reply or a CommError (peer lost, deadline, refused, reply larger
+  // than `into`). The payload of the reply is written to `into`. `into` and the request's payload must stay
+  // valid until the future is ready. Throws ConfigError for an invalid peer or kind.
   virtual std::future<Message> ask(int peer, const Message& request, std::span<std::byte> into,
                                    Deadline deadline) = 0;
-  // Like ask() without a thread hop for the caller: `done(reply, error)`, error empty when all is well.
+  // Like ask(), but calls `done(reply, error)` on the messenger's thread; `error` is empty on success.
   using Done = std::function<void(const Message& reply, const std::string& error)>;
   virtual void ask_then(int peer, const Message& request, std::span<std::byte> into, Deadline deadline,
                         Done done) = 0;
-  // Without a reply. Returns when the payload may be changed again.
+  // Sends a message that has no reply. Returns once the payload may be reused. Throws CommError if the peer
+  // is lost or does not accept the message before the deadline.
   virtual void tell(int peer, const Message& message, Deadline deadline) = 0;
 };
 

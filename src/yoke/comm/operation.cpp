@@ -18,7 +18,7 @@ uint64_t load(const char* from) {
   return word;
 }
 
-// The last `bytes` % 8 letters of a text of `bytes`, the rest of the word 0; no byte behind the text is read.
+// The last `bytes` % 8 characters of a text, zero-extended to a word, without reading past its end.
 uint64_t last_word(const char* text, size_t bytes) {
   size_t left = bytes % 8;
   if (bytes >= 8) return load<uint64_t>(text + bytes - 8) >> (64 - 8 * left);
@@ -27,7 +27,7 @@ uint64_t last_word(const char* text, size_t bytes) {
          load<uint8_t>(text + left - 1) << (8 * (left - 1));
 }
 
-// A number without pattern for each place of a description (the splitmix64 sequence).
+// A pseudo-random constant for each word of a descriptor (the splitmix64 sequence).
 constexpr uint64_t secret(uint64_t place) {
   uint64_t z = (place + 1) * 0x9e3779b97f4a7c15u;
   z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
@@ -35,8 +35,8 @@ constexpr uint64_t secret(uint64_t place) {
   return z ^ (z >> 31);
 }
 
-// Both halves of the product of two words, each under the secret of its place: one multiplication mixes 16
-// bytes.
+// Both halves of the product of two words, each xored with the constant of its position: one multiplication
+// mixes 16 bytes.
 template <uint64_t kPair>
 inline uint64_t mixed(uint64_t a, uint64_t b) {
   __extension__ using Wide = unsigned __int128;
@@ -61,7 +61,7 @@ std::string type_text(DataType type) {
   return to_string(type);
 }
 
-// As far as it can be shown: it may come from a peer, and need not end.
+// The printable part: it may come from a peer and need not be terminated.
 std::string name_text(const char (&name)[48]) {
   std::string text(name, ::strnlen(name, sizeof(name)));
   std::replace_if(
@@ -85,8 +85,8 @@ bool has_root(uint8_t op) {
 }  // namespace
 
 void Descriptor::set_name(std::string_view text) {
-  // In whole words: every operation is described and hashed at once, and a word that was written in pieces
-  // would have to leave the store buffer before it can be read.
+  // Whole words only: the descriptor is hashed right after it is written, and reading a word that was written
+  // in pieces would stall on store forwarding.
   const size_t kept = std::min(text.size(), sizeof(name) - 1);
   std::memset(name, 0, sizeof(name));
   size_t at = 0;
@@ -108,9 +108,9 @@ void Descriptor::set_shape(std::span<const int64_t> sizes) {
 }
 
 uint64_t Descriptor::fingerprint() const {
-  // A send and its receive are one thing seen from two sides.
+  // A send and its receive must have the same fingerprint.
   const uint64_t one = op == kReceiveOp ? kSendOp : op;
-  // Field by field rather than from memory, for the same reason as in set_name().
+  // Field by field instead of from memory, for the same reason as in set_name().
   uint64_t first = one | static_cast<uint64_t>(type) << 8 | static_cast<uint64_t>(reduce) << 16 |
                    uint64_t{dims} << 24 | uint64_t{static_cast<uint32_t>(root)} << 32;
   auto letters = [&](size_t at) { return load<uint64_t>(name + at); };
@@ -148,7 +148,7 @@ std::string Descriptor::short_text() const {
 
 std::string describe_mismatch(int rank_a, const Descriptor& a, int rank_b, const Descriptor& b) {
   if (rank_a > rank_b) return describe_mismatch(rank_b, b, rank_a, a);
-  return fmt::format("the ranks ask for different things: rank {} called {}, rank {} called {}", rank_a,
+  return fmt::format("the ranks called different operations: rank {} called {}, rank {} called {}", rank_a,
                      a.text(), rank_b, b.text());
 }
 

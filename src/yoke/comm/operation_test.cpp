@@ -109,10 +109,9 @@ TEST(Descriptor, WhatAPeerSentIsShownWhateverItIs) {
 TEST(Descriptor, AMismatchShowsBothSidesInRankOrder) {
   Descriptor other = bucket();
   other.type = DataType::kInt32;
-  EXPECT_EQ(
-      describe_mismatch(2, other, 0, bucket()),
-      "the ranks ask for different things: rank 0 called all_reduce #17 'bucket 2' sum of fp32 [128, 64], "
-      "rank 2 called all_reduce #17 'bucket 2' sum of int32 [128, 64]");
+  EXPECT_EQ(describe_mismatch(2, other, 0, bucket()),
+            "the ranks called different operations: rank 0 called all_reduce #17 'bucket 2' sum of fp32 "
+            "[128, 64], rank 2 called all_reduce #17 'bucket 2' sum of int32 [128, 64]");
 }
 
 }  // namespace

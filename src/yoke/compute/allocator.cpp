@@ -17,9 +17,9 @@ namespace yoke::compute {
 namespace {
 
 constexpr size_t kHeader = 64;        // before every block: its size, and the alignment of what follows
-constexpr size_t kSmall = 256 << 10;  // smaller ones are malloc's business
+constexpr size_t kSmall = 256 << 10;  // smaller ones are left to malloc
 constexpr size_t kHugePage = 2 << 20;
-constexpr size_t kWaste = 8;  // a block may be larger than asked for by one part in so many
+constexpr size_t kWaste = 8;  // a block may be larger than requested by one part in this many
 
 size_t rounded(size_t bytes, size_t unit) {
   return (bytes + unit - 1) / unit * unit;
@@ -30,7 +30,7 @@ size_t block_size(size_t bytes) {
   return rounded(bytes, std::max<size_t>(std::bit_floor(bytes) / kWaste, 4096));
 }
 
-// Whole huge pages where the block is large enough for one.
+// Whole huge pages if the block is large enough for one.
 void* map_block(size_t bytes) {
   size_t slack = bytes >= kHugePage ? kHugePage : 0;
   void* raw = mmap(nullptr, bytes + slack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -42,7 +42,7 @@ void* map_block(size_t bytes) {
   uintptr_t end = begin + bytes + slack;
   if (end > aligned + bytes) munmap(reinterpret_cast<void*>(aligned + bytes), end - aligned - bytes);
   void* block = reinterpret_cast<void*>(aligned);
-  madvise(block, bytes, MADV_HUGEPAGE);  // a wish: without it the block works as well, on small pages
+  madvise(block, bytes, MADV_HUGEPAGE);  // a hint: without it the block works as well, on small pages
   return block;
 }
 
@@ -78,14 +78,14 @@ class KeepingAllocator final : public c10::Allocator {
 
   void limit(int64_t bytes) { limit_ = bytes; }
 
-  // Never destroyed: tensors in static objects give their memory back after main has ended.
+  // Never destroyed: tensors in static objects free their memory after main has ended.
   static KeepingAllocator& instance() {
     static auto* allocator = new KeepingAllocator;
     return *allocator;
   }
 
  private:
-  // What lies in the header; 0 for a block of malloc's.
+  // Size from the header; 0 for a block from malloc.
   static size_t& size_of(void* block) { return *static_cast<size_t*>(block); }
 
   static void give_back(void* data) {
@@ -107,7 +107,7 @@ class KeepingAllocator final : public c10::Allocator {
   void* take(size_t bytes) {
     void* block =
         bytes < kSmall ? std::aligned_alloc(kHeader, rounded(bytes, kHeader)) : take_large(block_size(bytes));
-    TORCH_CHECK_WITH(OutOfMemoryError, block != nullptr, "out of memory: no ", bytes,
+    TORCH_CHECK_WITH(OutOfMemoryError, block != nullptr, "out of memory: cannot allocate ", bytes,
                      " bytes for a tensor on the CPU. Use a smaller batch, or train.recompute = \"blocks\".");
     if (bytes < kSmall) size_of(block) = 0;
     return static_cast<char*>(block) + kHeader;
@@ -142,7 +142,7 @@ class KeepingAllocator final : public c10::Allocator {
 
   std::mutex mutex_;
   std::map<size_t, std::vector<void*>> free_;
-  std::atomic<int64_t> limit_ = 0;  // of the process's resident set
+  std::atomic<int64_t> limit_ = 0;  // for the resident set of the process
 };
 
 std::atomic<bool> in_use = false;
@@ -155,7 +155,7 @@ void keep_freed_memory() {
     c10::SetCPUAllocator(&KeepingAllocator::instance(), /*priority=*/1);
     in_use = true;
 #if defined(__GLIBC__)
-    // For what does not come from LibTorch's allocator: workspaces of oneDNN and the BLAS.
+    // For memory that does not come from LibTorch's allocator: workspaces of oneDNN and the BLAS.
     mallopt(M_MMAP_THRESHOLD, 1 << 30);
     mallopt(M_TRIM_THRESHOLD, 1 << 30);
     mallopt(M_TOP_PAD, 16 << 20);

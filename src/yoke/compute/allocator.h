@@ -1,24 +1,24 @@
-// Memory that stays with the process from step to step.
+// Keeps freed memory in the process between steps.
 #pragma once
 
 #include <cstdint>
 
 namespace yoke::compute {
 
-// Makes freed memory stay in this process: LibTorch's CPU tensors get an allocator that keeps large blocks
-// for the next tensor of about that size, on huge pages where the kernel grants them, and malloc stops
-// returning memory to the kernel. A training step frees and takes the same sizes over and over, and without
-// this every large tensor costs a page fault for each 4 KB in every step.
+// Keeps freed memory in this process: LibTorch's CPU tensors get an allocator that caches large blocks, on
+// huge pages if the kernel grants them, and malloc stops returning memory to the kernel. A training step
+// frees and allocates the same sizes repeatedly; without this every large tensor costs a page fault per 4 KB
+// in every step.
 //
-// To be called by a program at its start, before it makes tensors; calling it again does nothing. The price:
+// Call it at the start of a program, before creating tensors; repeated calls have no effect. The price:
 // memory of large tensors is not returned until the process ends or release_kept_memory() is called.
 void keep_freed_memory();
 
-// Returns the blocks that no tensor uses to the kernel, and says how many bytes that were.
+// Returns unused cached blocks to the kernel; returns their size in bytes.
 int64_t release_kept_memory();
 
-// From now on kept blocks are returned, as many as needed, before a new one would make the process's resident
-// set exceed `bytes`; 0: no limit. What tensors use is never refused.
+// From now on cached blocks are returned as needed before a new one would make the resident set exceed
+// `bytes`; 0: no limit. Allocations are never refused.
 void limit_kept_memory(int64_t bytes);
 
 }  // namespace yoke::compute

@@ -6,7 +6,7 @@
 #include "yoke/compute/image_tensors_cuda.h"
 #include "yoke/compute/shared_batch_norm.h"
 #include "yoke/kernels/cuda/batch_norm.h"
-#include "yoke/kernels/cuda/cross_entropy.h"
+#include "yoke/kernels/cuda/have_kernels.h"
 
 namespace yoke::compute::cuda {
 namespace {
@@ -45,7 +45,7 @@ struct Normalise : torch::autograd::Function<Normalise> {
                  static_cast<float>(momentum)};
     kernels::batch_norm_statistics(in, mean.data_ptr<float>(), variance.data_ptr<float>(), running,
                                    scratch(kernels::batch_norm_workspace(in), x).data_ptr<float>());
-    // One byte for each sixteen of x.
+    // One byte per sixteen of x.
     Tensor mask;
     if (relu && residual)
       mask = at::empty({x.numel() * x.element_size() / 16},
@@ -99,7 +99,7 @@ bool can_batch_norm(const torch::nn::BatchNorm2dImpl& norm, const Tensor& x, con
                  norm.running_mean.scalar_type() == norm.running_var.scalar_type();
   bool added = !residual.defined() || (residual.sizes() == x.sizes() && residual.device() == x.device() &&
                                        residual.scalar_type() == x.scalar_type());
-  // Evaluation that wants gradients is LibTorch's.
+  // Evaluation with gradients is left to LibTorch.
   bool mode = norm.is_training() ||
               (!torch::GradMode::is_enabled() && running && norm.running_mean.scalar_type() == torch::kFloat);
   return affine && running && added && mode;

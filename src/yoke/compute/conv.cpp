@@ -1,4 +1,4 @@
-// conv2d: the differentiable function over the ways of conv_ways.h, each layer's chosen by conv_path.h.
+// conv2d: the differentiable function over the paths of conv_ways.h, selected per layer by conv_path.h.
 #include <ATen/Parallel.h>
 #include <torch/csrc/autograd/custom_function.h>
 
@@ -6,6 +6,7 @@
 #include "yoke/compute/conv_ways.h"
 #include "yoke/compute/deferred_gradients.h"
 #include "yoke/compute/fast_path.h"
+#include "yoke/compute/interception.h"
 #include "yoke/compute/layers.h"
 
 namespace yoke::compute {
@@ -111,7 +112,7 @@ struct ConvFunction : torch::autograd::Function<ConvFunction> {
     auto add = [x, weight, grad_y, shape] {
       add_to_gradient(weight, fastest_backward(grad_y, x, weight, shape, {false, true, false}).weight);
     };
-    // Both gradients together are faster where nothing is put off.
+    // Both gradients together are faster if nothing is deferred.
     if (mask[1] && !takes_at_once() && take_gradient(weight, add)) mask[1] = false;
     ConvGradients g = fastest_backward(grad_y, x, weight, shape, mask);
     return {g.x, g.weight, g.bias, Tensor()};
@@ -132,6 +133,8 @@ struct ConvFunction : torch::autograd::Function<ConvFunction> {
 }  // namespace
 
 Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias, const ConvShape& shape) {
+  if (shape.groups != 1 || is_intercepted(weight))
+    return at::conv2d(x, weight, present(bias), shape.stride, shape.padding, /*dilation=*/1, shape.groups);
   if (pays_in_blocks(x, weight, shape) && !takes_gradients(weight)) {
     Blocked blocked = in_blocks(x, weight, shape);
     return at::conv2d(blocked.x, blocked.weight, present(bias));
@@ -141,7 +144,7 @@ Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias, const C
               image_format(x) != ImageFormat::kOther && (!bias.defined() || plain_float(bias)) &&
               x.size(2) + 2 * shape.padding[0] >= weight.size(2) &&
               x.size(3) + 2 * shape.padding[1] >= weight.size(3);
-  // Other formats need a function of ours only where gradients of weights are put off.
+  // Other formats need our own function only if weight gradients are deferred.
   if (!fast && !(takes_gradients(weight) && !takes_at_once() && x.dim() == 4))
     return at::conv2d(x, weight, present(bias), shape.stride, shape.padding);
   return ConvFunction::apply(x, weight, present(bias), shape);

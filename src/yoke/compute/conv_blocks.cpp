@@ -6,13 +6,13 @@ namespace {
 using torch::Tensor;
 
 constexpr int64_t kFewChannels = 4;
-constexpr int64_t kLane = 8;  // channels that tensor cores take at once
+constexpr int64_t kLane = 8;  // channels that tensor cores process at once
 
 int64_t rounded_up(int64_t size, int64_t multiple) {
   return (size + multiple - 1) / multiple * multiple;
 }
 
-// Blocks along one side of the input that `outputs` windows of `kernel` pixels reach.
+// Blocks along one side of the input covered by `outputs` windows of `kernel` pixels.
 int64_t blocks(int64_t size, int64_t kernel, int64_t stride, int64_t padding) {
   int64_t outputs = (size + 2 * padding - kernel) / stride + 1;
   return outputs - 1 + rounded_up(kernel, stride) / stride;

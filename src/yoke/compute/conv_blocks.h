@@ -1,8 +1,8 @@
 // A strided convolution of few channels as an unstrided one of more: each block of stride x stride pixels
-// becomes one pixel whose channels are the block's.
+// becomes one pixel with the block's channels (space to depth).
 //
-// The first layer of image nets has three channels, which leaves tensor cores idle: cuDNN takes 3.0 ms for
-// ResNet-50's at batch 256, forward and weight gradient, where memory would allow 0.2.
+// The first layer of image networks has three channels, which leaves tensor cores idle: cuDNN takes 3.0 ms
+// for ResNet-50's at batch 256, forward and weight gradient, where memory bandwidth would allow 0.2.
 #pragma once
 
 #include <torch/types.h>
@@ -11,8 +11,7 @@
 
 namespace yoke::compute {
 
-// Whether conv2d in blocks is possible and pays: channels last on CUDA, at most 4 channels, an input that
-// wants no gradient.
+// Whether it is possible and pays: channels last on CUDA, at most 4 channels, an input without gradient.
 bool pays_in_blocks(const torch::Tensor& x, const torch::Tensor& weight, const ConvShape& shape);
 
 struct Blocked {

@@ -11,7 +11,7 @@ namespace {
 using kernels::PatchShape;
 using torch::Tensor;
 
-constexpr int64_t kPatchBytes = 4 << 20;  // patches made at a time: they should stay in the cache
+constexpr int64_t kPatchBytes = 4 << 20;  // patches per batch, sized to stay in cache
 
 PatchShape patches_of(const Tensor& x, const Tensor& weight, const ConvShape& shape) {
   PatchShape p;

@@ -1,5 +1,4 @@
-// Direct convolution of planes, for layers with few channels (kernels/conv_direct.h): one image a piece of
-// work.
+// Direct convolution of planes, for layers with few channels (kernels/conv_direct.h): one image per task.
 #include "yoke/kernels/conv_direct.h"
 #include "yoke/compute/conv_ways.h"
 #include "yoke/compute/parallel.h"
@@ -51,7 +50,7 @@ Tensor weight_gradient(const Tensor& grad_y, const Tensor& x, const Tensor& weig
   int64_t in = s.channels * s.height * s.width;
   int64_t out = s.outputs * s.out_height() * s.out_width();
   Tensor grad = at::zeros(weight.sizes(), weight.options());
-  // Parts are added in their order, so that a result depends on the number of threads and on nothing else.
+  // Parts are added in order, so that a result depends on the number of threads only.
   std::vector<kernels::WeightGradient> parts(static_cast<size_t>(parallel_parts(x.size(0))),
                                              kernels::WeightGradient(s));
   parallel_for_parts(x.size(0), [&](int64_t part, int64_t begin, int64_t end) {

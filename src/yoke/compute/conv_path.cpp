@@ -28,7 +28,7 @@ constexpr std::array<std::pair<ConvPath, const char*>, 4> kNames = {
 constexpr double kMargin = 0.95;
 constexpr int kRounds = 5;
 
-// On one thread its own time on the processor, which does not count what other programs take.
+// With one thread its own CPU time, which excludes other programs.
 double now() {
   timespec t{};
   clock_gettime(at::get_num_threads() == 1 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC, &t);
@@ -41,8 +41,8 @@ double seconds_of(const ConvChoices::Runner& run, ConvPath path) {
   return now() - begin;
 }
 
-// The least of several rounds, the ways in turn, so that a disturbance hits all of them. A way that takes
-// twice the best after two rounds is out.
+// The minimum over several rounds, alternating the paths, so that a disturbance affects all of them. A path
+// that takes twice the best after two rounds is dropped.
 ConvPath fastest(const std::vector<ConvPath>& candidates, const ConvChoices::Runner& run) {
   std::vector<double> best(candidates.size(), std::numeric_limits<double>::infinity());
   for (ConvPath path : candidates) run(path);  // warm: workspaces, compiled kernels
@@ -115,7 +115,7 @@ ConvChoices& ConvChoices::global() {
 void ConvChoices::set_mode(const std::string& mode) {
   std::optional<ConvPath> path = parse_conv_path(mode);
   if (!path && mode != "auto") {
-    throw ConfigError("train.conv = {}: accepted are auto, onednn, native, channels_last, direct", mode);
+    throw ConfigError("train.conv = {}: expected auto, onednn, native, channels_last, direct", mode);
   }
   std::lock_guard lock(mutex_);
   forced_ = path;
@@ -137,7 +137,7 @@ void ConvChoices::merge_file_locked() {
 
 void ConvChoices::warn_once_locked(const std::string& problem) {
   if (std::exchange(warned_, true)) return;
-  log::warn("{}; convolution paths are measured anew, which may change the last bits of a run", problem);
+  log::warn("{}; convolution paths are measured again, which may change the last bits of a run", problem);
 }
 
 std::optional<ConvPath> ConvChoices::known(const std::string& key,
@@ -150,7 +150,7 @@ std::optional<ConvPath> ConvChoices::known(const std::string& key,
 
 ConvPath ConvChoices::choose(const std::string& operation, const std::vector<ConvPath>& candidates,
                              const Runner& run) {
-  YOKE_CHECK(!candidates.empty(), "no way to compute {}", operation);
+  YOKE_CHECK(!candidates.empty(), "no convolution path for {}", operation);
   std::lock_guard lock(mutex_);
   if (forced_) {
     bool possible = std::find(candidates.begin(), candidates.end(), *forced_) != candidates.end();

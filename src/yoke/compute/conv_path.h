@@ -1,8 +1,8 @@
-// Which way a convolution is computed on the CPU, chosen by measuring and then kept.
+// Selects the CPU convolution path by measurement and keeps the choice.
 //
-// The fastest way differs between layers, batch sizes, thread counts and machines, and the ways round
+// The fastest path differs between layers, batch sizes, thread counts and machines, and the paths round
 // differently. So a choice is made once, on the real shapes, and stored: in a file, so that the next run on
-// this machine takes the same way and gives the same bits, and as JSON, so that a checkpoint can carry it.
+// this machine uses the same path and gives the same bits, and as JSON, so that a checkpoint can carry it.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -18,8 +18,8 @@
 namespace yoke::compute {
 
 enum class ConvPath {
-  kOneDnn,        // what LibTorch chooses: oneDNN for most shapes
-  kNative,        // LibTorch's own: patches and a matrix product, image by image
+  kOneDnn,        // LibTorch's choice: oneDNN for most shapes
+  kNative,        // LibTorch's own: patches and a matrix product per image
   kChannelsLast,  // ours: patches of the whole batch and one matrix product, channels last
   kDirect,        // ours: no patches, for few channels at stride 1
 };
@@ -30,27 +30,26 @@ std::optional<ConvPath> parse_conv_path(const std::string& name);
 // The choices of this process. Thread-safe.
 class ConvChoices {
  public:
-  // Runs one way once; called several times, and timed.
+  // Runs one path once; called several times and timed.
   using Runner = std::function<void(ConvPath)>;
 
   static ConvChoices& global();
 
-  // train.conv: "auto" measures, another name forces that way where it can compute the layer. Throws
+  // train.conv: "auto" measures, another name forces that path where it supports the layer. Throws
   // ConfigError.
   void set_mode(const std::string& mode);
 
-  // Takes the choices of `file` (which may not exist yet) and writes new ones there. Processes that measure
-  // at the same time wait for each other (a lock beside the file) and so end with the same choices. A file
-  // that is damaged or cannot be read, locked or written costs repeatability between runs, not the run: it is
-  // warned of once and written anew where possible.
+  // Loads the choices of `file` (which need not exist) and writes new ones there. Processes that measure
+  // concurrently wait for each other (a lock beside the file) and end with the same choices. A file that is
+  // damaged or cannot be read, locked or written costs repeatability between runs, not the run: it is warned
+  // of once and rewritten if possible.
   void use_file(const std::filesystem::path& file);
 
-  // The way for `operation` among `candidates`, the first of which is the default: imported or known, else
-  // measured. Another way than the default must be at least 5 % faster.
+  // The path for `operation` among `candidates`, the first of which is the default: imported or known, else
+  // measured. A path other than the default must be at least 5 % faster.
   ConvPath choose(const std::string& operation, const std::vector<ConvPath>& candidates, const Runner& run);
 
-  // All choices, and taking such a document over: what is imported wins over what is known. Throws
-  // ConfigError.
+  // All choices, and the inverse: imported choices take precedence over known ones. Throws ConfigError.
   nlohmann::json to_json() const;
   void import_json(const nlohmann::json& document);
 
@@ -75,7 +74,7 @@ class ConvChoices {
   std::map<std::string, Choice> choices_;
 };
 
-// "torch 2.10.0, Intel(R) Xeon(R) …": choices hold for one such machine.
+// "torch 2.10.0, Intel(R) Xeon(R) …": choices are valid for one such machine.
 const std::string& machine_name();
 
 }  // namespace yoke::compute

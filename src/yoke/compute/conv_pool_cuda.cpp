@@ -8,7 +8,7 @@
 #include "yoke/compute/image_tensors_cuda.h"
 #include "yoke/compute/precision.h"
 #include "yoke/kernels/cuda/activation.h"
-#include "yoke/kernels/cuda/cross_entropy.h"
+#include "yoke/kernels/cuda/have_kernels.h"
 #include "yoke/kernels/cuda/pool.h"
 
 namespace yoke::compute::cuda {
@@ -72,7 +72,7 @@ struct MaxPool : torch::autograd::Function<MaxPool> {
 };
 
 struct MaskedGradient {
-  Tensor y;     // where ReLU let it through
+  Tensor y;     // where ReLU was active
   Tensor bias;  // its column sums
 };
 
@@ -86,7 +86,7 @@ MaskedGradient relu_backward(const Tensor& grad_y, const Tensor& y, const Tensor
 }
 
 struct ConvRelu : torch::autograd::Function<ConvRelu> {
-  // With `pool`: of kernel 0 there is none.
+  // `pool` with kernel 0: no pooling.
   static Tensor forward(AutogradContext* ctx, const Tensor& x, const Tensor& weight, const Tensor& bias,
                         const ConvShape& shape, const PoolShape& pool) {
     c10::cuda::CUDAGuard guard(x.device());
@@ -150,7 +150,7 @@ bool can_conv_relu(const Tensor& x, const Tensor& weight, const Tensor& bias) {
     return false;
   bool pixels = x.is_contiguous(at::MemoryFormat::ChannelsLast) && weight.dim() == 4 &&
                 weight.is_contiguous(at::MemoryFormat::ChannelsLast) && weight.size(0) % 8 == 0;
-  // A weight whose gradient is put off is conv2d's business.
+  // A weight with a deferred gradient is handled by conv2d.
   return pixels && number_of(x) && number_of(weight) && !takes_gradients(weight) &&
          at::globalContext().userEnabledCuDNN();
 }

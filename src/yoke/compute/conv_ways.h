@@ -1,4 +1,4 @@
-// The ways of computing a convolution on the CPU (conv_path.h). Inside compute/ only: no autograd, fp32.
+// The CPU convolution paths (conv_path.h). Internal to compute/: no autograd, fp32.
 #pragma once
 
 #include <torch/types.h>
@@ -9,7 +9,7 @@
 namespace yoke::compute {
 
 struct ConvGradients {
-  torch::Tensor x, weight, bias;  // undefined where not asked for
+  torch::Tensor x, weight, bias;  // undefined if not requested
 };
 using GradientMask = std::array<bool, 3>;  // x, weight, bias
 

@@ -22,7 +22,7 @@ void DeferredGradients::run() {
   torch::NoGradGuard no_grad;
   for (std::function<void()>& add : list_) {
     add();
-    add = nullptr;  // what it holds is not needed again
+    add = nullptr;  // frees what it captured
   }
   list_.clear();
 }

@@ -1,5 +1,6 @@
-// Weight gradients apart from those of the inputs: later, for pipelines that fill their bubbles with them (Qi
-// et al. 2023), or at once but straight into the sum over micro-batches, which saves a pass over it.
+// Weight gradients separate from input gradients: deferred, for pipelines that fill their bubbles with them
+// (Qi et al. 2023), or immediate but accumulated directly into the sum over micro-batches, which saves a pass
+// over it.
 #pragma once
 
 #include <torch/types.h>
@@ -11,15 +12,15 @@ namespace yoke::compute {
 
 class DeferredGradients {
  public:
-  // `at_once`: nothing waits for run(); gradients are added to their sums in backward.
+  // `at_once`: gradients are added to their sums in backward; run() has nothing to do.
   explicit DeferredGradients(bool at_once = false) : at_once_(at_once) {}
 
-  // Computes those that wait, in the order of their backward pass, and adds them to the parameters'
+  // Computes the deferred gradients, in the order of their backward pass, and adds them to the parameters'
   // gradients.
   void run();
 
-  // While it lives, linear layers and convolutions on this thread give the gradients of their weights here,
-  // in passes whose forward and backward are both under it. Other layers do not: theirs come by autograd.
+  // While it exists, linear layers and convolutions on this thread pass the gradients of their weights here,
+  // if both forward and backward run under it. Other layers do not: theirs are computed by autograd.
   class Use {
    public:
     explicit Use(DeferredGradients* gradients);
@@ -38,17 +39,17 @@ class DeferredGradients {
   std::vector<std::function<void()>> list_;
 };
 
-// Has `add` called, now or later, where somebody on this thread takes the gradient of `weight` and it is a
-// parameter itself. False: the caller returns the gradient to autograd.
+// Calls `add`, now or later, if a DeferredGradients is active on this thread and `weight` is a parameter
+// itself. False: the caller returns the gradient to autograd.
 bool take_gradient(const torch::Tensor& weight, std::function<void()> add);
 
-// Whether layers without a backward of their own must use one, so that their weights' gradients can be taken.
-// Not under autocast, which computes with copies of them.
+// Whether layers without a backward of their own must use one, so that the gradients of their weights can be
+// deferred. Not under autocast, which computes with copies of them.
 bool takes_gradients(const torch::Tensor& weight);
-// Whether whoever takes them adds them in backward.
+// Whether the active DeferredGradients adds them in backward.
 bool takes_at_once();
 
-// The parameter's gradient grows by left * right, or by `gradient`.
+// Adds left * right, or `gradient`, to the parameter's gradient.
 void add_product_to_gradient(torch::Tensor weight, const torch::Tensor& left, const torch::Tensor& right);
 void add_to_gradient(torch::Tensor weight, const torch::Tensor& gradient);
 

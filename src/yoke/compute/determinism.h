@@ -1,12 +1,11 @@
-// train.deterministic: results that repeat bit by bit.
+// train.deterministic: bit-identical results.
 #pragma once
 
 namespace yoke::compute {
 
-// For the whole process. On: LibTorch takes algorithms whose sums have a fixed order and throws where an
-// operator has none; cuDNN chooses without timing; cuBLAS gets a fixed workspace (CUBLAS_WORKSPACE_CONFIG is
-// set to :4096:8, which it reads once). Requires: called before the first matrix product on CUDA. Off: cuDNN
-// times its algorithms.
+// Process-wide. On: LibTorch uses algorithms with a fixed order of summation and throws if an operator has
+// none; cuDNN selects without timing; cuBLAS gets a fixed workspace (sets CUBLAS_WORKSPACE_CONFIG to :4096:8,
+// which is read once). Call it before the first matrix product on CUDA. Off: cuDNN times its algorithms.
 void set_deterministic(bool on);
 
 bool is_deterministic();

@@ -15,30 +15,28 @@
 namespace yoke::compute {
 namespace {
 
-// Where the kernel does not let us reset its peak, the resident set at the time of the reset; else -1.
+// If the kernel does not allow resetting its peak: the resident set at the time of the reset; else -1.
 std::atomic<int64_t> resident_at_reset{-1};
 
 torch::Device cuda_device(const std::string& name) {
   if (!cuda::built()) {
     throw ConfigError(
-        "train.device = \"{}\": this build has no CUDA parts. Hint: build with `cmake --preset cuda` on a "
-        "machine "
-        "with LibTorch for CUDA, or use cpu",
+        "train.device = \"{}\": this build has no CUDA support. Hint: build with `cmake --preset cuda` on a "
+        "machine with LibTorch for CUDA, or use cpu",
         name);
   }
   int count = cuda::device_count();
   if (count == 0) {
     throw ConfigError(
-        "train.device = \"{}\": no CUDA device can be used. Hint: see whether nvidia-smi finds one and "
-        "CUDA_VISIBLE_DEVICES does not hide it, or use cpu",
+        "train.device = \"{}\": no CUDA device can be used. Hint: check nvidia-smi and CUDA_VISIBLE_DEVICES, "
+        "or use cpu",
         name);
   }
   // More digits than any device number has.
   std::string number = name.size() > 5 ? name.substr(5) : "0";
   int64_t index = number.size() < 6 ? std::stoll(number) : count;
   if (index >= count) {
-    throw ConfigError("train.device = \"{}\": there is no such device. Accepted: cuda:0 to cuda:{}", name,
-                      count - 1);
+    throw ConfigError("train.device = \"{}\": no such device. Accepted: cuda:0 to cuda:{}", name, count - 1);
   }
   return {torch::kCUDA, static_cast<c10::DeviceIndex>(index)};
 }
@@ -53,7 +51,7 @@ bool names_cuda(const std::string& name) {
 torch::Device resolve_device(const std::string& name) {
   if (name == "cpu") return {torch::kCPU};
   if (names_cuda(name)) return cuda_device(name);
-  throw ConfigError("train.device = \"{}\": there is no such device. Accepted: cpu, cuda, cuda:N", name);
+  throw ConfigError("train.device = \"{}\": no such device. Accepted: cpu, cuda, cuda:N", name);
 }
 
 std::string device_name(const torch::Device& device) {

@@ -1,4 +1,4 @@
-// The CUDA side of device.h: device_cuda.cpp, or device_cuda_absent.cpp where Yoke is built without it.
+// The CUDA part of device.h: device_cuda.cpp, or device_cuda_absent.cpp in builds without CUDA.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@ namespace yoke::compute::cuda {
 
 bool built();        // whether this build has CUDA parts
 int device_count();  // 0 without a driver
-bool has_tf32();     // every device can compute in tf32
+bool has_tf32();     // every device supports tf32
 
 // Requires: built(), index < device_count().
 std::string device_name(int index);
@@ -26,8 +26,8 @@ MemoryRoom memory_room(int index);
 void release_freed_memory();
 void synchronize(int index);
 
-// While the current stream of device `index` is being captured into a graph: how many random numbers each
-// thread has drawn within the graph. Nothing when no capture is under way.
+// While the current stream of device `index` is being captured into a graph: random numbers drawn per thread
+// within the graph. Empty if nothing is being captured.
 std::optional<uint64_t> random_offset_in_capture(int index);
 
 }  // namespace yoke::compute::cuda

@@ -3,9 +3,9 @@
 #include <ATen/Parallel.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
 #include <cstring>
-#include <memory>
 
 #include "yoke/base/error.h"
 #include "yoke/compute/device_cuda.h"
@@ -63,9 +63,12 @@ TEST(Device, PeakMemoryGrowsWithWhatIsTouched) {
   int64_t before = peak_memory_bytes(cpu);
   EXPECT_GT(before, 0);
   constexpr int64_t kBytes = 64 << 20;
-  auto held = std::make_unique<char[]>(kBytes);
-  std::memset(held.get(), 1, kBytes);
+  // Fresh pages from the kernel: malloc may hand out memory that is resident already.
+  void* fresh = ::mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(fresh, MAP_FAILED);
+  std::memset(fresh, 1, kBytes);
   EXPECT_GE(peak_memory_bytes(cpu), before + kBytes / 2);
+  ::munmap(fresh, kBytes);
 }
 
 }  // namespace

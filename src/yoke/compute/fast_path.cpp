@@ -16,8 +16,7 @@ ImageFormat image_format(const torch::Tensor& x) {
 
 void require_first_derivative(const char* what) {
   if (!at::GradMode::is_enabled()) return;
-  throw ConfigError(
-      "{}: its CPU kernel has no second derivative. Compute in fp64 for gradients of gradients.", what);
+  throw ConfigError("{}: its CPU kernel has no second derivative. Use fp64 for second derivatives.", what);
 }
 
 }  // namespace yoke::compute

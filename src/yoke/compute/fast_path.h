@@ -1,4 +1,4 @@
-// When our own CPU kernels may take over from LibTorch's operators.
+// When our own CPU kernels may replace LibTorch's operators.
 #pragma once
 
 #include <torch/types.h>
@@ -7,7 +7,7 @@
 
 namespace yoke::compute {
 
-// fp32 on the CPU, in strided memory, and no autocast that would compute in another format.
+// fp32 on the CPU, strided, without an autocast to another type.
 bool plain_float(const torch::Tensor& tensor);
 
 template <class... Tensors>
@@ -15,11 +15,12 @@ bool plain_floats(const Tensors&... tensors) {
   return (plain_float(tensors) && ...);
 }
 
-// How an image batch [N, C, H, W] lies in memory. What is both (one channel, or one pixel) counts as kPlanes.
+// Memory format of an image batch [N, C, H, W]. If both apply (one channel, or one pixel): kPlanes.
 enum class ImageFormat { kPlanes, kPixels, kOther };
 ImageFormat image_format(const torch::Tensor& x);
 
-// For backward functions of our kernels, which LibTorch cannot differentiate again.
+// For backward functions of our kernels, which are not differentiable again: throws ConfigError with
+// create_graph.
 void require_first_derivative(const char* what);
 
 }  // namespace yoke::compute

@@ -4,6 +4,7 @@
 #include "yoke/base/error.h"
 #include "yoke/compute/fused_loss.h"
 #include "yoke/kernels/cuda/cross_entropy.h"
+#include "yoke/kernels/cuda/have_kernels.h"
 
 namespace yoke::compute {
 namespace {
@@ -28,7 +29,7 @@ struct FusedLoss : public torch::autograd::Function<FusedLoss> {
     kernels::cross_entropy_bf16(rows.data_ptr(), targets.data_ptr<int64_t>(), losses.data_ptr<float>(),
                                 rows.size(0), vocabulary, rows.size(1),
                                 1.0f / static_cast<float>(rows.size(0)), current_stream());
-    // Not an input of autograd any more: it holds the gradient.
+    // No longer an input of autograd: it holds the gradient.
     context->saved_data["gradient"] = logits.detach();
     return losses.mean();
   }

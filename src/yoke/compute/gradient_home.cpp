@@ -21,6 +21,10 @@ void GradientHomes::arrived(const torch::Tensor& parameter) {
   if (found != homes_.end()) found->second.taken = false;
 }
 
+void GradientHomes::remove(const torch::Tensor& parameter) {
+  homes_.erase(parameter.unsafeGetTensorImpl());
+}
+
 GradientHomes::Use::Use(GradientHomes& homes) : before_(std::exchange(in_use, &homes)) {}
 GradientHomes::Use::~Use() {
   in_use = before_;
@@ -29,7 +33,7 @@ GradientHomes::Use::~Use() {
 torch::Tensor gradient_home(const torch::Tensor& parameter) {
   if (in_use == nullptr) return {};
   auto found = in_use->homes_.find(parameter.unsafeGetTensorImpl());
-  // What is there already would be lost.
+  // An existing gradient would be overwritten.
   if (found == in_use->homes_.end() || found->second.taken || parameter.grad().defined()) return {};
   found->second.taken = true;
   return found->second.place.detach();

@@ -6,18 +6,17 @@
 
 namespace yoke::compute {
 
-// CUDA graphs. Memory that the function allocates stays at the same addresses in every replay, so the tensors
-// it leaves behind are filled anew each time. The function must not wait for the device or depend on its
-// results.
+// CUDA graphs. Memory allocated by the function has the same addresses in every replay, so tensors it leaves
+// behind are refilled each time. The function must not synchronise with the device or depend on its results.
 class DeviceGraph {
  public:
   virtual ~DeviceGraph() = default;
   virtual void replay() = 0;
 
-  // Runs `function` once for recording (its work is not done). Throws ConfigError where there is no CUDA.
+  // Runs `function` once for recording (without executing its work). Throws ConfigError without CUDA.
   static std::unique_ptr<DeviceGraph> record(const std::function<void()>& function);
 
-  // Runs `function` on a stream of its own, as must be done a few times before recording.
+  // Runs `function` on a separate stream, which is required a few times before recording.
   static void warm_up(const std::function<void()>& function);
 };
 

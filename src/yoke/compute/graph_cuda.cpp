@@ -11,7 +11,7 @@
 namespace yoke::compute {
 namespace {
 
-// Always the same one: LibTorch keeps a cuBLAS workspace (32 MB on Hopper) for every stream that it has seen.
+// Always the same stream: LibTorch keeps a cuBLAS workspace (32 MB on Hopper) per stream it has seen.
 c10::cuda::CUDAStream side_stream() {
   thread_local std::map<c10::DeviceIndex, c10::cuda::CUDAStream> streams;
   c10::DeviceIndex device = c10::cuda::current_device();
@@ -20,7 +20,7 @@ c10::cuda::CUDAStream side_stream() {
   return found->second;
 }
 
-// A stream that waits for the current one and that the current one then waits for.
+// A stream that waits for the current one, and that the current one then waits for.
 template <class Function>
 void on_side_stream(const Function& function) {
   c10::cuda::CUDAStream current = c10::cuda::getCurrentCUDAStream();
@@ -36,8 +36,8 @@ void on_side_stream(const Function& function) {
 class CudaGraph : public DeviceGraph {
  public:
   explicit CudaGraph(const std::function<void()>& function) {
-    // A graph has memory of its own, and while it is captured the allocator cannot give back what it has
-    // cached: without this, a step needs its memory twice.
+    // A graph has its own memory pool, and during capture the allocator cannot release its cache: without
+    // this, a step needs its memory twice.
     c10::cuda::CUDACachingAllocator::emptyCache();
     on_side_stream([&] { capture(function); });
   }
@@ -49,7 +49,7 @@ class CudaGraph : public DeviceGraph {
     try {
       function();
     } catch (...) {
-      // An open capture would forbid other work on the device, such as finding out what took its memory.
+      // An open capture would forbid other work on the device, such as finding out what uses its memory.
       try {
         graph_.capture_end();
       } catch (const std::exception&) {

@@ -1,4 +1,4 @@
-// What the CUDA layers of images share.
+// Shared by the CUDA image layers.
 #pragma once
 
 #include <c10/cuda/CUDAStream.h>
@@ -11,19 +11,10 @@
 namespace yoke::compute::cuda {
 
 inline std::optional<kernels::CudaNumber> number_of(const torch::Tensor& x) {
-  switch (x.scalar_type()) {
-    case torch::kFloat:
-      return kernels::CudaNumber::kFloat;
-    case torch::kBFloat16:
-      return kernels::CudaNumber::kBf16;
-    case torch::kHalf:
-      return kernels::CudaNumber::kHalf;
-    default:
-      return std::nullopt;
-  }
+  return kernels::cuda_number(x.scalar_type());
 }
 
-// Pixels with channels last that can be read sixteen bytes at a time.
+// Channels-last pixels that can be read 16 bytes at a time.
 inline bool is_pixels(const torch::Tensor& x) {
   return x.defined() && x.is_cuda() && x.dim() == 4 && x.numel() > 0 && number_of(x) && !x.is_neg() &&
          x.is_contiguous(at::MemoryFormat::ChannelsLast) && x.size(1) % 8 == 0 &&

@@ -1,5 +1,7 @@
-// The layers that are LibTorch's operators as they are; the others have files of their own.
+// The layers that are plain LibTorch operators; the others have their own files.
 #include "yoke/compute/layers.h"
+
+#include "yoke/compute/interception.h"
 
 #include "yoke/compute/token_kernels.h"
 
@@ -31,6 +33,13 @@ std::array<torch::Tensor, 3> split_heads(const torch::Tensor& packed, int64_t he
     return parts[i].view({packed.size(0), packed.size(1), heads, width / heads}).transpose(1, 2);
   };
   return {part(0), part(1), part(2)};
+}
+
+std::array<torch::Tensor, 3> linear_split_heads(const torch::Tensor& x, const torch::Tensor& weight,
+                                                const torch::Tensor& bias, int64_t heads) {
+  if (!is_intercepted(weight) && cuda::can_affine_heads(x, weight, bias, heads))
+    return cuda::affine_heads(x, weight, bias, heads);
+  return split_heads(linear_transposed(x, weight, bias), heads);
 }
 
 torch::Tensor causal_attention(const torch::Tensor& q, const torch::Tensor& k, const torch::Tensor& v,

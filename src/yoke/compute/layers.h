@@ -1,7 +1,7 @@
-// The layer operations that models call: LibTorch's results, by whatever path is fastest on this device.
+// The layer operations of models: LibTorch's results, by the fastest path on this device.
 //
-// Same numbers as torch::nn::functional within rounding; differentiable; autocast applies. Models use
-// torch::nn modules to own parameters and these functions to compute with them.
+// Equal to torch::nn::functional up to rounding; differentiable; autocast applies. Models use torch::nn
+// modules to own parameters and these functions to compute with them.
 #pragma once
 
 #include <torch/nn/modules/batchnorm.h>
@@ -15,9 +15,10 @@ namespace yoke::compute {
 struct ConvShape {
   std::array<int64_t, 2> stride = {1, 1};
   std::array<int64_t, 2> padding = {0, 0};
+  int64_t groups = 1;
 };
 
-// x [N, C, H, W], weight [O, C, h, w], bias [O] or undefined.
+// x [N, C, H, W], weight [O, C / groups, h, w], bias [O] or undefined.
 torch::Tensor conv2d(const torch::Tensor& x, const torch::Tensor& weight, const torch::Tensor& bias,
                      const ConvShape& shape = {});
 
@@ -40,6 +41,9 @@ torch::Tensor linear_transposed(const torch::Tensor& x, const torch::Tensor& wei
                                 const torch::Tensor& bias);
 torch::Tensor linear_transposed_gelu(const torch::Tensor& x, const torch::Tensor& weight,
                                      const torch::Tensor& bias);
+// linear_transposed plus `added`, a residual of the result's shape.
+torch::Tensor linear_transposed_add(const torch::Tensor& x, const torch::Tensor& weight,
+                                    const torch::Tensor& bias, const torch::Tensor& added);
 
 torch::Tensor relu(const torch::Tensor& x);
 
@@ -50,23 +54,26 @@ torch::Tensor gelu_tanh(const torch::Tensor& x);
 torch::Tensor layer_norm(const torch::Tensor& x, const torch::Tensor& weight, const torch::Tensor& bias,
                          double eps);
 
-// A residual stream x, plus what is added to it (or undefined), and the norm of the sum: their gradients meet
-// in one pass.
+// A residual stream x plus `added` (or undefined), and the norm of the sum: their gradients are combined in
+// one pass.
 struct Normed {
   torch::Tensor sum, y;
 };
 Normed add_layer_norm(const torch::Tensor& x, const torch::Tensor& added, const torch::Tensor& weight,
                       const torch::Tensor& bias, double eps);
 
-// Queries, keys and values side by side, [B, T, 3 * width], as [B, heads, T, width / heads] each.
+// Packed queries, keys and values [B, T, 3 * width] as [B, heads, T, width / heads] each.
 std::array<torch::Tensor, 3> split_heads(const torch::Tensor& packed, int64_t heads);
+// split_heads of linear_transposed.
+std::array<torch::Tensor, 3> linear_split_heads(const torch::Tensor& x, const torch::Tensor& weight,
+                                                const torch::Tensor& bias, int64_t heads);
 
-// torch::nn::BatchNorm2d's forward, which leaves the running statistics alone while yoke::recompute runs a
-// function for the second time.
-// On CUDA its batch counter is left to batch_counters(): one kernel for all layers instead of one for each.
+// torch::nn::BatchNorm2d's forward, which does not update the running statistics during the second run of
+// yoke::recompute. On CUDA its batch counter is left to batch_counters(): one kernel for all layers instead
+// of one each.
 torch::Tensor batch_norm(torch::nn::BatchNorm2dImpl& norm, const torch::Tensor& x);
 
-// The batch counters of all BatchNorm layers on CUDA: who trains adds 1 to them for each forward pass.
+// The batch counters of all BatchNorm layers on CUDA: the training loop adds 1 to them per forward pass.
 std::vector<torch::Tensor> batch_counters(const torch::nn::Module& module);
 
 // batch_norm, then the addition of a residual of the same shape, then ReLU.

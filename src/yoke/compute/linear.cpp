@@ -1,11 +1,12 @@
-// Linear layers with their activation: the product by the BLAS that LibTorch has, bias and activation in one
-// pass.
+// Linear layers with their activation: the product by LibTorch's BLAS, bias and activation in one pass.
+#include <ATen/autocast_mode.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "yoke/compute/affine.h"
 #include "yoke/compute/deferred_gradients.h"
 #include "yoke/compute/fast_path.h"
 #include "yoke/compute/gradient_home.h"
+#include "yoke/compute/interception.h"
 #include "yoke/compute/layers.h"
 #include "yoke/compute/parallel.h"
 #include "yoke/compute/token_kernels.h"
@@ -76,7 +77,7 @@ Tensor before_activation(const Tensor& grad_y, const Tensor& saved, Activation a
   return grad;
 }
 
-// left * right, where the gradient of `weight` is wanted.
+// left * right, if the gradient of `weight` is needed.
 Tensor weight_gradient(const Tensor& weight, const Tensor& left, const Tensor& right) {
   Tensor home = gradient_home(weight);
   if (!home.defined()) return at::mm(left, right);
@@ -128,7 +129,7 @@ struct LinearFunction : torch::autograd::Function<LinearFunction> {
   }
 };
 
-// Linear layers of any number format, for who takes the gradients of weights.
+// Linear layers of any type, for deferred weight gradients.
 struct SplitLinear : torch::autograd::Function<SplitLinear> {
   static Tensor forward(AutogradContext* ctx, const Tensor& x, const Tensor& weight, bool transposed) {
     ctx->save_for_backward({x, weight});
@@ -157,6 +158,8 @@ Tensor activated(const Tensor& y, Activation activation) {
 
 Tensor dense(const Tensor& x, const Tensor& weight, const Tensor& bias, bool transposed,
              Activation activation) {
+  if (is_intercepted(weight))
+    return activated(at::linear(x, transposed ? weight.t() : weight, bias), activation);
   bool fast = plain_floats(x, weight) && weight.is_contiguous() && x.numel() > 0 &&
               (!bias.defined() || (plain_float(bias) && bias.is_contiguous()));
   bool plain_cuda = x.is_cuda() && x.scalar_type() == weight.scalar_type() && bias.defined();
@@ -211,6 +214,13 @@ Tensor linear_gelu(const Tensor& x, const Tensor& weight, const Tensor& bias) {
 
 Tensor linear_transposed(const Tensor& x, const Tensor& weight, const Tensor& bias) {
   return dense(x, weight, bias, /*transposed=*/true, Activation::kNone);
+}
+
+Tensor linear_transposed_add(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& added) {
+  bool in_one_pass = x.is_cuda() && !is_intercepted(weight) && x.scalar_type() == weight.scalar_type() &&
+                     x.scalar_type() == added.scalar_type() && bias.defined() && !takes_gradients(weight) &&
+                     !at::autocast::is_autocast_enabled(at::kCUDA);
+  return in_one_pass ? affine(x, weight, bias, added) : added + linear_transposed(x, weight, bias);
 }
 
 Tensor linear_transposed_gelu(const Tensor& x, const Tensor& weight, const Tensor& bias) {

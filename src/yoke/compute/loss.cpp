@@ -2,6 +2,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "yoke/compute/fast_path.h"
+#include "yoke/compute/interception.h"
 #include "yoke/compute/layers.h"
 #include "yoke/compute/parallel.h"
 #include "yoke/kernels/cross_entropy.h"
@@ -68,6 +69,7 @@ struct CrossEntropyFunction : torch::autograd::Function<CrossEntropyFunction> {
 Tensor cross_entropy(const Tensor& logits, const Tensor& target) {
   Tensor rows = logits.reshape({-1, logits.size(-1)});
   Tensor flat = target.reshape({-1});
+  if (are_sliced_logits(rows)) return at::cross_entropy_loss(rows, flat);
   bool fast = plain_float(rows) && rows.is_contiguous() && flat.device().is_cpu() &&
               flat.scalar_type() == at::kLong && flat.is_contiguous() && flat.numel() == rows.size(0) &&
               rows.numel() > 0;

@@ -1,4 +1,4 @@
-// Counts the tensor memory that this thread allocates, by LibTorch's own reports.
+// Counts the tensor memory allocated by this thread, from LibTorch's own reports.
 #pragma once
 
 #include <c10/util/ThreadLocalDebugInfo.h>
@@ -8,9 +8,9 @@
 
 namespace yoke::compute {
 
-// Counts what is allocated while it lives and not yet freed, on the CPU and on CUDA, by this thread and by
-// backward passes it starts. Takes the place of a profiler that runs in this thread. Meters nest; only the
-// innermost counts.
+// Counts memory allocated while it exists and not yet freed, on the CPU and on CUDA, by this thread and by
+// backward passes it starts. Replaces a profiler running in this thread. Meters nest; only the innermost
+// counts.
 class MemoryMeter {
  public:
   MemoryMeter();
@@ -20,7 +20,7 @@ class MemoryMeter {
 
   int64_t current_bytes() const;
   int64_t peak_bytes() const;
-  // The peak starts again from the current use.
+  // Restarts the peak from the current use.
   void reset_peak();
 
  private:

@@ -12,7 +12,7 @@
 namespace yoke::compute {
 namespace {
 
-// The number behind `key` in a file with one such pair a line; 0 where there is none.
+// The number after `key` in a file with one such pair per line; 0 if missing.
 int64_t number_behind(const std::filesystem::path& file, std::string_view key) {
   std::ifstream in(file);
   for (std::string line; std::getline(in, line);) {
@@ -21,7 +21,7 @@ int64_t number_behind(const std::filesystem::path& file, std::string_view key) {
   return 0;
 }
 
-// A file with one number; nothing for "max" and where it cannot be read.
+// A file with one number; empty for "max" and if it cannot be read.
 std::optional<int64_t> number_in(const std::filesystem::path& file) {
   int64_t value = 0;
   std::ifstream in(file);
@@ -33,7 +33,7 @@ void tighten(MemoryRoom& room, int64_t limit, int64_t used) {
   room.free = std::min(room.free, std::max<int64_t>(0, limit - used));
 }
 
-// The group of a container is seen at the root. What it caches of files can be given up.
+// A container sees its own control group at the root. Its page cache can be reclaimed.
 void tighten_by_control_group(MemoryRoom& room) {
   const std::filesystem::path group = "/sys/fs/cgroup";
   auto limit = number_in(group / "memory.max"), used = number_in(group / "memory.current");

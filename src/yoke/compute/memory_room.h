@@ -1,4 +1,4 @@
-// How much memory this machine leaves to this process, as the kernel counts it.
+// Memory available to this process, as counted by the kernel.
 #pragma once
 
 #include <cstdint>
@@ -11,13 +11,13 @@ struct MemoryRoom {
   int64_t total = 0;
 };
 
-// A line such as "VmHWM:     1234 kB" of /proc/self/status; 0 where there is none.
+// A line such as "VmHWM:     1234 kB" of /proc/self/status, in bytes; 0 if missing.
 int64_t status_bytes(std::string_view key);
 
-// The process's resident set. Cheap.
+// Resident set of the process. Cheap.
 int64_t resident_bytes();
 
-// The tightest of: the machine's available memory, the control group's limit, the limit of the address space
+// The tightest of: available memory of the machine, limit of the control group, limit of the address space
 // (`ulimit -v`).
 MemoryRoom host_memory_room();
 

@@ -19,7 +19,7 @@ using torch::Tensor;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-constexpr int64_t kColumns = 32;  // channels of one piece of work: two cache lines of a pixel
+constexpr int64_t kColumns = 32;  // channels per task: two cache lines of a pixel
 
 BatchNormInput columns_of(const Tensor& x, const Tensor& residual, const Tensor& weight, const Tensor& bias,
                           int64_t first, int64_t last) {

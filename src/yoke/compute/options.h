@@ -1,4 +1,4 @@
-// The part of [train] that says how one device computes.
+// The part of [train] about computation on one device.
 #pragma once
 
 #include <cstdint>
@@ -27,23 +27,23 @@ inline void describe(config::Fields& f, ComputeOptions& o) {
     return ok ? "" : "cpu, cuda or cuda:N";
   });
   f.choice("precision", o.precision, {"fp32", "tf32", "bf16", "fp16"},
-           "number format of matrix products and activations");
+           "data type of matrix products and activations");
   f.checked_text("recompute", o.recompute,
-                 "activations dropped in forward and computed again in backward: none, blocks, sqrt, or as "
-                 "few as keep a step's "
-                 "peak memory within budget:<bytes>",
+                 "activation checkpointing: none, blocks, sqrt, or budget:<bytes> (as little recomputation "
+                 "as the peak memory allows)",
                  [](const std::string& text) {
                    bool budget = text.rfind("budget:", 0) == 0 && parse_bytes(text.substr(7)).has_value();
                    bool ok = text == "none" || text == "blocks" || text == "sqrt" || budget;
                    return ok ? "" : "none, blocks, sqrt or budget:<bytes> such as budget:512MB";
                  });
-  f.integer("threads", o.threads, "threads for computing; 0 takes every core", 0, 4096);
+  f.integer("threads", o.threads, "intra-op threads; 0: all cores", 0, 4096);
   f.choice("conv", o.conv, {"auto", "onednn", "native", "channels_last"},
-           "CPU convolutions: auto measures each layer's paths once and remembers the fastest");
-  f.boolean("channels_last", o.channels_last, "CUDA image models: store activations channels last");
-  f.boolean("cuda_graph", o.cuda_graph, "CUDA: record the whole step once and replay it");
-  f.boolean("deterministic", o.deterministic,
-            "the same bits in every run and after a resume, also on CUDA; slower (docs/determinism.md)");
+           "CPU convolution path; auto times all paths of each layer once and caches the fastest");
+  f.boolean("channels_last", o.channels_last, "CUDA image models: channels-last memory format");
+  f.boolean("cuda_graph", o.cuda_graph, "CUDA: capture the step as a CUDA graph and replay it");
+  f.boolean(
+      "deterministic", o.deterministic,
+      "bit-identical results in every run and after a resume, also on CUDA; slower (docs/determinism.md)");
 }
 
 }  // namespace yoke::compute

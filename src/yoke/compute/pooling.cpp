@@ -1,8 +1,9 @@
-// Max pooling, alone or after ReLU, with the winning tap kept as a byte instead of an int64.
+// Max pooling, alone or after ReLU, with the winning tap stored as a byte instead of an int64.
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "yoke/compute/fast_path.h"
 #include "yoke/compute/image_kernels.h"
+#include "yoke/compute/interception.h"
 #include "yoke/compute/layers.h"
 #include "yoke/compute/parallel.h"
 #include "yoke/kernels/pool.h"
@@ -15,7 +16,7 @@ using torch::Tensor;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// As LibTorch rounds: with ceil_mode the last window must still begin inside the input or its left padding.
+// LibTorch's rounding: with ceil_mode the last window must start inside the input or its left padding.
 int64_t pooled_size(int64_t size, const PoolShape& s, bool ceil_mode) {
   int64_t room = size + 2 * s.padding - s.kernel;
   if (room < 0) return 0;
@@ -135,13 +136,14 @@ Tensor relu_max_pool2d(const Tensor& x, int64_t kernel, int64_t stride, int64_t 
 }
 
 Tensor conv2d_relu(const Tensor& x, const Tensor& weight, const Tensor& bias, const ConvShape& shape) {
-  if (cuda::can_conv_relu(x, weight, bias)) return cuda::conv_relu(x, weight, bias, shape);
+  if (shape.groups == 1 && !is_intercepted(weight) && cuda::can_conv_relu(x, weight, bias))
+    return cuda::conv_relu(x, weight, bias, shape);
   return compute::relu(conv2d(x, weight, bias, shape));
 }
 
 Tensor conv2d_relu_max_pool2d(const Tensor& x, const Tensor& weight, const Tensor& bias,
                               const ConvShape& shape, int64_t kernel, int64_t stride) {
-  if (!cuda::can_conv_relu(x, weight, bias))
+  if (shape.groups != 1 || is_intercepted(weight) || !cuda::can_conv_relu(x, weight, bias))
     return relu_max_pool2d(conv2d(x, weight, bias, shape), kernel, stride);
   int64_t height = convolved(x.size(2), weight.size(2), shape.stride[0], shape.padding[0]);
   int64_t width = convolved(x.size(3), weight.size(3), shape.stride[1], shape.padding[1]);

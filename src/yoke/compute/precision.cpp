@@ -26,8 +26,7 @@ Precision parse_precision(const std::string& name) {
     if (name == known) return precision;
     names.push_back(known);
   }
-  throw ConfigError("train.precision = \"{}\": there is no such number format. Accepted: {}", name,
-                    join(names));
+  throw ConfigError("train.precision = \"{}\": unknown precision. Accepted: {}", name, join(names));
 }
 
 std::string to_string(Precision precision) {

@@ -24,8 +24,8 @@ using Tensors = std::vector<torch::Tensor>;
 
 thread_local int recomputations = 0;
 
-// A backward pass that runs inside another one, on this thread, and what waits for the end of the outer one.
-// When it fails, what waits is forgotten with it.
+// A backward pass inside another one on this thread, and the functions to run at the end of the outer one. If
+// it fails, they are discarded.
 class InnerBackward {
  public:
   InnerBackward() : outer_(std::exchange(innermost, this)) {}
@@ -41,7 +41,7 @@ class InnerBackward {
 };
 thread_local InnerBackward* InnerBackward::innermost = nullptr;
 
-// Casts of weights made here have no graph: cached, they would cut the gradient of a later use.
+// Casts of weights made here have no graph: if cached, they would cut off the gradient of a later use.
 class NoCastCache {
  public:
   NoCastCache() { at::autocast::set_autocast_cache_enabled(false); }
@@ -51,8 +51,8 @@ class NoCastCache {
   bool before_ = at::autocast::is_autocast_cache_enabled();
 };
 
-// The one node that stands for the whole function in the graph. Its edges lead to the inputs; parameters that
-// the function captures get their gradients from the inner backward.
+// The one autograd node that represents the whole function. Its edges lead to the inputs; captured parameters
+// get their gradients from the inner backward.
 class RecomputeNode : public torch::autograd::Node {
  public:
   RecomputeNode(const RecomputeFunction& function, const Tensors& inputs)
@@ -66,7 +66,7 @@ class RecomputeNode : public torch::autograd::Node {
     KeptResults::Scope keep(kept_, KeptResults::Run::kFirst);
     Tensors outputs = function_(inputs);
     random_.check_capture();
-    // A tensor of our own even where the function returns an input or a view of one.
+    // A new tensor even if the function returns an input or a view of one.
     for (torch::Tensor& output : outputs) {
       if (output.defined()) output = output.detach();
     }
@@ -151,7 +151,7 @@ int64_t distinct_bytes(const Tensors& tensors) {
   return bytes;
 }
 
-// The same values at the beginning of a graph of their own.
+// The same values as leaves of a separate graph.
 Tensors detached(const Tensors& tensors) {
   Tensors leaves;
   for (const torch::Tensor& tensor : tensors) {
@@ -191,8 +191,8 @@ void at_end_of_backward(std::function<void()> function) {
   });
 }
 
-std::vector<torch::Tensor> recompute(const RecomputeFunction& function,
-                                     const std::vector<torch::Tensor>& inputs) {
+std::vector<torch::Tensor> recompute_list(const RecomputeFunction& function,
+                                          const std::vector<torch::Tensor>& inputs) {
   if (!torch::GradMode::is_enabled()) return function(inputs);
   std::shared_ptr<RecomputeNode> node(new RecomputeNode(function, inputs), torch::autograd::deleteNode);
   Tensors outputs = node->forward(inputs);
@@ -216,7 +216,7 @@ std::vector<torch::Tensor> run_blocks(const std::vector<RecomputeFunction>& bloc
     auto first = blocks.begin() + static_cast<std::ptrdiff_t>(segment.begin);
     auto last = blocks.begin() + static_cast<std::ptrdiff_t>(segment.end);
     if (segment.recompute) {
-      values = recompute(chain({first, last}), values);
+      values = recompute_list(chain({first, last}), values);
     } else {
       for (; first != last; ++first) values = (*first)(values);
     }

@@ -26,7 +26,7 @@ torch::Tensor KeptResults::Scope::take() {
 }
 
 torch::Tensor once_for_both_runs(const std::function<torch::Tensor()>& make) {
-  // A function inside of one that runs again may itself run for the first time: it keeps what the outer one
+  // A function inside one that runs again may itself run for the first time: it keeps what the outer one
   // takes.
   torch::Tensor result;
   for (auto* scope = innermost_scope; scope != nullptr && !result.defined(); scope = scope->outer_)

@@ -1,5 +1,5 @@
-// Results that the second run of a recomputed function takes over from the first one instead of making them
-// again: what came from other ranks.
+// Results that the second run of a recomputed function reuses from the first instead of computing them: those
+// that came from other ranks.
 #pragma once
 
 #include <torch/types.h>
@@ -10,10 +10,10 @@
 
 namespace yoke {
 
-// What `make` returns. While yoke::recompute runs a function for the first time the result is kept, and when
-// it runs the function again the kept one is returned and `make` is not called. Communication inside of a
-// recomputed function goes through here, so that ranks that recompute different parts agree on how often they
-// communicate. Requires: the second run makes the same calls in the same order.
+// Returns the result of `make`. During the first run of yoke::recompute the result is kept; during the second
+// run the kept one is returned and `make` is not called. Communication inside a recomputed function goes
+// through here, so that ranks that recompute different parts agree on how often they communicate. Requires:
+// the second run makes the same calls in the same order.
 torch::Tensor once_for_both_runs(const std::function<torch::Tensor()>& make);
 
 // The kept results of one recomputed function.
@@ -21,7 +21,7 @@ class KeptResults {
  public:
   enum class Run { kFirst, kAgain };
 
-  // While it lives, once_for_both_runs() in this thread keeps results here or takes them from here.
+  // While it exists, once_for_both_runs() in this thread keeps results here or takes them from here.
   class Scope {
    public:
     Scope(KeptResults& results, Run run);

@@ -1,9 +1,11 @@
-// Which blocks of a chain forget their activations: train.recompute as a plan, without tensors.
+// Which blocks of a chain drop their activations: train.recompute as a plan, without tensors.
 //
-// A chain of n blocks is cut into segments. Forward keeps the input of each segment, backward computes one
-// segment at a time again: peak = inputs of all segments + activations of the largest segment (Chen et al.
-// 2016; for n equal blocks in k segments k + ceil(n/k), least at k = sqrt(n)). Backward starts with the last
-// segment right after its forward, so that one is kept as it is: recomputing it would gain nothing.
+// A chain of n blocks is divided into segments. Forward keeps the input of a recomputed segment, and all
+// activations of others; backward processes the segments from last to first, recomputes each if needed, and
+// frees it. So the peak is the maximum, over all segments, of what the preceding ones hold plus its own
+// activations (Chen et al. 2016; n equal blocks in k segments need k + ceil(n/k), least at k = sqrt(n);
+// segments that get shorter towards the end need less, about sqrt(2n)). Backward starts with the last segment
+// right after its forward, so that one is kept: recomputing it would gain nothing.
 #pragma once
 
 #include <cstddef>
@@ -15,8 +17,8 @@
 namespace yoke::compute {
 
 struct BlockCost {
-  int64_t activation_bytes = 1;  // what its forward leaves for backward, output included
-  int64_t input_bytes = 1;       // what must be kept to run it again
+  int64_t activation_bytes = 1;  // kept by its forward for backward, including the output
+  int64_t input_bytes = 1;       // needed to run it again
 };
 
 // Blocks [begin, end).
@@ -27,21 +29,26 @@ struct Segment {
   bool operator==(const Segment&) const = default;
 };
 
-// The bytes of budget:<bytes>; nothing for the other policies.
+// The bytes of budget:<bytes>; empty for other policies.
 std::optional<int64_t> recompute_budget(const std::string& policy);
 
-// `policy`: none (one segment), blocks (each block is one), sqrt (ceil(sqrt(n)) segments of about equal
-// length). A budget is of the whole step, which is not known here: it gets the cut with the smallest
-// peak_bytes(), and who can measure takes segments_within() from there. Throws ConfigError for another text.
+// `policy`: none (one segment), blocks (one each), sqrt (ceil(sqrt(n)) segments of about equal length). A
+// budget refers to the whole step, which is not known here: it gives the division with the smallest
+// peak_bytes(), from which a caller that can measure continues with segments_within(). Throws ConfigError for
+// other texts.
 std::vector<Segment> recompute_segments(const std::string& policy, const std::vector<BlockCost>& blocks);
 
-// Fewest recomputed blocks with peak_bytes() <= `bytes`; nothing where no cut keeps that.
+// Fewest recomputed blocks with peak_bytes() <= `bytes`; empty if that is impossible.
 std::optional<std::vector<Segment>> segments_within(int64_t bytes, const std::vector<BlockCost>& blocks);
+
+// The smallest peak_bytes() with `kept` blocks that are not recomputed. Requires 1 <= kept <= n.
+std::vector<Segment> segments_keeping(size_t kept, const std::vector<BlockCost>& blocks);
+size_t kept_blocks(const std::vector<Segment>& segments);
 
 // Bytes by the formula above. Without recomputation: all activations and the input.
 int64_t peak_bytes(const std::vector<Segment>& segments, const std::vector<BlockCost>& blocks);
 
-// How often blocks run in one forward and backward: n + the length of recomputed segments.
+// Block executions in one forward and backward: n + the length of recomputed segments.
 size_t forward_calls(const std::vector<Segment>& segments);
 
 }  // namespace yoke::compute

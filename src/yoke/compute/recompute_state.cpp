@@ -60,8 +60,7 @@ void RandomState::check_capture() const {
   for (auto [device, offset] : offsets_in_capture_) {
     if (compute::cuda::random_offset_in_capture(device) == offset) continue;
     throw ConfigError(
-        "train.recompute: a block draws random numbers (dropout), which cannot be drawn again within a CUDA "
-        "graph. "
+        "train.recompute: a block draws random numbers (dropout), which cannot be replayed in a CUDA graph. "
         "Hint: train.cuda_graph = false, or model.dropout = 0");
   }
 }

@@ -14,13 +14,13 @@ namespace yoke {
 // Random state of the CPU and of the CUDA devices of some tensors.
 class RandomState {
  public:
-  // As it is now.
+  // Captures the current state.
   explicit RandomState(const std::vector<torch::Tensor>& tensors);
   void restore() const;
-  // The state now of the same generators.
+  // The current state of the same generators.
   RandomState again() const;
-  // A CUDA graph that is being captured has no state to go back to: throws ConfigError if random numbers were
-  // drawn into it since construction.
+  // A CUDA graph being captured has no state to restore: throws ConfigError if random numbers were drawn into
+  // it since construction.
   void check_capture() const;
 
  private:
@@ -28,11 +28,11 @@ class RandomState {
   void capture();
 
   std::vector<at::Generator> generators_;
-  std::vector<torch::Tensor> states_;                         // one for each generator
+  std::vector<torch::Tensor> states_;                         // one per generator
   std::vector<std::pair<int, uint64_t>> offsets_in_capture_;  // CUDA device and its offset
 };
 
-// Puts random state back when it ends.
+// Restores random state when destroyed.
 class RandomStateGuard {
  public:
   explicit RandomStateGuard(const RandomState& like) : before_(like.again()) {}
@@ -47,7 +47,7 @@ class RandomStateGuard {
 // Autocast of this thread.
 class AutocastState {
  public:
-  AutocastState();  // as it is now
+  AutocastState();  // captures the current state
   void restore() const;
 
  private:
@@ -59,7 +59,7 @@ class AutocastState {
   bool cache_;
 };
 
-// While it lives, autocast is as in `state`, with a cast cache of its own: casts made for another graph, or
+// While it exists, autocast is as in `state`, with its own cast cache: casts made for another graph, or
 // without one, would lose gradients.
 class AutocastStateGuard {
  public:

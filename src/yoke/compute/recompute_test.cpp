@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/engine.h>
 #include <torch/nn/modules/batchnorm.h>
+#include <torch/nn/modules/linear.h>
 #include <torch/utils.h>
 
 #include <memory>
@@ -253,6 +254,28 @@ TEST(Recompute, ErrorsInTheFunctionReachTheCaller) {
 
   auto moody = [](const Tensors& x) { return in_recomputation() ? Tensors{} : Tensors{x[0] * 2}; };
   EXPECT_THROW(recompute(moody, {torch::ones({2}).requires_grad_()})[0].sum().backward(), std::exception);
+}
+
+torch::Tensor squares(const torch::Tensor& x) {
+  return x * x;
+}
+
+TEST(Recompute, TakesFunctionsOfOneTensorAsTheyAre) {
+  torch::Tensor x = torch::tensor({1.0, 2.0, 3.0}).requires_grad_();
+  auto expect_squares = [&](const torch::Tensor& y) {
+    x.mutable_grad().reset();
+    y.sum().backward();
+    EXPECT_TRUE(x.grad().equal(2 * x.detach()));
+  };
+  expect_squares(recompute([](const torch::Tensor& v) { return v * v; }, x));
+  expect_squares(recompute([](auto& v) { return v * v; }, {x}));  // generic: a list of one is a tensor
+  expect_squares(recompute(squares, x));
+  expect_squares(recompute([](const Tensors& v) { return Tensors{v[0] * v[0]}; }, {x})[0]);
+  expect_squares(recompute([](const auto& v) { return std::vector{v[0] * v[0]}; }, Tensors{x})[0]);
+
+  torch::nn::Linear layer(3, 1);
+  recompute(layer, x).backward();
+  EXPECT_TRUE(layer->weight.grad().flatten().equal(x.detach()));
 }
 
 TEST(Recompute, NoticesInputsChangedBeforeBackward) {

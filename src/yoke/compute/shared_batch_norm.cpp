@@ -18,7 +18,7 @@ struct ExchangeHolder : torch::CustomClassHolder {
   std::shared_ptr<StatisticsExchange> exchange;
 };
 
-// Of the numbers of one channel, on all ranks.
+// Statistics of one channel, over all ranks.
 struct Moments {
   Tensor mean, m2;  // [C], fp64; m2: sum of squared distances from the mean
   double count = 0;
@@ -28,7 +28,7 @@ int64_t numbers_per_channel(const Tensor& x) {
   return x.numel() / x.size(1);
 }
 
-// fp16 and bf16 have statistics in fp32.
+// fp16 and bf16 have fp32 statistics.
 torch::ScalarType statistics_type(const Tensor& x) {
   return x.scalar_type() == torch::kFloat64 ? torch::kFloat64 : torch::kFloat32;
 }
@@ -38,7 +38,7 @@ Tensor local_moments(const Tensor& x) {
   auto wide = x.options().dtype(torch::kFloat64);
   int64_t channels = x.size(1);
   if (x.numel() == 0) return torch::zeros({2 * channels + 1}, wide);
-  // Running statistics that nobody reads tell LibTorch to compute in their type.
+  // Dummy running statistics make LibTorch compute in their type.
   auto options = x.options().dtype(statistics_type(x));
   auto [mean, variance] = at::batch_norm_update_stats(x, torch::zeros({channels}, options),
                                                       torch::ones({channels}, options), 0.0);
@@ -52,8 +52,9 @@ Moments merge(const Tensor& all, int64_t channels) {
   Moments total;
   total.count = counts.sum().item<double>();
   if (total.count <= 1)
-    throw ConfigError("BatchNorm over {} ranks has {} numbers a channel in training. It needs more than one.",
-                      all.size(0), total.count);
+    throw ConfigError(
+        "BatchNorm over {} ranks has {} values per channel in training. It needs more than one.", all.size(0),
+        total.count);
   total.mean = (means * counts).sum(0) / total.count;
   total.m2 = (all.narrow(1, channels, channels) + counts * (means - total.mean).square()).sum(0);
   return total;

@@ -1,4 +1,4 @@
-// Which layers share their statistics, and LibTorch's own batch_norm made to ask.
+// Registry of layers that share their statistics, and the hook in LibTorch's own batch_norm.
 #include <ATen/ops/batch_norm_native.h>
 #include <torch/library.h>
 
@@ -16,7 +16,7 @@ namespace {
 using MaybeTensor = std::optional<torch::Tensor>;
 
 struct Attached {
-  // Keeps the address from being given to another tensor.
+  // Keeps the address from being reused by another tensor.
   c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl> tensor;
   std::shared_ptr<StatisticsExchange> exchange;
 };
@@ -47,8 +47,8 @@ torch::Tensor batch_norm_that_asks(const torch::Tensor& x, const MaybeTensor& we
                            in_recomputation() ? 0.0 : momentum, eps, exchange);
 }
 
-// torch::nn::BatchNorm::forward() is not virtual and its module cannot be replaced inside of a user's class.
-// aten::batch_norm is the one place all of them come through; LibTorch lets libraries add a kernel there.
+// torch::nn::BatchNorm::forward() is not virtual, and the module cannot be replaced inside a user's class.
+// All of them go through aten::batch_norm, where LibTorch allows libraries to add a kernel.
 void intercept_batch_norm() {
   using c10::DispatchKey;
   static torch::Library cpu(torch::Library::IMPL, "aten", DispatchKey::AutogradCPU, __FILE__, __LINE__);
@@ -67,7 +67,7 @@ void attach_statistics_exchange(const torch::Tensor& weight, const torch::Tensor
                                 std::shared_ptr<StatisticsExchange> exchange) {
   intercept_batch_norm();
   const torch::Tensor& key = key_of(weight, running_mean);
-  YOKE_CHECK(key.defined(), "a BatchNorm without parameters and buffers cannot be told from others");
+  YOKE_CHECK(key.defined(), "a BatchNorm without parameters and buffers cannot be identified");
   AttachedTable& table = attached_table();
   std::lock_guard lock(table.mutex);
   std::erase_if(table.layers, [](const auto& entry) { return entry.second.tensor.expired(); });

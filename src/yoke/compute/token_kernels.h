@@ -1,8 +1,7 @@
-// Layers of language models by our own CUDA kernels: layer norm with residuals, linear with GELU, packed
-// heads.
+// CUDA kernels for language models: layer norm with residuals, linear with GELU, packed heads.
 //
-// For fp32, bf16 and fp16, widths a multiple of 8, outside of autocast. Each `can_` says whether its function
-// takes these tensors; the functions are differentiable (once) and give the same bits every time.
+// For fp32, bf16 and fp16, widths a multiple of 8, outside autocast. Each `can_` says whether its function
+// supports these tensors; the functions are differentiable (once) and deterministic.
 #pragma once
 
 #include <torch/types.h>
@@ -20,14 +19,20 @@ Normed add_layer_norm(const torch::Tensor& x, const torch::Tensor& added, const 
                       const torch::Tensor& bias, double eps);
 
 bool can_affine_gelu(const torch::Tensor& x, const torch::Tensor& weight, const torch::Tensor& bias);
-// GELU of x [.., in] times weight [in, out] plus bias.
+// GELU of x [.., in] * weight [in, out] + bias.
 torch::Tensor affine_gelu(const torch::Tensor& x, const torch::Tensor& weight, const torch::Tensor& bias);
 
-// x [rows, columns] to the sum of its rows, without a gradient.
+// Sum of the rows of x [rows, columns]. Not differentiable.
 bool can_sum_rows(const torch::Tensor& x);
 torch::Tensor sum_rows(const torch::Tensor& x);
 
 bool can_split_heads(const torch::Tensor& packed, int64_t heads);
 std::array<torch::Tensor, 3> split_heads(const torch::Tensor& packed, int64_t heads);
+
+// split_heads of x [B, T, in] * weight [in, 3 * width] + bias: gradients are packed and summed in one pass.
+bool can_affine_heads(const torch::Tensor& x, const torch::Tensor& weight, const torch::Tensor& bias,
+                      int64_t heads);
+std::array<torch::Tensor, 3> affine_heads(const torch::Tensor& x, const torch::Tensor& weight,
+                                          const torch::Tensor& bias, int64_t heads);
 
 }  // namespace yoke::compute::cuda

@@ -2,11 +2,13 @@
 #include <c10/cuda/CUDAGuard.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include "yoke/compute/deferred_gradients.h"
 #include "yoke/compute/fast_path.h"
 #include "yoke/compute/image_tensors_cuda.h"
+#include "yoke/compute/product.h"
 #include "yoke/compute/token_kernels.h"
 #include "yoke/kernels/cuda/activation.h"
-#include "yoke/kernels/cuda/cross_entropy.h"
+#include "yoke/kernels/cuda/have_kernels.h"
 #include "yoke/kernels/cuda/layer_norm.h"
 #include "yoke/kernels/cuda/pack.h"
 
@@ -83,11 +85,11 @@ struct AddLayerNorm : torch::autograd::Function<AddLayerNorm> {
 
 struct AffineGelu : torch::autograd::Function<AffineGelu> {
   static Tensor forward(AutogradContext* ctx, const Tensor& x, const Tensor& weight, const Tensor& bias) {
-    Tensor z = at::addmm(bias, x.view({-1, x.size(-1)}), weight);
-    ctx->save_for_backward({x, weight, bias, z});
+    GeluOfProduct out = product_gelu(x.view({-1, x.size(-1)}), weight, bias);
+    ctx->save_for_backward({x, weight, bias, out.z});
     std::vector<int64_t> shape = x.sizes().vec();
     shape.back() = weight.size(1);
-    return at::gelu(z, "tanh").view(shape);
+    return out.y.view(shape);
   }
 
   static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
@@ -100,8 +102,8 @@ struct AffineGelu : torch::autograd::Function<AffineGelu> {
     kernels::gelu_backward(in, grad_y.const_data_ptr(), z.const_data_ptr(), grad.data_ptr(),
                            grad_bias.data_ptr(),
                            scratch(kernels::activation_workspace(in), z).data_ptr<float>());
-    Tensor grad_x = ctx->needs_input_grad(0) ? at::mm(grad, weight.t()).view(x.sizes()) : Tensor();
-    Tensor grad_weight = ctx->needs_input_grad(1) ? at::mm(x.view({-1, x.size(-1)}).t(), grad) : Tensor();
+    Tensor grad_x = ctx->needs_input_grad(0) ? product(grad, weight.t()).view(x.sizes()) : Tensor();
+    Tensor grad_weight = ctx->needs_input_grad(1) ? product(x.view({-1, x.size(-1)}).t(), grad) : Tensor();
     return {grad_x, grad_weight, grad_bias};
   }
 };
@@ -113,34 +115,69 @@ std::array<Tensor, 3> views_of(const Tensor& packed, int64_t heads) {
   return {part(0), part(1), part(2)};
 }
 
+Tensor readable(const Tensor& g) {
+  int64_t numbers = 16 / g.element_size();
+  bool strides = g.stride(0) % numbers == 0 && g.stride(1) % numbers == 0 && g.stride(2) % numbers == 0;
+  return g.stride(3) == 1 && strides && aligned(g) ? g : g.contiguous();
+}
+
+// The gradients of q, k and v packed as [B, T, 3 * width]; its column sums in `sums`, if defined.
+Tensor packed_gradient(const variable_list& grads, const Tensor& sums) {
+  const Tensor& any = grads[0];  // [B, heads, T, size]
+  kernels::CudaPacking in{*number_of(any), any.size(0), any.size(2),
+                          any.size(1),     any.size(3), stream_of(any)};
+  Tensor packed = at::empty({in.items, in.tokens, 3 * in.heads * in.size},
+                            any.options().memory_format(at::MemoryFormat::Contiguous));
+  std::array<Tensor, 3> kept;
+  kernels::CudaHeads from[3];
+  for (size_t i = 0; i < 3; ++i) {
+    const Tensor& g = kept[i] = readable(grads[i]);
+    from[i] = {g.const_data_ptr(), g.stride(0), g.stride(1), g.stride(2)};
+  }
+  if (!sums.defined()) {
+    kernels::pack_heads(in, from, packed.data_ptr(), nullptr, nullptr);
+  } else {
+    kernels::pack_heads(in, from, packed.data_ptr(), sums.data_ptr(),
+                        scratch(kernels::pack_workspace(in), any).data_ptr<float>());
+  }
+  return packed;
+}
+
 struct SplitHeads : torch::autograd::Function<SplitHeads> {
-  static variable_list forward(AutogradContext* ctx, const Tensor& packed, int64_t heads) {
-    ctx->saved_data["sizes"] = packed.sizes().vec();
+  static variable_list forward(AutogradContext*, const Tensor& packed, int64_t heads) {
+    auto [q, k, v] = views_of(packed, heads);
+    return {q, k, v};
+  }
+
+  static variable_list backward(AutogradContext*, const variable_list& grads) {
+    require_first_derivative("split_heads");
+    c10::cuda::CUDAGuard guard(grads[0].device());
+    return {packed_gradient(grads, {}), Tensor()};
+  }
+};
+
+struct AffineHeads : torch::autograd::Function<AffineHeads> {
+  static variable_list forward(AutogradContext* ctx, const Tensor& x, const Tensor& weight,
+                               const Tensor& bias, int64_t heads) {
+    ctx->save_for_backward({x, weight, bias});
+    Tensor packed =
+        product_plus(x.view({-1, x.size(-1)}), weight, bias, {}).view({x.size(0), x.size(1), weight.size(1)});
+    // Separate outputs for autograd, not views of a tensor it never saw.
+    at::AutoDispatchBelowADInplaceOrView guard;
     auto [q, k, v] = views_of(packed, heads);
     return {q, k, v};
   }
 
   static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
-    require_first_derivative("split_heads");
-    std::vector<int64_t> sizes = ctx->saved_data["sizes"].toIntVector();
-    int64_t heads = grads[0].size(1), size = grads[0].size(3);
-    c10::cuda::CUDAGuard guard(grads[0].device());
-    Tensor packed = at::empty(sizes, grads[0].options().memory_format(at::MemoryFormat::Contiguous));
-    std::array<Tensor, 3> kept;
-    kernels::CudaHeads from[3];
-    for (size_t i = 0; i < 3; ++i) {
-      const Tensor& g = kept[i] = readable(grads[i]);
-      from[i] = {g.const_data_ptr(), g.stride(0), g.stride(1), g.stride(2)};
-    }
-    kernels::pack_heads(from, packed.data_ptr(), sizes[0], sizes[1], heads, size, packed.element_size(),
-                        stream_of(packed));
-    return {packed, Tensor()};
-  }
-
-  static Tensor readable(const Tensor& g) {
-    int64_t numbers = 16 / g.element_size();
-    bool strides = g.stride(0) % numbers == 0 && g.stride(1) % numbers == 0 && g.stride(2) % numbers == 0;
-    return g.stride(3) == 1 && strides && aligned(g) ? g : g.contiguous();
+    require_first_derivative("linear_split_heads");
+    variable_list saved = ctx->get_saved_variables();
+    const Tensor &x = saved[0], &weight = saved[1], &bias = saved[2];
+    c10::cuda::CUDAGuard guard(x.device());
+    Tensor grad_bias = at::empty_like(bias);
+    Tensor grad = packed_gradient(grads, grad_bias).view({-1, weight.size(1)});
+    Tensor grad_x = ctx->needs_input_grad(0) ? product(grad, weight.t()).view(x.sizes()) : Tensor();
+    Tensor grad_weight = ctx->needs_input_grad(1) ? product(x.view({-1, x.size(-1)}).t(), grad) : Tensor();
+    return {grad_x, grad_weight, grad_bias, Tensor()};
   }
 };
 
@@ -188,6 +225,17 @@ bool can_split_heads(const Tensor& packed, int64_t heads) {
 
 std::array<Tensor, 3> split_heads(const Tensor& packed, int64_t heads) {
   variable_list out = SplitHeads::apply(packed, heads);
+  return {out[0], out[1], out[2]};
+}
+
+bool can_affine_heads(const Tensor& x, const Tensor& weight, const Tensor& bias, int64_t heads) {
+  return usable(x) && x.dim() == 3 && alike(x, weight) && bias.defined() && alike(x, bias) &&
+         weight.dim() == 2 && weight.size(1) % (3 * heads) == 0 && weight.size(1) / (3 * heads) % 8 == 0 &&
+         !takes_gradients(weight);
+}
+
+std::array<Tensor, 3> affine_heads(const Tensor& x, const Tensor& weight, const Tensor& bias, int64_t heads) {
+  variable_list out = AffineHeads::apply(x, weight, bias, heads);
   return {out[0], out[1], out[2]};
 }
 

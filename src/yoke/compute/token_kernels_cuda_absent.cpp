@@ -37,4 +37,12 @@ std::array<Tensor, 3> split_heads(const Tensor&, int64_t) {
   YOKE_CHECK(false, "split_heads without CUDA");
 }
 
+bool can_affine_heads(const Tensor&, const Tensor&, const Tensor&, int64_t) {
+  return false;
+}
+
+std::array<Tensor, 3> affine_heads(const Tensor&, const Tensor&, const Tensor&, int64_t) {
+  YOKE_CHECK(false, "affine_heads without CUDA");
+}
+
 }  // namespace yoke::compute::cuda

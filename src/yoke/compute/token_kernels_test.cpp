@@ -5,7 +5,7 @@
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/cuda.h>
 
-#include "yoke/kernels/cuda/cross_entropy.h"
+#include "yoke/kernels/cuda/have_kernels.h"
 
 namespace yoke::compute {
 namespace {
@@ -101,6 +101,43 @@ TEST_P(TokenKernels, HeadsAreTakenApartAndTheirGradientsPacked) {
   torch::autograd::backward({ours[0], ours[1], ours[2]}, grads);
   torch::autograd::backward(theirs, grads);
   EXPECT_TRUE(torch::equal(packed.grad(), same.grad()));
+}
+
+TEST_P(TokenKernels, HeadsOfALinearLayerHaveItsGradients) {
+  for (int64_t tokens : {5, 700}) {
+    Pair x = leaf({2, tokens, 48}), weight = leaf({48, 3 * 32}, 0.2), bias = leaf({3 * 32});
+    ASSERT_TRUE(cuda::can_affine_heads(x.ours, weight.ours, bias.ours, 4));
+    auto ours = linear_split_heads(x.ours, weight.ours, bias.ours, 4);
+    Tensor packed = at::matmul(x.exact, weight.exact) + bias.exact;
+    std::vector<Tensor> exact, grads, grads_on_gpu;
+    for (const Tensor& part : packed.split(32, 2))
+      exact.push_back(part.view({2, tokens, 4, 8}).transpose(1, 2));
+    for (size_t i = 0; i < 3; ++i) {
+      expect_near(ours[i], exact[i], 16, "q, k or v");
+      Tensor grad = torch::randn_like(exact[i]).to(GetParam());
+      grads.push_back(grad.to(torch::kDouble));
+      grads_on_gpu.push_back((i == 1 ? grad.contiguous() : grad).to(torch::kCUDA));
+    }
+    torch::autograd::backward(exact, grads);
+    torch::autograd::backward({ours[0], ours[1], ours[2]}, grads_on_gpu);
+    expect_near(x.ours.grad(), x.exact.grad(), 16, "grad x");
+    expect_near(weight.ours.grad(), weight.exact.grad(), 16, "grad weight");
+    expect_near(bias.ours.grad(), bias.exact.grad(), 16, "grad bias");
+  }
+}
+
+TEST_P(TokenKernels, LinearPlusAResidualHasTheGradientsOfBoth) {
+  Pair x = leaf({7, 8, 48}), weight = leaf({48, 72}, 0.2), bias = leaf({72}), added = leaf({7, 8, 72});
+  Tensor y = linear_transposed_add(x.ours, weight.ours, bias.ours, added.ours);
+  Tensor expected = at::matmul(x.exact, weight.exact) + bias.exact + added.exact;
+  expect_near(y, expected, 16, "y");
+  Tensor grad = torch::randn_like(expected).to(GetParam()).to(torch::kDouble);
+  expected.backward(grad);
+  y.backward(grad.to(torch::kCUDA).to(GetParam()));
+  expect_near(x.ours.grad(), x.exact.grad(), 16, "grad x");
+  expect_near(weight.ours.grad(), weight.exact.grad(), 16, "grad weight");
+  expect_near(bias.ours.grad(), bias.exact.grad(), 16, "grad bias");
+  expect_near(added.ours.grad(), added.exact.grad(), 1, "grad added");
 }
 
 INSTANTIATE_TEST_SUITE_P(Types, TokenKernels,

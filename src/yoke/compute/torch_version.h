@@ -1,4 +1,4 @@
-// What differs between the LibTorch versions Yoke compiles with (2.10 and later).
+// Differences between the supported LibTorch versions (2.10 and later).
 #pragma once
 
 #include <ATen/Context.h>
@@ -8,8 +8,9 @@ namespace yoke::compute {
 
 // Whether fp32 matrix products and convolutions on CUDA may round their inputs to tf32.
 //
-// LibTorch has an older and a newer set of switches for this and refuses to compute where they disagree. The
-// older setters write both in every version so far, and say once that they are old: that is kept quiet here.
+// LibTorch has an old and a new set of switches for this and refuses to compute if they disagree. The old
+// setters write both in every version so far, and warn once that they are deprecated: that warning is
+// suppressed here.
 inline void allow_tf32(bool allowed) {
   struct Quiet : c10::WarningHandler {
     void process(const c10::Warning&) override {}

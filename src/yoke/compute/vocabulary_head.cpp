@@ -4,8 +4,10 @@
 
 #include <limits>
 
+#include "yoke/compute/interception.h"
 #include "yoke/compute/layers.h"
 #include "yoke/compute/precision.h"
+#include "yoke/compute/product.h"
 
 namespace yoke::compute {
 namespace {
@@ -15,8 +17,7 @@ constexpr int64_t kMultiple = 64;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// A function of its own, because autograd would copy the whole gradient to undo the filling of the last
-// columns.
+// A custom function, because autograd would copy the whole gradient to undo the filling of the last columns.
 struct PaddedHead : public torch::autograd::Function<PaddedHead> {
   static torch::Tensor forward(AutogradContext* context, const torch::Tensor& x,
                                const torch::Tensor& weight) {
@@ -24,7 +25,7 @@ struct PaddedHead : public torch::autograd::Function<PaddedHead> {
     int64_t surplus = (kMultiple - vocabulary % kMultiple) % kMultiple;
     torch::Tensor padded = at::constant_pad_nd(weight, {0, 0, 0, surplus});
     torch::Tensor rows = x.reshape({-1, x.size(-1)});
-    torch::Tensor logits = at::mm(rows, padded.t());
+    torch::Tensor logits = product(rows, padded.t());
     logits.narrow(1, vocabulary, surplus).fill_(-std::numeric_limits<double>::infinity());
     context->save_for_backward({rows, padded});
     context->saved_data["vocabulary"] = vocabulary;
@@ -38,8 +39,8 @@ struct PaddedHead : public torch::autograd::Function<PaddedHead> {
     variable_list saved = context->get_saved_variables();
     int64_t vocabulary = context->saved_data["vocabulary"].toInt();
     torch::Tensor gradient = gradients[0].reshape({-1, gradients[0].size(-1)});
-    torch::Tensor of_x = at::mm(gradient, saved[1]).view(context->saved_data["shape"].toIntVector());
-    torch::Tensor of_weight = at::mm(gradient.t(), saved[0]).narrow(0, 0, vocabulary);
+    torch::Tensor of_x = product(gradient, saved[1]).view(context->saved_data["shape"].toIntVector());
+    torch::Tensor of_weight = product(gradient.t(), saved[0]).narrow(0, 0, vocabulary);
     return {of_x, of_weight};
   }
 };
@@ -47,7 +48,7 @@ struct PaddedHead : public torch::autograd::Function<PaddedHead> {
 }  // namespace
 
 torch::Tensor vocabulary_logits(const torch::Tensor& x, const torch::Tensor& weight) {
-  bool pad = x.is_cuda() && weight.size(0) % kMultiple != 0;
+  bool pad = x.is_cuda() && weight.size(0) % kMultiple != 0 && !is_intercepted(weight);
   if (!pad) return compute::linear(x, weight, {});
   return PaddedHead::apply(as_autocast(x), as_autocast(weight));
 }

@@ -20,7 +20,7 @@ bool is_dotted_option(const std::string& word) {
   return name.find('.') != std::string::npos;
 }
 
-// torchrun's habit: a dash inside a key is an underscore.
+// As in torchrun: a dash inside a key is an underscore.
 std::string key_of(std::string name) {
   std::replace(name.begin(), name.end(), '-', '_');
   return name;
@@ -29,7 +29,7 @@ std::string key_of(std::string name) {
 Override parse_set(const std::string& assignment) {
   size_t equals = assignment.find('=');
   if (equals == std::string::npos) {
-    throw ConfigError("--set {}: accepted is --set section.key=value.", assignment);
+    throw ConfigError("--set {}: expected --set section.key=value.", assignment);
   }
   return {key_of(trim(assignment.substr(0, equals))), assignment.substr(equals + 1), "--set"};
 }
@@ -79,7 +79,7 @@ class Taker {
     } else if (starts_with(key, "no_") && is_boolean(key.substr(3))) {
       overrides_.push_back({key.substr(3), "false", option});
     } else if (!schema_.has(key)) {
-      overrides_.push_back({key, "", option});  // Schema::set knows how to complain about it
+      overrides_.push_back({key, "", option});  // Schema::set reports the error
       if (at_ + 1 < words_.size() && !starts_with(words_[at_ + 1], "-")) ++at_;
     } else {
       overrides_.push_back({key, value_after(option), option});

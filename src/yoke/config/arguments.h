@@ -1,4 +1,4 @@
-// Finds configuration keys among command-line words.
+// Extracts configuration keys from command-line words.
 #pragma once
 
 #include <string>
@@ -8,9 +8,9 @@
 
 namespace yoke::config {
 
-// Takes `--section.key VALUE`, `--section.key=VALUE`, `--section.key` and `--no-section.key` (true or false
-// fields only) and `--set section.key=VALUE` out of `words`, in the order they take effect. What is not a
-// configuration key stays in `words`. Throws ConfigError for a dotted option that no section has.
+// Removes `--section.key VALUE`, `--section.key=VALUE`, `--section.key` and `--no-section.key` (booleans
+// only) and `--set section.key=VALUE` from `words`, in the order they take effect. Other words stay. Throws
+// ConfigError for a dotted option of no section.
 std::vector<Override> take_overrides(const Schema& schema, std::vector<std::string>& words);
 
 }  // namespace yoke::config

@@ -71,8 +71,8 @@ std::string range_text(const char* kind, double least, double most) {
 }
 
 std::string integer_range(int64_t least, int64_t most) {
-  if (most == kNoLimit) return fmt::format("a whole number of at least {}", least);
-  return fmt::format("a whole number from {} to {}", least, most);
+  if (most == kNoLimit) return fmt::format("an integer of at least {}", least);
+  return fmt::format("an integer from {} to {}", least, most);
 }
 
 template <class Element, class Convert>
@@ -108,7 +108,7 @@ void Fields::boolean(std::string name, bool& value, std::string help) {
 
 void Fields::integer(std::string name, int64_t& value, std::string help, int64_t least, int64_t most) {
   add({std::move(name),
-       "whole number",
+       "integer",
        std::move(help),
        {},
        [&value] { return Value(value); },
@@ -194,12 +194,12 @@ void Fields::duration(std::string name, double& seconds, std::string help) {
 
 void Fields::integers(std::string name, std::vector<int64_t>& value, std::string help) {
   add({std::move(name),
-       "list of whole numbers",
+       "list of integers",
        std::move(help),
        {},
        [&value] { return Value(Array(value.begin(), value.end())); },
        [&value](const Value& given) {
-         return set_list(value, given, as_integer, "whole numbers such as [784, 256, 10] or 784,256,10");
+         return set_list(value, given, as_integer, "integers such as [784, 256, 10] or 784,256,10");
        }});
 }
 

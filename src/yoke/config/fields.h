@@ -1,11 +1,10 @@
-// The list of an option struct's fields, written once; reading, printing, --help and the reference page use
-// it.
+// The fields of an option struct, listed once; parsing, printing, --help and the reference page use the list.
 //
 //   inline void describe(config::Fields& f, DdpOptions& o) {
 //     f.bytes("bucket_bytes", o.bucket_bytes, "target size of one gradient bucket");
 //   }
 //
-// A Fields object points into the described struct, which must outlive it.
+// A Fields object refers to the described struct, which must outlive it.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +22,7 @@ struct Field {
   std::string help;
   std::vector<std::string> accepted;  // for choices; empty otherwise
   std::function<Value()> get;
-  // Takes a value; returns "" or what is accepted instead ("a whole number of at least 1").
+  // Sets the value; returns "" or what is accepted ("a whole number of at least 1").
   std::function<std::string(const Value&)> set;
 };
 
@@ -41,7 +40,7 @@ class Fields {
   void duration(std::string name, double& seconds, std::string help);              // 5ms
   void integers(std::string name, std::vector<int64_t>& value, std::string help);  // [1, 2] or 1,2
   void numbers(std::string name, std::vector<double>& value, std::string help);
-  // A text that `check` accepts by returning "", or refuses by saying what it accepts.
+  // A text for which `check` returns "", or what is accepted instead.
   void checked_text(std::string name, std::string& value, std::string help,
                     std::function<std::string(const std::string&)> check);
 

@@ -33,7 +33,7 @@ std::optional<Value> convert(const toml::node& node) {
   return Value(std::move(elements));
 }
 
-// For `name = mlp`: the most common mistake of people who come from YAML.
+// For `name = mlp` without quotes, a common mistake of YAML users.
 std::string quoting_hint(std::string_view text, size_t number) {
   std::vector<std::string> lines = split(text, '\n');
   if (number < 1 || number > lines.size()) return "";
@@ -47,14 +47,14 @@ std::string quoting_hint(std::string_view text, size_t number) {
   if (value.empty() || std::isalpha(static_cast<unsigned char>(value[0])) == 0 ||
       !std::all_of(value.begin(), value.end(), plain))
     return "";
-  return fmt::format(" Texts need quotes: {} = \"{}\".", trim(line.substr(0, equals)), value);
+  return fmt::format(" Strings need quotes: {} = \"{}\".", trim(line.substr(0, equals)), value);
 }
 
 std::string place(const std::string& file, const toml::source_region& source) {
   return fmt::format("{}:{}", file, source.begin.line);
 }
 
-// What other programs call our keys.
+// Names of our keys in other programs.
 constexpr std::pair<const char*, const char*> kOtherNames[] = {
     {"learning_rate", "train.lr"},
     {"batch", "data.batch_size"},
@@ -114,7 +114,7 @@ std::string Schema::nearest_key(std::string_view name) const {
     std::string near = nearest_name(typed, same);
     return near.empty() && !same.empty() ? same.front() : near;
   };
-  // A field of that very name in another section is meant more probably than a neighbour in this one.
+  // A field of exactly that name in another section is more likely than a similar one in this section.
   std::string found = with_name(field);
   if (found.empty() && dot != std::string::npos) found = nearest_name(typed, keys);
   return found.empty() ? with_name(nearest_name(field, names)) : found;
@@ -142,7 +142,7 @@ void Schema::assign(std::string_view key, const Value& value, const std::string&
   entry->corrects = entry->corrects || !entry->is_initial();
   std::string accepted = entry->field.set(value);
   if (!accepted.empty()) {
-    throw ConfigError("{}: {} = {}: accepted is {}.", origin, key, config::to_toml(value), accepted);
+    throw ConfigError("{}: {} = {}: expected {}.", origin, key, config::to_toml(value), accepted);
   }
   entry->origin = origin;
 }
@@ -171,8 +171,7 @@ void Schema::read_text(std::string_view text, const std::string& file_name) {
       auto converted = convert(value);
       if (!converted) {
         if (find(full) == nullptr) unknown_key(*this, full, origin);
-        throw ConfigError("{}: {} has a table or a date where a {} is wanted.", origin, full,
-                          at(full).field.type);
+        throw ConfigError("{}: {} is a table or a date. Expected: {}.", origin, full, at(full).field.type);
       }
       assign(full, *converted, origin);
     }

@@ -1,7 +1,7 @@
-// All sections of a configuration, and reading them from a file, the environment and the command line.
+// All sections of a configuration, read from a file, the environment and the command line.
 //
-// Later sources win: built-in < file < YOKE_SECTION__KEY < --section.key=value < --set section.key=value.
-// An unknown key or a value of the wrong type is a ConfigError with the place and the nearest name.
+// Later sources win: built-in < file < YOKE_SECTION__KEY < --section.key=value < --set section.key=value. An
+// unknown key or a value of the wrong type is a ConfigError with its position and the nearest name.
 #pragma once
 
 #include <filesystem>
@@ -19,10 +19,10 @@ struct Entry {
   Field field;
   Value initial;                    // the built-in value
   std::string origin = "built-in";  // "built-in", "configs/lenet.toml:12", "YOKE_TRAIN__LR", "--train.lr"
-  bool corrects = false;            // an earlier source had set it to something else than the built-in value
+  bool corrects = false;            // an earlier source had set it to another value than the built-in one
   std::string key() const { return section + "." + field.name; }
   bool is_initial() const { return field.get() == initial; }
-  // Typed or in the environment rather than in a file.
+  // Set on the command line or in the environment, not in a file.
   bool is_typed() const { return origin.rfind("--", 0) == 0 || origin.rfind("YOKE_", 0) == 0; }
 };
 
@@ -35,7 +35,7 @@ struct Override {
 
 class Schema {
  public:
-  // Adds the fields that `describe(fields, options)` lists. `options` must outlive the schema.
+  // Adds the fields listed by `describe(fields, options)`. `options` must outlive the schema.
   template <class Options>
   void section(std::string name, Options& options) {
     Fields fields;
@@ -50,18 +50,18 @@ class Schema {
   // Sets one key from text. Throws ConfigError naming the origin.
   void set(const Override& change);
 
-  // Gives a key its built-in value again. Requires has(key).
+  // Restores the built-in value of a key. Requires has(key).
   void reset(std::string_view key);
 
   const std::vector<Entry>& entries() const { return entries_; }
   bool has(std::string_view key) const;
   const Entry& at(std::string_view key) const;
 
-  // The key that somebody probably means by `name`, with or without a section: "lr", "batch-size",
-  // "train.learning_rate", "trian.lr". Empty where none is near.
+  // The key probably meant by `name`, with or without a section: "lr", "batch-size", "train.learning_rate",
+  // "trian.lr". Empty if none is similar.
   std::string nearest_key(std::string_view name) const;
 
-  // The effective configuration as TOML; with `origins`, each line says where its value came from.
+  // The effective configuration as TOML; with `origins`, each line names the source of its value.
   std::string to_toml(bool origins = false) const;
 
  private:

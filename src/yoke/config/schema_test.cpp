@@ -68,7 +68,7 @@ TEST(Schema, ATextWithoutQuotesIsToldSo) {
   Fixture f;
   EXPECT_THAT(f.error_of("[train]\noptimizer = sgd # as ever\n"), HasSubstr("a.toml:2: not valid TOML: "));
   EXPECT_THAT(f.error_of("[train]\noptimizer = sgd # as ever\n"),
-              HasSubstr("Texts need quotes: optimizer = \"sgd\"."));
+              HasSubstr("Strings need quotes: optimizer = \"sgd\"."));
   EXPECT_THAT(f.error_of("[train]\nlr = 1\nlr = 2\n"), ::testing::Not(HasSubstr("quotes")));
 }
 
@@ -89,12 +89,12 @@ TEST(Schema, UnknownKeyNamesFileLineAndNearestName) {
 TEST(Schema, WrongTypesSayWhatIsAccepted) {
   Fixture f;
   EXPECT_THAT(f.error_of("[train]\nlr = \"fast\"\n"),
-              HasSubstr("train.lr = \"fast\": accepted is a number of at least 0"));
-  EXPECT_THAT(f.error_of("[train]\nsteps = 0\n"), HasSubstr("a whole number of at least 1"));
-  EXPECT_THAT(f.error_of("[train]\nsteps = 1.5\n"), HasSubstr("a whole number"));
+              HasSubstr("train.lr = \"fast\": expected a number of at least 0"));
+  EXPECT_THAT(f.error_of("[train]\nsteps = 0\n"), HasSubstr("an integer of at least 1"));
+  EXPECT_THAT(f.error_of("[train]\nsteps = 1.5\n"), HasSubstr("an integer"));
   EXPECT_THAT(f.error_of("[train]\noptimizer = \"adam\"\n"),
               HasSubstr("one of sgd, adamw (did you mean adamw?)"));
-  EXPECT_THAT(f.error_of("[train]\nsizes = [1, \"x\"]\n"), HasSubstr("whole numbers"));
+  EXPECT_THAT(f.error_of("[train]\nsizes = [1, \"x\"]\n"), HasSubstr("integers"));
   EXPECT_THAT(f.error_of("[train]\nlr = 2020-01-01\n"), HasSubstr("table or a date"));
   EXPECT_THAT(f.error_of("[train\n"), HasSubstr("a.toml:1: not valid TOML"));
 }

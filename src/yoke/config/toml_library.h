@@ -1,11 +1,11 @@
-// toml++ as we use it. Include it nowhere else.
+// toml++ with our settings. The only place that includes it.
 #pragma once
 
-// Parse errors as values keep its exceptions out of our headers and of the fuzzers' way.
+// Parse errors as values: keeps its exceptions out of our headers and the fuzzers.
 #define TOML_EXCEPTIONS 0
-// It asserts what malformed files break ("[!"), and with NDEBUG even lets the compiler assume it: undefined
-// behaviour (found by fuzzing). Neither is for what users type: it checks and reports the same things right
-// after.
+// toml++ asserts conditions that malformed files violate ("[!"), and with NDEBUG lets the compiler assume
+// them: undefined behaviour (found by fuzzing). Neither is acceptable for user input, and it checks and
+// reports the same things right after.
 #undef NDEBUG
 #define TOML_ASSERT(condition) static_assert(true)
 #include <toml++/toml.h>

@@ -1,4 +1,4 @@
-// Text as toml++ may see it.
+// Text encoding for toml++.
 #pragma once
 
 #include <string>
@@ -6,8 +6,8 @@
 
 namespace yoke::config {
 
-// toml++ 3.3 runs into undefined behaviour on some letters beyond ASCII (found by fuzzing), so it gets to see
-// none: they are written as ~XX, byte by byte, and put back in the values by from_ascii().
+// toml++ 3.3 has undefined behaviour for some non-ASCII characters (found by fuzzing), so they are encoded as
+// ~XX, byte by byte, and decoded in the values by from_ascii().
 std::string to_ascii(std::string_view text);
 std::string from_ascii(std::string_view text);
 

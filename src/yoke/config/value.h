@@ -1,4 +1,4 @@
-// A configuration value, independent of where it was written.
+// A configuration value, independent of its source.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,8 @@ namespace yoke::config {
 struct Value;
 using Array = std::vector<Value>;
 
-// A value as read: from TOML with its type, or a bare text from the command line or the environment,
-// which takes whatever type its field has.
+// A value as read: from TOML with its type, or a bare text from the command line or the environment, which is
+// converted to the type of its field.
 struct Text {
   std::string content;
   bool operator==(const Text&) const = default;

@@ -5,7 +5,7 @@
 
 namespace yoke::data {
 
-// As open() in dataset.h.
+// Like open() in dataset.h.
 std::unique_ptr<Dataset> open_cifar10(const DataOptions& options, Split split, const SampleSpec& wanted,
                                       uint64_t seed);
 

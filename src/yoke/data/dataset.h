@@ -1,8 +1,8 @@
-// A finite set of samples addressed by index. Immutable after construction; gather() may be called from
-// several threads at once.
+// A finite set of samples addressed by index. Immutable after construction; gather() is thread-safe.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -24,11 +24,17 @@ class Dataset {
 
 enum class Split { kTrain, kTest };
 
-// Opens the data set that `options` names, for a model that takes `wanted` (synthetic data takes its shape
-// from there, token files their sample length). Throws ConfigError: files missing (names every place looked
-// at, and how to get them), truncated or foreign (names file and offset), or samples of another kind or size
-// than the model takes (names both). `seed` makes synthetic data.
+// Opens the data set of `options`, for a model that takes `wanted` (synthetic data takes its shape from
+// there, token files their sample length). Throws ConfigError: files missing (with all places searched, and
+// how to get them), truncated or of another format (with file and offset), or samples of another kind or size
+// than the model takes. `seed`: for synthetic data.
 std::unique_ptr<Dataset> open(const DataOptions& options, Split split, const SampleSpec& wanted,
                               uint64_t seed);
+
+// Registers a data set of the program: data.name = `name` opens it with `open_data`, which behaves like
+// open(). Call it before a configuration is read. Throws ConfigError for a name that is taken.
+using OpenData = std::function<std::unique_ptr<Dataset>(const DataOptions& options, Split split,
+                                                        const SampleSpec& wanted, uint64_t seed)>;
+void register_data(const std::string& name, OpenData open_data);
 
 }  // namespace yoke::data

@@ -2,13 +2,14 @@
 
 #include "yoke/base/error.h"
 #include "yoke/base/text.h"
+#include "yoke/data/formats/split_files.h"
 
 namespace yoke::data {
 namespace fs = std::filesystem;
 namespace {
 
 bool is_file(const fs::path& path) {
-  std::error_code ignored;  // what cannot be looked at is not there
+  std::error_code ignored;  // unreadable counts as missing
   return fs::is_regular_file(path, ignored);
 }
 
@@ -21,12 +22,7 @@ bool is_file(const fs::path& path) {
 
 fs::path test_file_of(const fs::path& train, const DataOptions& options, std::string_view test_word,
                       std::string_view hint) {
-  std::vector<fs::path> looked;
-  std::string name = train.filename().string();
-  if (const size_t at = name.rfind("train"); at != std::string::npos) {
-    looked.push_back(train.parent_path() / std::string(name).replace(at, 5, test_word));
-  }
-  looked.push_back(train.parent_path() / (name + ".t"));
+  std::vector<fs::path> looked = test_files_of(train, test_word);
   for (const fs::path& path : looked) {
     if (is_file(path)) return path;
   }

@@ -50,7 +50,7 @@ std::unique_ptr<Dataset> open_source(const Source& source, const DataOptions& op
   const std::string images_name = prefix + "-images-idx3-ubyte", labels_name = prefix + "-labels-idx1-ubyte";
   const fs::path images_path =
       find_file(options, places(options, source), {images_name, images_name + ".gz"}, source.hint);
-  // Labels of another folder would be of other images.
+  // Labels of another folder would belong to other images.
   const fs::path labels_path =
       find_file(options, {images_path.parent_path()}, {labels_name, labels_name + ".gz"}, source.hint);
 
@@ -59,8 +59,9 @@ std::unique_ptr<Dataset> open_source(const Source& source, const DataOptions& op
   const IdxArray array = parse_idx(images.bytes, 3, images_path.string());
   images.labels = read_labels(labels_path);
   if (static_cast<size_t>(array.shape[0]) != images.labels.size()) {
-    throw ConfigError("{}, byte 4: {} images, but {} has {} labels. Are the files of one data set?",
-                      images_path.string(), array.shape[0], labels_path.string(), images.labels.size());
+    throw ConfigError(
+        "{}, byte 4: {} images, but {} has {} labels. Do the files belong to the same data set?",
+        images_path.string(), array.shape[0], labels_path.string(), images.labels.size());
   }
   images.start = images.bytes.size() - array.values.size();
   images.stride = static_cast<size_t>(array.shape[1] * array.shape[2]);

@@ -5,7 +5,7 @@
 
 namespace yoke::data {
 
-// All as open() in dataset.h.
+// Like open() in dataset.h.
 std::unique_ptr<Dataset> open_fashion_mnist(const DataOptions& options, Split split, const SampleSpec& wanted,
                                             uint64_t seed);
 std::unique_ptr<Dataset> open_mnist(const DataOptions& options, Split split, const SampleSpec& wanted,

@@ -6,7 +6,7 @@
 namespace yoke::data {
 namespace {
 
-// What each byte becomes: (x / 255 - mean) / deviation in float32, step by step as torchvision computes it.
+// Value of each byte: (x / 255 - mean) / deviation in float32, with torchvision's order of operations.
 using Table = std::array<float, 256>;
 
 Table make_table(double mean, double deviation) {
@@ -60,7 +60,7 @@ class ImageDataset : public Dataset {
   SampleSpec spec_;
   int64_t size_;
   size_t plane_;
-  std::vector<Table> tables_;  // one a channel
+  std::vector<Table> tables_;  // one per channel
 };
 
 }  // namespace

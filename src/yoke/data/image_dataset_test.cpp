@@ -144,7 +144,7 @@ TEST(IdxDataset, RefusesDamagedFiles) {
   EXPECT_THAT(error_of(o, kSmall),
               HasSubstr("train-labels-idx1-ubyte, byte 18: expected a label 0..9, found 10"));
   write(folder / "train-images-idx3-ubyte", idx_images(5).substr(0, 20));
-  EXPECT_THAT(error_of(o, kSmall), HasSubstr("promises 30 values, the file holds 4"));
+  EXPECT_THAT(error_of(o, kSmall), HasSubstr("declares 30 values, but the file has 4"));
 }
 
 TEST(IdxDataset, NamesDataAndModelThatDoNotFit) {

@@ -13,17 +13,20 @@
 
 namespace yoke::data {
 
-// Batches are numbered from `origin` on, through all epochs. Workers claim numbers in order and leave results
-// under them, next() takes them in order: the stream does not depend on how many workers there are or which
-// is faster.
+// Batches are numbered from `origin`, across all epochs. Workers claim numbers in order and store results
+// under them, next() takes them in order: the stream does not depend on the number or speed of the workers.
 struct Loader::Impl {
   Impl(const Dataset& data, const DataOptions& o, uint64_t seed, Shard shard)
-      : dataset(data), sampler(data.size(), o, seed, shard), prefetch(std::max<int64_t>(1, o.prefetch)) {
+      : dataset(data),
+        options(o),
+        order_seed(seed),
+        sampler(data.size(), o, seed, shard),
+        prefetch(std::max<int64_t>(1, o.prefetch)) {
     for (int64_t i = 0; i < o.workers; ++i)
       workers.emplace_back([this](std::stop_token stop) { work(stop); });
   }
 
-  // All are told before the first is waited for: at most the batches under way are still made.
+  // All are stopped before the first is joined: only batches in progress are completed.
   ~Impl() {
     for (std::jthread& worker : workers) worker.request_stop();
   }
@@ -44,7 +47,7 @@ struct Loader::Impl {
     try {
       return {make(position), nullptr};
     } catch (...) {
-      return {{}, std::current_exception()};  // for whoever calls next()
+      return {{}, std::current_exception()};  // rethrown by next()
     }
   }
 
@@ -59,7 +62,7 @@ struct Loader::Impl {
       lock.unlock();
       Result result = try_make(position);
       lock.lock();
-      if (generation != seeks) continue;  // made for a place that was left
+      if (generation != seeks) continue;  // made for an abandoned position
       ready.emplace(number, std::move(result));
       if (number == taken) filled.notify_one();
     }
@@ -79,24 +82,32 @@ struct Loader::Impl {
   }
 
   const Dataset& dataset;
+  const DataOptions options;
+  const uint64_t order_seed;
   Sampler sampler;
   const int64_t prefetch;
 
   mutable std::mutex mutex;
-  std::condition_variable_any room;  // a worker may go on
-  std::condition_variable filled;    // the batch that next() waits for is there
+  std::condition_variable_any room;  // a worker may continue
+  std::condition_variable filled;    // the batch that next() waits for is ready
   std::map<int64_t, Result> ready;
   Position origin;      // of number 0
-  int64_t claimed = 0;  // the number the next free worker takes
-  int64_t taken = 0;    // the number next() hands out
+  int64_t claimed = 0;  // the next number to claim
+  int64_t taken = 0;    // the next number returned by next()
   int64_t seeks = 0;
-  std::vector<std::jthread> workers;  // last, so that they end before what they use
+  std::vector<std::jthread> workers;  // last: joined before the members they use are destroyed
 };
 
 Loader::Loader(const Dataset& dataset, const DataOptions& options, uint64_t seed, Shard shard)
     : impl_(std::make_unique<Impl>(dataset, options, seed, shard)) {}
 
 Loader::~Loader() = default;
+
+std::unique_ptr<Loader> Loader::with_shard(Shard shard) const {
+  auto other = std::make_unique<Loader>(impl_->dataset, impl_->options, impl_->order_seed, shard);
+  other->seek(position());
+  return other;
+}
 
 int64_t Loader::batches_per_epoch() const {
   return impl_->sampler.batches_per_epoch();
@@ -126,7 +137,7 @@ int64_t Loader::batches_done() const {
 void Loader::set_shares(const std::vector<double>& shares) {
   Position here = position();
   {
-    // What a worker makes in between is of the old shares: seek() drops it.
+    // Batches made meanwhile have the old shares: seek() drops them.
     std::lock_guard lock(impl_->mutex);
     impl_->sampler.set_shares(shares);
   }

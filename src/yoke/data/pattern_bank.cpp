@@ -7,8 +7,8 @@ namespace {
 
 constexpr int64_t kBase = 10;
 constexpr float kNoise = 0.5f;
-// Normal numbers cost 20 ns each; a run of this pool from a random place looks as good to a model and costs a
-// copy.
+// Normal random numbers cost 20 ns each; a run of this pool from a random position looks as good to a model
+// and costs a copy.
 constexpr int64_t kPool = 1 << 16;
 constexpr int64_t kRun = 1024;
 
@@ -45,7 +45,7 @@ void PatternBank::draw(int64_t label, Random& random, float* out) const {
     int64_t drawn = -1;
     for (int64_t y = 0; y < size_.height; ++y, out += size_.width) {
       const int64_t cell = y * size_.grid_height / size_.height;
-      if (cell != drawn) {  // the rows of one cell show the same
+      if (cell != drawn) {  // rows of one cell are identical
         const float* cells = grids.data() + (c * size_.grid_height + cell) * size_.grid_width;
         for (int64_t x = 0; x < size_.width; ++x) {
           row[static_cast<size_t>(x)] = cells[x * size_.grid_width / size_.width];

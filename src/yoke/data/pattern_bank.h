@@ -1,5 +1,4 @@
-// A recognisable picture for every class, and cheap noise over it: what synthetic images, vectors and videos
-// are made of.
+// A recognisable picture per class, plus cheap noise: the source of synthetic images, vectors and videos.
 #pragma once
 
 #include <cstdint>
@@ -9,18 +8,18 @@
 
 namespace yoke::data {
 
-// A picture is the sum of one coarse grid for each decimal digit of the class, so that a thousand classes
-// need thirty grids. Immutable; may be used from several threads.
+// A picture is the sum of one coarse grid per decimal digit of the class, so that a thousand classes need
+// thirty grids. Immutable and thread-safe.
 class PatternBank {
  public:
   struct Size {
     int64_t channels, height, width;
-    int64_t grid_height, grid_width;  // cells that a channel is divided into; at most height and width
+    int64_t grid_height, grid_width;  // cells per channel; at most height and width
   };
 
   PatternBank(int64_t classes, Size size, uint64_t seed);
 
-  // Writes channels x height x width floats: the picture of class `label` and noise drawn from `random`.
+  // Writes channels x height x width floats: the picture of class `label` plus noise from `random`.
   void draw(int64_t label, Random& random, float* out) const;
 
  private:

@@ -14,12 +14,12 @@ namespace {
 constexpr int64_t kMostEpochs = int64_t{1} << 40;
 constexpr uint64_t kOrderPurpose = 0x6f72646572;  // "order"
 
-// Where part `part` of `parts` of `count` samples begins: count * part / parts without overflow.
+// Start of part `part` of `parts` of `count` samples: count * part / parts without overflow.
 int64_t part_begin(int64_t count, int64_t part, int64_t parts) {
   return count / parts * part + count % parts * part / parts;
 }
 
-// The same in proportion to `shares`. Everybody gets one sample, as long as there are enough.
+// The same in proportion to `shares`. Every part gets at least one sample, if there are enough.
 int64_t part_begin(int64_t count, int64_t part, const std::vector<double>& shares) {
   double before = 0, all = 0;
   for (size_t i = 0; i < shares.size(); ++i) {
@@ -45,11 +45,11 @@ Sampler::Sampler(int64_t samples, const DataOptions& options, uint64_t seed, Sha
   if (options.batch_size < 1)
     throw ConfigError("data.batch_size = {}: expected at least 1.", options.batch_size);
   if (__builtin_mul_overflow(options.batch_size, shard.size, &global_batch_)) global_batch_ = INT64_MAX;
+  if (shard.global_batch > 0) global_batch_ = shard.global_batch;
   if (batches_per_epoch() == 0) {
     throw ConfigError(
-        "data.batch_size = {} with {} replicas needs {} samples for one batch, the data set has {}. Use a "
-        "batch_size "
-        "of at most {}, or data.drop_last = false.",
+        "data.batch_size = {} with {} replicas needs {} samples per batch, but the data set has {}. Use a "
+        "batch_size of at most {}, or data.drop_last = false.",
         options.batch_size, shard.size, global_batch_, samples, std::max<int64_t>(1, samples / shard.size));
   }
 }
@@ -62,8 +62,8 @@ int64_t Sampler::batches_from(int64_t sample) const {
 Position Sampler::after(Position from, int64_t batches) const {
   if (from.epoch < 0 || from.epoch > kMostEpochs || from.sample < 0 || from.sample > samples_)
     throw ConfigError(
-        "cannot resume at sample {} of epoch {}: the data set has {} samples. Were the data or data.limit "
-        "changed since?",
+        "cannot resume at sample {} of epoch {}: the data set has {} samples. Has the data or data.limit "
+        "changed?",
         from.sample, from.epoch, samples_);
   const int64_t here = batches_from(from.sample);
   if (batches < here) return {from.epoch, from.sample + batches * global_batch_};

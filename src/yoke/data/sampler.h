@@ -1,4 +1,4 @@
-// Which samples are in which batch: one order per epoch, cut into global batches, each cut into shards.
+// Assigns samples to batches: one order per epoch, divided into global batches, each divided into shards.
 #pragma once
 
 #include <cstdint>
@@ -10,46 +10,47 @@
 
 namespace yoke::data {
 
-// Where the next batch begins, counted in samples of all shards: it means the same whatever the batch size
-// and the number of shards. Part of the checkpoint.
+// Start of the next batch, in samples over all shards: independent of the batch size and the number of
+// shards. Part of the checkpoint.
 struct Position {
   int64_t epoch = 0;
-  int64_t sample = 0;  // of the epoch's order
+  int64_t sample = 0;  // in the epoch's order
   bool operator==(const Position&) const = default;
 };
 
 struct Shard {
   int64_t rank = 0;
   int64_t size = 1;
+  int64_t global_batch = 0;  // samples; 0: batch_size x size
 };
 
-// A global batch holds the next G = batch_size x shard.size samples of the epoch's order, and a shard takes a
-// contiguous part: all shards one behind the other are the global batch, however many there are. The smaller
-// last batch (drop_last = false) is split as evenly as it goes; where it has fewer samples than there are
-// shards, several take the same sample, each with a part of its weight. Shards may be unequal, and may change
-// between batches. May be used from several threads.
+// A global batch holds the next G = shard.global_batch samples of the epoch's order, and each shard
+// takes a contiguous part: concatenated, all shards are the global batch, however many there are. The smaller
+// last batch (drop_last = false) is split as evenly as possible; if it has fewer samples than shards, several
+// take the same sample, each with a part of its weight. Shards may be unequal and may change between batches.
+// Thread-safe.
 class Sampler {
  public:
-  // Throws ConfigError where an epoch would have no batch.
+  // Throws ConfigError if an epoch would have no batch.
   Sampler(int64_t samples, const DataOptions& options, uint64_t seed, Shard shard = {});
 
   int64_t batches_per_epoch() const { return batches_from(0); }
-  // Batches that are left of an epoch.
+  // Remaining batches of an epoch.
   int64_t batches_from(int64_t sample) const;
-  // Where the batch begins that comes `batches` later; a position without a batch of its own (the end of an
-  // epoch, or a rest that drop_last leaves out) is the start of the next epoch. Throws ConfigError for a
-  // position that this data set does not have.
+  // The position `batches` batches later; a position without a batch of its own (the end of an epoch, or a
+  // rest omitted by drop_last) is the start of the next epoch. Throws ConfigError for a position outside the
+  // data set.
   Position after(Position from, int64_t batches) const;
 
-  // This shard's samples of a batch that begins there, as after() gives it.
+  // This shard's samples of the batch at a position returned by after().
   std::vector<int64_t> indices_at(Position position) const;
   // The same, with batches counted from the start of the first epoch.
   std::vector<int64_t> indices(int64_t batch) const { return indices_at(after({}, batch)); }
 
-  // Parts in proportion to `shares`, one for each shard, all above 0; each gets at least one sample. Empty:
-  // equal ones.
+  // Parts in proportion to `shares`, one per shard, all above 0; each gets at least one sample. Empty: equal
+  // parts.
   void set_shares(std::vector<double> shares);
-  // Samples of the whole global batch, and what a shard's mean counts in it: its samples x shards / samples.
+  // Size of the global batch, and weight of a shard's mean in it: its samples x shards / samples.
   int64_t global_samples_at(Position position) const;
   double weight_at(Position position) const;
 

@@ -200,6 +200,30 @@ TEST(Sampler, TheSameGlobalBatchesFollowInAnotherWorld) {
   EXPECT_EQ(three, two);
 }
 
+// As an elastic job does: 6, 4, 5, then 1 shards, with 36 samples in every global batch.
+TEST(Sampler, AGivenGlobalBatchIsDividedAmongAnyNumberOfShards) {
+  const int64_t sizes[] = {6, 4, 5, 1};
+  std::map<int64_t, int> used;
+  Position at;
+  for (int batch = 0; at.epoch == 0; ++batch) {
+    const int64_t shards = sizes[std::min(batch / 3, 3)];
+    double weight = 0;
+    int64_t samples = 0;
+    Position next;
+    for (int64_t rank = 0; rank < shards; ++rank) {
+      Sampler sampler(500, options(6, true, false), 7, Shard{rank, shards, 36});
+      for (int64_t index : sampler.indices_at(at)) ++used[index], ++samples;
+      weight += sampler.weight_at(at) / static_cast<double>(shards);
+      next = sampler.after(at, 1);
+    }
+    EXPECT_EQ(samples, std::min<int64_t>(36, 500 - at.sample));
+    EXPECT_NEAR(weight, 1, 1e-12);
+    at = next;
+  }
+  EXPECT_EQ(used.size(), 500u);
+  for (const auto& [index, times] : used) EXPECT_EQ(times, 1) << index;
+}
+
 TEST(Sampler, ARestThatIsLeftOutEndsTheEpoch) {
   const Sampler sampler(100, options(32), 7);
   EXPECT_EQ(sampler.after({4, 68}, 0), (Position{4, 68}));

@@ -1,5 +1,5 @@
-// A data set of which only the shapes are wanted: for stages of a pipeline between the first, which takes the
-// inputs, and the last, which takes the targets.
+// A data set of shapes without values: for pipeline stages between the first, which needs the inputs, and the
+// last, which needs the targets.
 #pragma once
 
 #include <memory>
@@ -8,9 +8,9 @@
 
 namespace yoke::data {
 
-// As many samples as `dataset`, of the same types and shapes, without values: tensors of the device "meta",
-// so that reading one is an error. Looks at one sample, and needs `dataset` no longer. Requires: all samples
-// have the same shape, which those of kind kSparse do not.
+// As many samples as `dataset`, of the same types and shapes, as tensors on the device "meta": reading one is
+// an error. Examines one sample and does not need `dataset` afterwards. Requires: all samples have the same
+// shape, which is not the case for kSparse.
 std::unique_ptr<Dataset> shapes_only(const Dataset& dataset);
 
 }  // namespace yoke::data

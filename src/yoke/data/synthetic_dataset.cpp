@@ -13,7 +13,7 @@ namespace {
 
 constexpr uint64_t kPurpose = 0x73796e7468;  // "synth"
 
-// What is common to all kinds: how many samples, and a generator for each of them.
+// Common to all kinds: the number of samples, and a generator for each of them.
 class SyntheticDataset : public Dataset {
  public:
   SyntheticDataset(int64_t size, Split split, SampleSpec spec, uint64_t seed)
@@ -41,7 +41,7 @@ int64_t draw_below(Random& random, int64_t bound) {
 
 PatternBank::Size picture_size(const SampleSpec& spec) {
   if (spec.kind == SampleKind::kVector) return {1, 1, spec.shape[0], 1, spec.shape[0]};
-  constexpr int64_t kCells = 8;  // coarse, so that pooling keeps it
+  constexpr int64_t kCells = 8;  // coarse, so that pooling preserves it
   const int64_t height = spec.shape[1], width = spec.shape[2];
   return {spec.shape[0], height, width, std::min(height, kCells), std::min(width, kCells)};
 }
@@ -104,7 +104,7 @@ class SyntheticTokens : public SyntheticDataset {
   }
 
  private:
-  int64_t used_;    // so few that small models learn them soon
+  int64_t used_;    // few enough that small models learn them soon
   int64_t spread_;  // ids are multiples of this, over the whole vocabulary
   std::vector<int64_t> successor_;
 };
@@ -142,7 +142,7 @@ class SyntheticSparse : public SyntheticDataset {
   }
 
  private:
-  // One feature out of each of as many equal ranges: different and ascending. The cube makes few of them
+  // One feature from each of equally many ranges: distinct and ascending. The cube makes a few of them
   // frequent.
   int64_t draw_feature(int64_t range, Random& random) const {
     const int64_t begin = part(range), end = part(range + 1);

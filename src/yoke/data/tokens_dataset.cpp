@@ -13,9 +13,9 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr std::string_view kHint =
-    "Set data.dir to a folder with train.bin and val.bin (16-bit tokens, as nanoGPT and llm.c write them), "
-    "or to a file "
-    "whose name has 'train' in it.";
+    "Set data.dir to a folder with train.bin and val.bin (tokens of 16 or 32 bits, as nanoGPT and llm.c "
+    "write "
+    "them), or to a file whose name has 'train' in it.";
 constexpr int64_t kCheckedAtOpening = 64 << 20;
 
 class TokensDataset : public Dataset {
@@ -23,7 +23,7 @@ class TokensDataset : public Dataset {
   TokensDataset(const fs::path& path, const DataOptions& options, int64_t length, int64_t vocabulary)
       : path_(path.string()),
         mapped_(path),
-        file_(parse_tokens(mapped_.view(), path_)),
+        file_(parse_tokens(mapped_.view(), path_, vocabulary)),
         length_(length),
         vocabulary_(vocabulary) {
     size_ = limited((file_.count() - 1) / length_, options);

@@ -5,21 +5,20 @@
 #include "yoke/compute/device.h"
 #include "yoke/engine/synthetic_batches.h"
 #include "yoke/metrics/quantiles.h"
-#include "yoke/parallel/ddp/ddp_strategy.h"
 
 namespace yoke::engine {
 namespace {
 
 constexpr int64_t kRounds = 5;
 
-// One kind of step, with the times it took.
+// One kind of step, with its times.
 class Runner {
  public:
-  Runner(const WorkerOptions& options, uint64_t seed)
+  explicit Runner(const WorkerOptions& options)
       : worker_(make_worker(options)),
-        replicas_(options.replicas),
-        batches_(synthetic_batches(*worker_, options.batch_size, seed)) {
-    ddp_ = dynamic_cast<parallel::DdpStrategy*>(worker_->strategy.get());
+        // Ranks of one replica compute on the same batches.
+        batches_(synthetic_batches(*worker_, options.batch_size,
+                                   static_cast<uint64_t>(worker_->strategy->share().part + 1))) {
     for (int64_t i = 0; i < kBenchWarmUpSteps; ++i) step();
   }
 
@@ -29,16 +28,16 @@ class Runner {
       Stopwatch watch;
       step();
       seconds.push_back(watch.seconds());
-      if (ddp_ == nullptr) continue;
-      const DdpStep& last = ddp_->ddp().last_step();
-      comm.push_back(last.comm_seconds);
-      exposed.push_back(last.exposed_seconds);
+      std::optional<parallel::Communication> talk = worker_->strategy->communication();
+      if (!talk) continue;
+      comm.push_back(talk->seconds);
+      exposed.push_back(talk->exposed);
     }
-    worker_->strategy->drain();  // of ZeRO, the last step's parameters are still under way
+    worker_->strategy->drain();  // with ZeRO the last step's parameters are still in flight
     bytes_sent = (sent() - before) / steps;
   }
 
-  // The same with everybody in step.
+  // The same with a barrier after every step.
   void round_in_step(int64_t steps, comm::Communicator& all) {
     for (int64_t i = 0; i < steps; ++i) {
       Stopwatch watch;
@@ -54,7 +53,10 @@ class Runner {
   int64_t bytes_sent = 0;
 
  private:
-  int64_t sent() const { return replicas_ != nullptr ? replicas_->counters().bytes_sent : 0; }
+  int64_t sent() const {
+    const parallel::Traffic traffic = worker_->strategy->traffic();
+    return traffic.pipeline + traffic.data + traffic.tensor;
+  }
 
   void step() {
     const data::Batch& batch = batches_[turn_++ % batches_.size()];
@@ -67,9 +69,7 @@ class Runner {
   }
 
   std::unique_ptr<Worker> worker_;
-  comm::Communicator* replicas_;  // null: nobody
   std::vector<data::Batch> batches_;
-  parallel::DdpStrategy* ddp_ = nullptr;
   size_t turn_ = 0;
 };
 
@@ -79,7 +79,7 @@ double over_ranks(double value, ReduceOp op, torch::Device device, comm::Communi
   return tensor.item<double>();
 }
 
-// The median of steps that wait for each other and move nothing.
+// Median time of steps with a barrier but without communication.
 double slowest_of_each(const std::vector<double>& seconds, torch::Device device, comm::Communicator& comm) {
   torch::Tensor slowest = torch::tensor(seconds, torch::kFloat64).to(device);
   comm::all_reduce(comm, slowest, ReduceOp::kMax, "the slowest");
@@ -91,12 +91,11 @@ double slowest_of_each(const std::vector<double>& seconds, torch::Device device,
 }  // namespace
 
 ScalingResult bench_scaling(const WorkerOptions& options, comm::Communicator& comm, int64_t steps) {
-  auto seed = static_cast<uint64_t>(comm.rank() + 1);
-  Runner together(options, seed);
+  Runner together(options);
   auto memory = static_cast<double>(compute::peak_memory_bytes(together.device()));
   WorkerOptions apart = options;
-  apart.replicas = nullptr;
-  Runner alone(apart, seed);
+  if (!options.holds_part()) apart.links = {};  // parts of a model cannot train alone
+  Runner alone(apart);
   int64_t each = std::max<int64_t>(1, steps / kRounds);
   for (int64_t i = 0; i < kRounds; ++i) {
     comm.barrier().wait();

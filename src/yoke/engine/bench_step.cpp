@@ -37,7 +37,7 @@ std::vector<double> time_steps(Worker& worker, const WorkerOptions& options, int
 
 BenchStepResult bench_step(const WorkerOptions& options, int64_t steps) {
   const torch::Device device = compute::resolve_device(options.compute.device);
-  compute::release_freed_memory(device);  // of what was measured before
+  compute::release_freed_memory(device);  // of previous measurements
   compute::reset_peak_memory(device);
   auto worker = make_worker(options);
   std::vector<double> seconds = time_steps(*worker, options, kBenchWarmUpSteps, steps);

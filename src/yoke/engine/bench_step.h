@@ -1,4 +1,4 @@
-// Throughput of whole training steps on data that is ready: what the model and the device can do.
+// Throughput of whole training steps on prepared data: the limit of model and device.
 #pragma once
 
 #include <cstdint>
@@ -21,16 +21,16 @@ struct BenchStepResult {
   double step_seconds_median = 0;
   double step_seconds_p95 = 0;
   double tflops = 0;
-  double peak_fraction = 0;  // of the matrix-multiply speed measured beside it
+  double peak_fraction = 0;  // of the matrix-multiply speed measured with it
   int64_t peak_memory_bytes = 0;
-  std::optional<int64_t> largest_batch;  // where it was searched for
+  std::optional<int64_t> largest_batch;  // if it was searched for
 };
 
 // Forward, loss, backward and update of `steps` steps after a warm-up, on a few fixed synthetic batches.
 // Throws OutOfMemory.
 BenchStepResult bench_step(const WorkerOptions& options, int64_t steps);
 
-// The seconds of each of those steps. The worker is of no use after OutOfMemory.
+// Seconds of each of those steps. The worker is unusable after OutOfMemory.
 std::vector<double> time_steps(Worker& worker, const WorkerOptions& options, int64_t warm_up, int64_t steps);
 
 }  // namespace yoke::engine

@@ -1,4 +1,4 @@
-// What the bits of a result depend on besides configuration and data. Kept in checkpoints.
+// What the bits of a result depend on besides configuration and data. Stored in checkpoints.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -9,10 +9,11 @@
 
 namespace yoke::engine {
 
-// Library, processor, device, threads, whether kernels are deterministic.
+// Library, processor, device, threads, deterministic kernels.
 nlohmann::json circumstances(const Worker& worker);
 
-// "threads 4 (was 2)", joined by commas; empty where nothing differs. What `before` lacks is not compared.
+// "threads 4 (was 2)", comma-separated; empty if nothing differs. Keys missing from `before` are not
+// compared.
 std::string changed_circumstances(const nlohmann::json& before, const nlohmann::json& now);
 
 }  // namespace yoke::engine

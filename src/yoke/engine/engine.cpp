@@ -15,15 +15,14 @@
 namespace yoke::engine {
 namespace {
 
-// Steps in a row without an update: after kStuck nothing is saved before the next one (the state may be what
-// made them, and a good checkpoint would go for it), after kMostSkipped the run ends.
+// Consecutive steps without an update: after kStuck nothing is saved before the next update (the state itself
+// may be the cause, and saving would evict a good checkpoint), after kMostSkipped the run ends.
 constexpr int64_t kStuck = 10;
 constexpr int64_t kMostSkipped = 100;
 // With a loss scale, once it is at its floor: from 65536 it takes 16 overflows to get there.
 constexpr int64_t kMostOverflows = 32;
 
-// What a step talked in commit(), where its time was counted as update: moved to where it belongs. Seconds
-// under way.
+// Communication inside commit() was timed as update: moves it to where it belongs. Returns seconds in flight.
 double move_talk_of_commit(const std::optional<parallel::Communication>& before,
                            const std::optional<parallel::Communication>& all, metrics::TimeSplit& split) {
   if (!before || !all) return 0;
@@ -51,6 +50,11 @@ void Engine::resume_at(int64_t step, int64_t samples, double loss) {
   samples_ = samples;
   samples_at_start_ = samples;
   samples_at_record_ = samples;
+  finished_ = {step, step, samples, outcome_.final_loss};
+}
+
+int Engine::wanted_stop() const {
+  return plan_.wanted_stop ? plan_.wanted_stop() : requested_stop();
 }
 
 Outcome Engine::run(const metrics::RunInfo& info) {
@@ -82,15 +86,17 @@ Outcome Engine::run_to_the_end(const metrics::RunInfo& info) {
     }
   }
   strategy_.drain();
-  // Somebody may have been told to stop in an evaluation, or before the first step.
-  if (stop_signal_ == 0) stop_signal_ = strategy_.agree({torch::zeros({}), requested_stop()}).stop_signal;
+  // A stop signal may have arrived during an evaluation, or before the first step.
+  if (stop_signal_ == 0) stop_signal_ = strategy_.agree({torch::zeros({}), wanted_stop()}).stop_signal;
+  if (stop_signal_ != 0 && plan_.agreed_stop) stop_signal_ = plan_.agreed_stop(stop_signal_);
   strategy_.settle();
-  // A run that was stopped in its last evaluation does it now.
+  // A run that was stopped during its last evaluation repeats it now.
   if (evaluate_ && step_ >= plan_.total_steps && last_evaluated_ != step_ && stop_signal_ == 0)
     evaluate_now();
   outcome_.stopped_by_signal = stop_signal_;
   if (!losses_.empty()) log_step();
-  if (outcome_.stopped_by_signal != 0 && save_ && !saved)
+  const bool goes_on = stop_signal_ == kRegroup;  // in memory
+  if (outcome_.stopped_by_signal != 0 && save_ && !saved && !goes_on)
     save_({step_, samples_, outcome_.final_loss, /*must=*/true});
   for (auto& sink : sinks_) sink->finish();
   outcome_.steps = step_;
@@ -103,6 +109,7 @@ Outcome Engine::run_to_the_end(const metrics::RunInfo& info) {
 
 void Engine::train_step() {
   fault::set_step(step_ + 1);
+  finished_.started = step_ + 1;
   Stopwatch watch;
   metrics::TimeSplit split;
   double begin = now_seconds();
@@ -172,20 +179,20 @@ Engine::StepLoss Engine::compute_gradients(metrics::TimeSplit& split) {
     torch::Tensor part = result.loss * weight;
     loss.sum = loss.sum.defined() ? loss.sum + part : part;
   }
-  parallel::StepNews news = strategy_.agree({loss.sum, requested_stop()});
+  parallel::StepNews news = strategy_.agree({loss.sum, wanted_stop()});
   loss.sum = news.loss;
   stop_signal_ = news.stop_signal;
   if (plan_.wait_for_loss) loss.finite = std::isfinite(loss.sum.item<double>());
   return loss;
 }
 
-// A step is not left half-way: what it has added to BatchNorm's statistics and drawn of random numbers could
-// not be taken back, and a resumed run would not be the same.
+// A step is never abandoned halfway: its changes to BatchNorm statistics and random states could not be
+// undone, and a resumed run would differ.
 void Engine::tell_that_it_stops(int64_t done, double seconds) {
   if (std::exchange(told_stop_, true)) return;
   int64_t left = plan_.accumulate - done;
-  log::info("stopping after this step: {} of {} batches left, about {}; Ctrl-C again ends it at once", left,
-            plan_.accumulate,
+  log::info("stopping after this step: {} of {} batches left, about {}; press Ctrl-C again to stop at once",
+            left, plan_.accumulate,
             format_duration(seconds * static_cast<double>(left) / static_cast<double>(done)));
 }
 
@@ -193,8 +200,8 @@ bool Engine::commit(const StepLoss& loss, metrics::TimeSplit& split) {
   if (!loss.finite) return handle_non_finite("the loss", step_ + 1);
   Stopwatch watch;
   int64_t next = step_ + 1;
-  bool scaled = strategy_.loss_scale().has_value();  // then overflows are always looked for
-  // Gradients are checked before anything of this step can reach a record or a checkpoint.
+  bool scaled = strategy_.loss_scale().has_value();  // then overflows are always checked
+  // Gradients are checked before anything of this step reaches a record or a checkpoint.
   bool measure = (plan_.skip_non_finite && !scaled) || next % plan_.log_every == 0 ||
                  next == plan_.total_steps || (checkpoint_due_ && checkpoint_due_(next));
   parallel::CommitResult result = strategy_.commit({plan_.learning_rate(step_), measure});
@@ -210,12 +217,12 @@ bool Engine::commit(const StepLoss& loss, metrics::TimeSplit& split) {
 }
 
 bool Engine::handle_non_finite(const char* what, int64_t step) {
-  std::string parameter = strategy_.first_non_finite_gradient().value_or("none; the loss alone");
+  std::string parameter = strategy_.first_non_finite_gradient().value_or("none, only the loss");
   constexpr const char* kAdvice = "Lower train.lr, set train.clip_norm";
   if (!plan_.skip_non_finite) {
     throw ConfigError(
-        "step {}: {} is not finite (first parameter with a non-finite gradient: {}). Nothing of it was "
-        "saved. {}, or train.non_finite = \"skip\".",
+        "step {}: {} is not finite (first parameter with a non-finite gradient: {}). It was not saved. {}, "
+        "or train.non_finite = \"skip\".",
         step, what, parameter, kAdvice);
   }
   log::warn("step {}: {} is not finite (first parameter: {}); the step is skipped", step, what, parameter);
@@ -225,22 +232,23 @@ bool Engine::handle_non_finite(const char* what, int64_t step) {
   return false;
 }
 
-// Gradients that overflow in fp16 are part of the method: the scaler halves.
+// fp16 overflows are part of the method: the scaler halves the scale.
 bool Engine::handle_overflow() {
   bool at_floor = strategy_.loss_scale().value_or(0) <= optim::GradScalerOptions().min_scale;
   if (++not_updated_ < kMostOverflows || !at_floor) return false;
   throw ConfigError(
-      "step {}: the gradients of {} steps in a row overflowed fp16, with a loss scale down to {}. Nothing of "
-      "them was saved. Lower train.lr, set train.clip_norm, or use train.precision = \"bf16\" or \"fp32\".",
+      "step {}: the gradients of {} steps in a row overflowed fp16, with a loss scale down to {}. They were "
+      "not saved. Lower train.lr, set train.clip_norm, or use train.precision = \"bf16\" or \"fp32\".",
       step_ + 1, not_updated_, optim::GradScalerOptions().min_scale);
 }
 
-// Steps are counted here, or by who hands out the work; then one of ours may be several, or none.
+// Steps are counted here, or by the strategy; then one of ours may be several, or none.
 void Engine::count_step() {
   step_before_ = step_;
   std::optional<parallel::Strategy::Progress> all = strategy_.progress();
   if (!all) {
     ++step_;
+    finished_ = {step_, step_, samples_, outcome_.final_loss};
     return;
   }
   samples_ = samples_at_start_ + all->samples;
@@ -283,7 +291,7 @@ void Engine::evaluate_now() {
   pause_seconds_ += watch.seconds();
 }
 
-// Over the steps since the last record; those that were skipped for their loss do not count, unless all were.
+// Over the steps since the last record, without those skipped because of their loss, unless all were.
 double Engine::mean_loss() const {
   double sum = 0;
   int64_t count = 0;

@@ -1,4 +1,4 @@
-// The loop: for each step a batch, a strategy, and those who watch. Nothing else.
+// The training loop: for each step a batch, a strategy, and observers. Nothing else. Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -20,22 +20,35 @@ namespace yoke::engine {
 
 struct LoopPlan {
   int64_t total_steps = 0;
-  // Where somebody else counts steps (Strategy::progress), epochs are counted from here, in batches of all.
+  // If the strategy counts steps itself (Strategy::progress), epochs are derived from this number of global
+  // batches.
   double batches_per_epoch = 1;
   int64_t first_step = 0;
   double first_epoch = 0;
   int64_t accumulate = 1;
-  int64_t replicas = 1;  // each with batches of its own
+  int64_t replicas = 1;  // each with its own batches
   int64_t log_every = 10;
-  bool skip_non_finite = false;   // every step's gradients are checked; else a NaN stops the run
-  bool wait_for_loss = true;      // read the loss of every step (CPU); else only of logged ones
-  int64_t tokens_per_sample = 0;  // 0: speed is told in samples only
+  bool skip_non_finite = false;   // check the gradients of every step; otherwise a NaN ends the run
+  bool wait_for_loss = true;      // read the loss of every step (CPU); otherwise only of logged ones
+  int64_t tokens_per_sample = 0;  // 0: report speed in samples only
   std::function<double(int64_t step)> learning_rate;
   std::function<int64_t()> peak_memory;
+  // Whether this rank wants all to stop after this step: a signal, or another reason (> 0). Empty: the stop
+  // signals. All ranks call agreed_stop() with the largest of them, once; it returns why the run stops.
+  std::function<int()> wanted_stop{};
+  std::function<int(int)> agreed_stop{};
 };
 
-// Saves the state of the run after `step` steps. `must` is set at the end of the run and when it was told to
-// stop.
+// The state of a run after a step.
+struct Finished {
+  int64_t step = 0;
+  int64_t started = 0;  // the step that has begun; equal between two steps
+  int64_t samples = 0;
+  double loss = 0;  // Outcome::final_loss so far
+};
+
+// Request to save the state of the run after `step` steps. `must`: at the end of the run and after a stop
+// signal.
 struct SaveRequest {
   int64_t step = 0;
   int64_t samples = 0;
@@ -44,52 +57,53 @@ struct SaveRequest {
 };
 
 struct Outcome {
-  int64_t steps = 0;  // done in total, those before a resume included
+  int64_t steps = 0;  // in total, including those before a resume
   int64_t samples = 0;
-  int64_t own_samples = 0;  // of these, done by this run since it was started
+  int64_t own_samples = 0;  // of these, in this process
   double epochs = 0;
-  double final_loss = 0;                 // of the last logged steps, skipped ones left out
+  double final_loss = 0;                 // mean over the last logged steps, without skipped ones
   std::optional<Evaluation> evaluation;  // the last one
   std::vector<double> step_seconds;      // of this process
-  double seconds = 0;                    // of this process, the loop alone
+  double seconds = 0;                    // of this process, the loop only
   int64_t skipped = 0;                   // steps without an update
-  int stopped_by_signal = 0;             // 0: ran to its end
+  int stopped_by_signal = 0;             // 0: ran to the end
 };
 
 class Engine {
  public:
-  // All must outlive the engine.
+  // All arguments must outlive the engine.
   Engine(parallel::Strategy& strategy, data::Loader& loader, LoopPlan plan);
 
   void attach(std::unique_ptr<metrics::Sink> sink) { sinks_.push_back(std::move(sink)); }
   void attach_trace(metrics::Trace* trace) { trace_ = trace; }
-  // Called in every step with this rank's samples and how long it computed on them.
+  // Called in every step with this rank's number of samples and its compute time in seconds.
   void attach_balance(std::function<void(int64_t samples, double seconds)> balance) {
     balance_ = std::move(balance);
   }
-  // Called after each epoch and at the end.
-  // `evaluate` gives nothing when it was interrupted.
+  // Called after each epoch and at the end. `evaluate` returns nothing if it was interrupted.
   void attach_evaluation(std::function<std::optional<Evaluation>()> evaluate) {
     evaluate_ = std::move(evaluate);
   }
-  // Called after every step; decides itself whether it is time, and says whether it saved.
-  // `due(step)` tells beforehand, so that the gradients of that step are checked.
+  // `save` is called after every step and decides itself whether to save. `due(step)` says so in advance, so
+  // that the gradients of that step are checked.
   void attach_checkpoints(std::function<bool(int64_t step)> due,
                           std::function<void(const SaveRequest&)> save);
-  // Called when memory runs out, with what the engine was doing ("in step 3"): gives what run() throws
-  // instead.
+  // Called when memory runs out, with the current activity ("in step 3"); run() throws what it returns.
   void attach_memory_report(
       std::function<OutOfMemory(const std::exception& error, const std::string& doing)> report) {
     memory_report_ = std::move(report);
   }
-  // Steps and samples done before, from a checkpoint, and the loss then (NaN: none is known).
+  // Steps and samples before this run, from a checkpoint, and the loss at that point (NaN: unknown).
   void resume_at(int64_t step, int64_t samples, double loss = std::numeric_limits<double>::quiet_NaN());
 
-  // Runs until the planned steps are done or a signal asks to stop (where StopSignals are installed,
-  // stop_signal.h). Throws OutOfMemory, and ConfigError when the loss or the gradients stop being finite and
-  // the policy is to stop, and when they stay so while steps are skipped or the loss scale falls; nothing is
-  // saved after that.
+  // Runs until the planned steps are done or a stop signal arrives (if StopSignals are installed,
+  // stop_signal.h). Throws OutOfMemory; throws ConfigError if loss or gradients become non-finite and the
+  // policy is to stop, or if they stay so while steps are skipped or the loss scale falls. Nothing is saved
+  // after that.
   Outcome run(const metrics::RunInfo& info);
+
+  // The last step whose update is done, also if run() has thrown.
+  const Finished& finished() const { return finished_; }
 
  private:
   struct StepLoss {
@@ -112,6 +126,7 @@ class Engine {
   bool passed(int64_t every) const;
   bool due_since_last_step() const;
   void count_step();
+  int wanted_stop() const;
 
   parallel::Strategy& strategy_;
   data::Loader& loader_;
@@ -127,25 +142,26 @@ class Engine {
 
   Stopwatch since_start_;
   int64_t step_ = 0;
-  int64_t step_before_ = 0;  // this one
+  int64_t step_before_ = 0;  // before the current step
   double epoch_before_ = 0;
   int64_t samples_ = 0;
   int64_t samples_at_start_ = 0;
-  bool over_ = false;        // somebody else says so
-  int64_t own_samples_ = 0;  // of this rank, in this step
+  bool over_ = false;        // the strategy has ended the run
+  int64_t own_samples_ = 0;  // of this rank in this step
   Outcome outcome_;
-  int stop_signal_ = 0;  // that all ranks know of
+  Finished finished_;
+  int stop_signal_ = 0;  // agreed on by all ranks
   bool told_stop_ = false;
-  int64_t not_updated_ = 0;  // steps in a row
+  int64_t not_updated_ = 0;  // consecutive steps without an update
   bool has_loss_ = false;
   int64_t last_evaluated_ = -1;
   std::optional<double> grad_norm_;
   // Since the last record:
   std::vector<torch::Tensor> losses_;
   metrics::TimeSplit split_;
-  std::optional<double> comm_seconds_;  // where ranks communicate
+  std::optional<double> comm_seconds_;  // if ranks communicate
   Stopwatch since_record_;
-  double pause_seconds_ = 0;  // evaluation and checkpoint hand-over: not part of the speed
+  double pause_seconds_ = 0;  // evaluation and checkpointing: excluded from the speed
   int64_t samples_at_record_ = 0;
 };
 

@@ -5,7 +5,6 @@
 #include <functional>
 #include <optional>
 
-#include "yoke/comm/communicator.h"
 #include "yoke/data/dataset.h"
 #include "yoke/engine/worker.h"
 
@@ -13,15 +12,15 @@ namespace yoke::engine {
 
 struct Evaluation {
   double loss = 0;                 // mean over the samples
-  std::optional<double> accuracy;  // where the model has right answers
+  std::optional<double> accuracy;  // if the task has correct answers
   int64_t samples = 0;
 };
 
-// Runs every sample of `dataset` once, in evaluation mode, without gradients; puts the model's mode back.
-// With a communicator each rank runs its part (a pipeline: each copy of it), and all get the same result:
-// that of the model as a checkpoint would hold it, whose buffers all ranks have afterwards. Asks `stop`
-// between batches: nullopt when it said so, on any rank.
+// Evaluates every sample of `dataset` once, in evaluation mode, without gradients; restores the model's mode.
+// With a team each rank evaluates its part and all get the same result: that of the model as a checkpoint
+// would store it, whose buffers all ranks have afterwards. Without a team this rank evaluates everything.
+// Polls `stop` between batches; nullopt if it returned true on any rank.
 std::optional<Evaluation> evaluate(const Worker& worker, const data::Dataset& dataset, int64_t batch_size,
-                                   const std::function<bool()>& stop, comm::Communicator* comm = nullptr);
+                                   const std::function<bool()>& stop);
 
 }  // namespace yoke::engine

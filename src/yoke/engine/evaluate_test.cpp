@@ -8,11 +8,11 @@
 
 #include "yoke/comm/run_ranks.h"
 #include "yoke/engine/evaluate.h"
-#include "yoke/engine/pipeline_worker.h"
 #include "yoke/engine/run_state.h"
+#include "yoke/parallel/common/ddp/ddp_strategy.h"
 #include "yoke/parallel/common/one_device.h"
-#include "yoke/parallel/ddp/ddp_strategy.h"
-#include "yoke/parallel/ddp/zero/zero_strategy.h"
+#include "yoke/parallel/schedule/pipeline/pipeline_strategy.h"
+#include "yoke/parallel/sync/sharded/zero_strategy.h"
 
 namespace yoke::engine {
 namespace {
@@ -100,6 +100,9 @@ double loss_alone(const std::vector<optim::NamedTensor>& saved) {
   torch::NoGradGuard no_grad;
   std::map<std::string, torch::Tensor> values(saved.begin(), saved.end());
   for (auto& [name, tensor] : named_tensors(*worker.model.module)) tensor.copy_(values.at(name));
+  worker.optimizer = optim::make(plain_sgd(), parameters_of(worker.model));
+  worker.strategy = std::make_unique<parallel::OneDevice>(worker.model, *worker.optimizer, worker.scaler,
+                                                          parallel::OneDeviceOptions{});
   return evaluate(worker, NumbersDataset(), 5, [] { return false; })->loss;
 }
 
@@ -118,28 +121,27 @@ TEST(Evaluate, ReplicasReportWhatTheFirstOneSaves) {
       std::unique_lock lock(building);
       Worker worker = worker_of(normalising_model());
       lock.unlock();
-      if (zero > 0)
-        worker.shards = std::make_unique<parallel::Shards>(*worker.model.module, comm, DdpOptions{});
-      worker.optimizer =
-          optim::make(plain_sgd(), zero > 0 ? worker.shards->owned() : parameters_of(worker.model));
+      std::optional<parallel::Shards> shards;
+      if (zero > 0) shards.emplace(*worker.model.module, comm, DdpOptions{});
+      worker.optimizer = optim::make(plain_sgd(), zero > 0 ? shards->owned() : parameters_of(worker.model));
       if (zero > 0)
         worker.strategy = std::make_unique<parallel::ZeroStrategy>(
             worker.model, *worker.optimizer, worker.scaler, parallel::OneDeviceOptions{}, comm, DdpOptions{},
-            *worker.shards, zero);
+            *shards, zero);
       else
         worker.strategy = std::make_unique<parallel::DdpStrategy>(
             worker.model, *worker.optimizer, worker.scaler, parallel::OneDeviceOptions{}, comm, DdpOptions{});
       train_on(worker, comm.rank());
       // As a checkpoint takes it, whether or not somebody evaluates.
       if (comm.rank() == 0) saved = copies_of_tensors(named_tensors(*worker.model.module));
-      auto result = evaluate(
-          worker, NumbersDataset(), 5, [] { return false; }, &comm);
+      auto result = evaluate(worker, NumbersDataset(), 5, [] { return false; });
       reported[static_cast<size_t>(comm.rank())] = result->loss;
       if (comm.rank() == 0) {
         auto after = named_tensors(*worker.model.module);
         for (size_t i = 0; i < saved.size(); ++i) EXPECT_TRUE(after[i].second.equal(saved[i].second));
       }
       comm.barrier().wait();
+      worker.strategy.reset();  // stands on the shards
     });
     for (double loss : reported) EXPECT_NEAR(loss / loss_alone(saved), 1, 1e-12) << zero;
   }
@@ -155,19 +157,17 @@ TEST(Evaluate, CopiesOfAPipelineReportWhatIsSaved) {
     lock.unlock();
     parallel::PipelineOptions pipeline;
     pipeline.microbatches = 2;
-    worker.stage = std::make_unique<parallel::PipelineStage>(
+    parallel::PipelineStage stage(
         worker.model, parallel::make_layout(pipeline, /*stages=*/2, /*copies=*/2, {1, 1}, 8), comm);
-    worker.optimizer = optim::make(plain_sgd(), worker.stage->versions.newest());
-    auto strategy = std::make_unique<parallel::PipelineStrategy>(
-        worker.model, *worker.stage, *worker.optimizer, worker.scaler, parallel::PipelineStrategyOptions{});
-    worker.pipeline = strategy.get();
-    worker.strategy = std::move(strategy);
-    train_on(worker, worker.stage->place.copy);
+    worker.optimizer = optim::make(plain_sgd(), stage.versions.newest());
+    worker.strategy = std::make_unique<parallel::PipelineStrategy>(
+        worker.model, stage, *worker.optimizer, worker.scaler, parallel::PipelineStrategyOptions{});
+    train_on(worker, stage.place.copy);
     auto whole = whole_model(worker);
     if (comm.rank() == 0) saved = copies_of_tensors(whole);
-    auto result = evaluate(
-        worker, NumbersDataset(), 5, [] { return false; }, &comm);
+    auto result = evaluate(worker, NumbersDataset(), 5, [] { return false; });
     reported[static_cast<size_t>(comm.rank())] = result->loss;
+    worker.strategy.reset();  // stands on the stage
   });
   for (double loss : reported) EXPECT_NEAR(loss / loss_alone(saved), 1, 1e-12);
 }

@@ -1,6 +1,8 @@
 #include "yoke/engine/fit_budget.h"
 
 #include <algorithm>
+#include <limits>
+#include <optional>
 
 #include "yoke/base/error.h"
 #include "yoke/base/log.h"
@@ -15,17 +17,17 @@ namespace {
 
 using Segments = std::vector<compute::Segment>;
 
-// Plans tried after the smallest.
-constexpr int kTries = 6;
-// What is measured twice may differ by this much.
+// A plan whose estimate exceeds the budget by more than this is not tried: the machine may not have the
+// memory.
+constexpr double kHopeless = 1.1;
+// Repeated measurements may differ by this much.
 constexpr double kNoise = 1.02;
 
 std::string size_text(int64_t bytes) {
   return format_bytes(static_cast<double>(bytes));
 }
 
-// Copies of the state for checkpoints, and batches that wait: host memory, which is the budget's on the CPU
-// alone.
+// Copies of the state for checkpoints, and prefetched batches: host memory, which counts on the CPU only.
 int64_t memory_besides(Worker& worker, const WorkerOptions& options, int64_t input_bytes) {
   if (!worker.device.is_cpu()) return 0;
   HeldMemory held = held_memory(worker);
@@ -42,16 +44,22 @@ class Fitting {
     if (worker.device.is_cpu()) compute::limit_kept_memory(std::max<int64_t>(1, budget_));
   }
 
+  // Estimates omit what is not an activation (gradients of logits, workspaces); so measured steps decide how
+  // many blocks can be kept, and the estimate only which.
   Segments segments() {
     start_small();
-    // The formula knows activations only; what else there is comes from the last plan that was measured.
-    for (int i = 0; i < kTries; ++i) {
-      auto next = compute::segments_within(budget_ - unknown_, costs_);
-      if (!next || compute::forward_calls(*next) >= compute::forward_calls(best_)) break;
-      int64_t peak = measure(*next);
-      if (peak > budget_) continue;
-      best_ = *next;
-      best_peak_ = peak;
+    size_t low = compute::kept_blocks(best_), high = costs_.size();
+    while (low < high) {
+      size_t middle = (low + high + 1) / 2;
+      Segments next = compute::segments_keeping(middle, costs_);
+      std::optional<int64_t> peak = measure(next);
+      if (peak && *peak <= budget_) {
+        best_ = next;
+        best_peak_ = *peak;
+        low = middle;
+      } else {
+        high = middle - 1;
+      }
     }
     return best_;
   }
@@ -75,19 +83,31 @@ class Fitting {
     }
   }
 
-  int64_t measure(const Segments& segments) {
+  // Empty if it needs more than there can be.
+  std::optional<int64_t> measure(const Segments& segments) {
+    const int64_t estimate = compute::peak_bytes(segments, costs_) + unknown_;
+    if (static_cast<double>(estimate) > kHopeless * static_cast<double>(budget_)) return std::nullopt;
+    try {
+      return measure_small(segments);
+    } catch (const std::exception& error) {
+      if (!is_out_of_memory(error)) throw;
+      return std::nullopt;
+    }
+  }
+
+  int64_t measure_small(const Segments& segments) {
     int64_t peak = probe_.peak_bytes(segments, options_.batch_size);
-    unknown_ = peak - compute::peak_bytes(segments, costs_);
+    unknown_ = std::min(unknown_, peak - compute::peak_bytes(segments, costs_));
     return peak;
   }
 
-  // The two plans that may need least: few segments, or one for each block.
+  // The two plans that may need least: few segments, or one per block.
   void start_small() {
     best_ = compute::recompute_segments("blocks", costs_);
-    probe_.peak_bytes(best_, options_.batch_size);  // libraries choose algorithms and allocate workspaces
-    best_peak_ = measure(best_);
+    probe_.peak_bytes(best_, options_.batch_size);  // libraries select algorithms and allocate workspaces
+    best_peak_ = measure_small(best_);
     Segments few = compute::recompute_segments(options_.compute.recompute, costs_);
-    int64_t peak = measure(few);
+    int64_t peak = measure_small(few);
     if (peak < best_peak_) {
       best_ = few;
       best_peak_ = peak;
@@ -109,31 +129,27 @@ class Fitting {
   const WorkerOptions& options_;
   StepProbe probe_;
   std::vector<compute::BlockCost> costs_;
-  int64_t budget_;  // of steps
+  int64_t budget_;  // for steps
   Segments best_;
   int64_t best_peak_ = 0;
-  int64_t unknown_ = 0;  // what compute::peak_bytes() leaves out
+  // Memory that compute::peak_bytes() omits: the smallest observed.
+  int64_t unknown_ = std::numeric_limits<int64_t>::max();
 };
-
-size_t recomputed(const Segments& segments) {
-  size_t count = 0;
-  for (const compute::Segment& one : segments) count += one.recompute ? one.end - one.begin : 0;
-  return count;
-}
 
 }  // namespace
 
 void check_budget(const WorkerOptions& options) {
   if (!compute::recompute_budget(options.compute.recompute)) return;
   auto refuse = [&](const char* with) {
-    throw ConfigError("train.recompute = {} does not go with {}. Use blocks or sqrt.",
+    throw ConfigError("train.recompute = {} cannot be combined with {}. Use blocks or sqrt.",
                       options.compute.recompute, with);
   };
-  if (options.pipeline.stages > 1)
+  if (options.parallel.pipeline > 1)
     refuse("a pipeline: how much a stage keeps depends on its micro-batches in flight");
-  if (options.threads > 1) refuse("parallel.sync = threads: replicas share the process's memory");
+  if (options.replicas_in_process() > 1)
+    refuse("parallel.sync = threads: replicas share the process's memory");
   if (options.optimizer.optimizer == "lbfgs") refuse("train.optimizer = lbfgs, whose history grows");
-  if (options.sync_batchnorm) refuse("train.sync_batchnorm: steps cannot be tried by one rank alone");
+  if (options.sync_batchnorm) refuse("train.sync_batchnorm: a rank cannot run trial steps on its own");
 }
 
 std::vector<compute::Segment> fit_recomputation(Worker& worker, const WorkerOptions& options) {
@@ -147,8 +163,8 @@ std::vector<compute::Segment> fit_recomputation(Worker& worker, const WorkerOpti
   Segments segments = fitting.segments();
   worker.evaluation_batch = fitting.evaluation_batch();
   log::info("train.recompute = {}: {} of {} blocks are computed again, a step peaks at {}",
-            options.compute.recompute, recomputed(segments), worker.model.blocks.size(),
-            size_text(fitting.best_peak()));
+            options.compute.recompute, worker.model.blocks.size() - compute::kept_blocks(segments),
+            worker.model.blocks.size(), size_text(fitting.best_peak()));
   if (worker.device.is_cpu()) compute::limit_kept_memory(*budget);
   compute::release_freed_memory(worker.device);
   compute::reset_peak_memory(worker.device);

@@ -62,6 +62,22 @@ TEST(RecomputeBudget, IsThePeakOfRealSteps) {
   compute::limit_kept_memory(0);
 }
 
+TEST(RecomputeBudget, KeepsAsManyBlocksAsFit) {
+  WorkerOptions options = deep_mlp();
+  auto plain = make_worker(options);
+  StepProbe probe(*plain, options);
+  auto costs = probe.block_costs(options.batch_size);
+  probe.peak_bytes({{0, costs.size(), false}}, options.batch_size);
+  for (size_t kept : {6u, 12u}) {
+    int64_t budget = probe.peak_bytes(compute::segments_keeping(kept, costs), options.batch_size);
+    options.compute.recompute = "budget:" + std::to_string(budget + 2'000'000);
+    auto worker = make_worker(options);
+    EXPECT_GE(compute::kept_blocks(worker->segments), kept - 1);
+    EXPECT_LE(compute::kept_blocks(worker->segments), kept + 1);
+    compute::limit_kept_memory(0);
+  }
+}
+
 TEST(RecomputeBudget, ThatIsTooSmallIsRefusedWithOneThatIsEnough) {
   WorkerOptions options = deep_mlp();
   options.batch_size = 8192;
@@ -104,7 +120,8 @@ TEST(RecomputeBudget, IsRefusedWhereItCannotBeMeasured) {
   EXPECT_THAT([&] { make_worker(options); }, testing::ThrowsMessage<ConfigError>(HasSubstr("lbfgs")));
   options = deep_mlp();
   options.compute.recompute = "budget:1GB";
-  options.threads = 2;
+  options.parallel.sync = "threads";
+  options.parallel.data = 2;
   EXPECT_THAT([&] { make_worker(options); }, testing::ThrowsMessage<ConfigError>(HasSubstr("threads")));
 }
 

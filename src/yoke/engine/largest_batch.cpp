@@ -13,11 +13,11 @@
 namespace yoke::engine {
 namespace {
 
-constexpr int64_t kPrecision = 32;  // the answer may be too small by one part in so many
+constexpr int64_t kPrecision = 32;  // the result may be too small by one part in this many
 constexpr int64_t kEndless = int64_t{1} << 40;
 constexpr double kHostMargin = 0.95;  // of free memory
 
-// What small steps say. With a budget, that decides.
+// Prediction from small steps. With a budget, it decides.
 int64_t predicted_largest(const WorkerOptions& options) {
   if (compute::recompute_budget(options.compute.recompute)) return 0;
   WorkerOptions small = options;
@@ -43,7 +43,7 @@ bool steps_fit(WorkerOptions options, int64_t batch) {
     possible = false;
   } catch (const ConfigError&) {
     if (!compute::recompute_budget(options.compute.recompute)) throw;
-    possible = false;  // the budget
+    possible = false;  // because of the budget
   }
   compute::release_freed_memory(compute::resolve_device(options.compute.device));
   log::info("largest batch: {} {}", batch, possible ? "fits" : "does not fit");
@@ -76,7 +76,7 @@ int64_t largest_batch(WorkerOptions options) {
   int64_t found = 2 * largest_that_fits(pairs, likely * 7 / 16);
   if (found > 0) return found;
   options.batch_size = 1;
-  run_some_steps(options);  // or says why not
+  run_some_steps(options);  // or throws the reason
   return 1;
 }
 

@@ -34,7 +34,7 @@ double best_rate(double operations, torch::Device device, const std::function<vo
 }  // namespace
 
 double matmul_flops(torch::Device device, Precision precision) {
-  // Large enough to be bound by arithmetic, small enough for a slow BLAS to finish.
+  // Large enough to be compute-bound, small enough for a slow BLAS to finish.
   const int64_t size = device.is_cuda() ? 8192 : 768;
   auto options = torch::TensorOptions().device(device);
   torch::Tensor a = torch::randn({size, size}, options).to(element_type(precision));

@@ -1,4 +1,4 @@
-// What this device reaches at best: the yardstick of `bench step` and a check of `doctor`.
+// Peak speed of this device: the reference of `bench step` and a check of `doctor`.
 #pragma once
 
 #include <torch/types.h>
@@ -7,11 +7,11 @@
 
 namespace yoke::engine {
 
-// Floating-point operations per second of a large square matrix product in `precision`, best of several.
+// Floating-point operations per second of a large square matrix product in `precision`, best of several runs.
 // Takes about a quarter of a second.
 double matmul_flops(torch::Device device, Precision precision);
 
-// The same for a 3x3 convolution, forward.
+// Likewise for a forward 3x3 convolution.
 double convolution_flops(torch::Device device, Precision precision);
 
 }  // namespace yoke::engine

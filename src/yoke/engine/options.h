@@ -1,4 +1,4 @@
-// The part of [train] that says how long and how the loop runs.
+// The part of [train] that controls the training loop.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@ namespace yoke::engine {
 struct LoopOptions {
   double epochs = 1;
   int64_t steps = 0;       // 0: as many as `epochs` needs
-  int64_t accumulate = 1;  // micro-batches of one step
+  int64_t accumulate = 1;  // batches per step
   int64_t seed = 1;
   bool evaluate = true;
   bool sync_batchnorm = false;
@@ -19,15 +19,15 @@ struct LoopOptions {
 };
 
 inline void describe(config::Fields& f, LoopOptions& o) {
-  f.number("epochs", o.epochs, "passes over the training set; a fraction is fine");
-  f.integer("steps", o.steps, "optimizer steps; 0 takes as many as train.epochs needs");
-  f.integer("accumulate", o.accumulate, "batches whose gradients are averaged for one step", 1, 1'000'000);
-  f.integer("seed", o.seed, "seed of weights, sample order and dropout");
-  f.boolean("evaluate", o.evaluate,
-            "measure loss and accuracy on the test set after each epoch and at the end");
-  f.boolean("sync_batchnorm", o.sync_batchnorm, "BatchNorm with the statistics of all replicas' batches");
-  f.choice("non_finite", o.non_finite, {"stop", "skip"},
-           "NaN or inf in loss or gradients: stop with an error, or check every step and skip it");
+  f.number("epochs", o.epochs, "passes over the training set; may be fractional");
+  f.integer("steps", o.steps, "optimizer steps; 0: as many as train.epochs needs");
+  f.integer("accumulate", o.accumulate, "gradient accumulation: batches per optimizer step", 1, 1'000'000);
+  f.integer("seed", o.seed, "random seed for weights, sample order and dropout");
+  f.boolean("evaluate", o.evaluate, "evaluate on the test set after each epoch and at the end");
+  f.boolean("sync_batchnorm", o.sync_batchnorm, "synchronize BatchNorm statistics across replicas");
+  f.choice(
+      "non_finite", o.non_finite, {"stop", "skip"},
+      "on NaN or inf in loss or gradients: stop with an error, or check every step and skip the bad ones");
 }
 
 }  // namespace yoke::engine

@@ -33,7 +33,7 @@ TEST(OutOfMemory, KnowsWhatWasAskedFor) {
   EXPECT_EQ(requested_bytes("CUDA out of memory. Tried to allocate 2.50 GiB. GPU 0 has"), 2684354560);
   EXPECT_EQ(requested_bytes("CUDA out of memory. Tried to allocate 20.00 MiB (GPU 0"), 20971520);
   EXPECT_EQ(requested_bytes("can't allocate memory: you tried to allocate 4000 bytes. Error"), 4000);
-  EXPECT_EQ(requested_bytes("out of memory: no 123 bytes for a tensor on the CPU."), 123);
+  EXPECT_EQ(requested_bytes("out of memory: cannot allocate 123 bytes for a tensor on the CPU."), 123);
   EXPECT_EQ(requested_bytes("std::bad_alloc"), std::nullopt);
 }
 
@@ -90,8 +90,9 @@ TEST(OutOfMemory, NamesABatchThatFits) {
   }
   EXPECT_GE(advised, 512) << message;
   EXPECT_LT(advised, options.batch_size) << message;
-  EXPECT_THAT(message, AllOf(HasSubstr("out of memory on cpu in step 1"), HasSubstr("more were asked for"),
-                             HasSubstr("Weights take"), HasSubstr("optimizer state"), HasSubstr("a sample")));
+  EXPECT_THAT(message,
+              AllOf(HasSubstr("out of memory on cpu in step 1"), HasSubstr("allocation of"),
+                    HasSubstr("Weights take"), HasSubstr("optimizer state"), HasSubstr("per sample")));
 }
 
 }  // namespace

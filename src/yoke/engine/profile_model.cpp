@@ -11,6 +11,7 @@
 #include "yoke/engine/run_state.h"
 #include "yoke/engine/synthetic_batches.h"
 #include "yoke/metrics/quantiles.h"
+#include "yoke/models/graph.h"
 
 namespace yoke::engine {
 namespace {
@@ -37,32 +38,20 @@ double parameter_bytes(const models::Block& block) {
   return bytes;
 }
 
-// As a pipeline runs them: each block apart, gradients handed back from block to block.
+// As parts of a model run: each node separately, with gradients passed back from node to node.
 class Pass {
  public:
-  Pass(const Worker& worker, std::vector<BlockTimes>& times, bool counts)
-      : worker_(worker), times_(times), counts_(counts) {}
+  Pass(const Worker& worker, const models::Graph& graph, std::vector<BlockTimes>& times, bool counts)
+      : worker_(worker),
+        graph_(graph),
+        times_(times),
+        counts_(counts),
+        outputs_(graph.nodes.size()),
+        leaves_(graph.nodes.size()) {}
 
   void run(const data::Batch& batch) {
-    Tensors values = batch.inputs;
-    torch::Tensor loss;
-    const auto& blocks = worker_.model.blocks;
-    for (size_t i = 0; i < blocks.size(); ++i) {
-      if (i > 0)
-        for (torch::Tensor& one : values) one = one.detach().requires_grad_(one.is_floating_point());
-      inputs_.push_back(values);
-      Stopwatch watch;
-      {
-        AutocastGuard autocast(worker_.device.type(), worker_.autocast);
-        values = blocks[i].forward(values);
-        if (i + 1 == blocks.size()) loss = worker_.model.loss(values, batch.target);
-      }
-      note(times_[i].forward, watch);
-      outputs_.push_back(values);
-      times_[i].activation_bytes = bytes_of(values);
-    }
-    outputs_.back() = {loss};
-    for (size_t i = blocks.size(); i-- > 0;) backward(i);
+    for (int node = 0; node <= graph_.last(); ++node) forward(node, batch);
+    for (int node = graph_.last(); node >= 0; --node) backward(static_cast<size_t>(node));
   }
 
  private:
@@ -71,12 +60,38 @@ class Pass {
     if (counts_) list.push_back(watch.seconds());
   }
 
+  void forward(int node, const data::Batch& batch) {
+    const auto i = static_cast<size_t>(node);
+    auto leaves_of = [&](int from) { return leaves_[static_cast<size_t>(from)]; };
+    Tensors inputs = models::gather_inputs(graph_, node, batch.inputs, leaves_of);
+    Stopwatch watch;
+    {
+      AutocastGuard autocast(worker_.device.type(), worker_.autocast);
+      outputs_[i] = models::run_node(graph_, node, inputs);
+      times_[i].activation_bytes = bytes_of(outputs_[i]);
+      if (node == graph_.last()) outputs_[i] = {worker_.model.loss(model_outputs(), batch.target)};
+    }
+    note(times_[i].forward, watch);
+    if (node == graph_.last()) return;
+    for (const torch::Tensor& one : outputs_[i])
+      leaves_[i].push_back(one.detach().requires_grad_(one.is_floating_point()));
+  }
+
+  Tensors model_outputs() const {
+    Tensors all;
+    for (int node : graph_.outputs) {
+      const Tensors& one = (node == graph_.last() ? outputs_ : leaves_)[static_cast<size_t>(node)];
+      all.insert(all.end(), one.begin(), one.end());
+    }
+    return all;
+  }
+
   void backward(size_t i) {
     Tensors roots, gradients;
     for (size_t j = 0; j < outputs_[i].size(); ++j) {
       if (!outputs_[i][j].requires_grad()) continue;
       bool last = i + 1 == outputs_.size();
-      torch::Tensor gradient = last ? torch::ones_like(outputs_[i][j]) : inputs_[i + 1][j].grad();
+      torch::Tensor gradient = last ? torch::ones_like(outputs_[i][j]) : leaves_[i][j].grad();
       if (!gradient.defined()) continue;
       roots.push_back(outputs_[i][j]);
       gradients.push_back(gradient);
@@ -85,25 +100,27 @@ class Pass {
     if (!roots.empty()) torch::autograd::backward(roots, gradients);
     note(times_[i].backward, watch);
     outputs_[i].clear();
+    leaves_[i].clear();
   }
 
   const Worker& worker_;
+  const models::Graph& graph_;
   std::vector<BlockTimes>& times_;
   bool counts_;
-  std::vector<Tensors> inputs_, outputs_;
+  std::vector<Tensors> outputs_;  // of each node, with their graph
+  std::vector<Tensors> leaves_;   // the same for who reads them
 };
 
-}  // namespace
-
-plan::Profile profile_model(const Worker& worker, int64_t batch, const ProfileOptions& options) {
-  YOKE_CHECK(!worker.stage, "a stage has no whole model to profile");
+plan::Profile profile(const Worker& worker, const models::Graph& graph, int64_t batch,
+                      const ProfileOptions& options) {
+  YOKE_CHECK(!worker.options->holds_part(), "a part of a model cannot be profiled as a whole");
   Tensors kept;  // statistics that training mode changes
   for (const torch::Tensor& buffer : worker.model.module->buffers()) kept.push_back(buffer.clone());
   std::vector<data::Batch> batches = synthetic_batches(worker, batch);
-  std::vector<BlockTimes> times(worker.model.blocks.size());
+  std::vector<BlockTimes> times(graph.nodes.size());
   for (int64_t i = 0; i < options.warm_up + options.repeats; ++i) {
     worker.optimizer->zero_grad();
-    Pass(worker, times, i >= options.warm_up).run(batches[static_cast<size_t>(i) % batches.size()]);
+    Pass(worker, graph, times, i >= options.warm_up).run(batches[static_cast<size_t>(i) % batches.size()]);
   }
   worker.optimizer->zero_grad();
   torch::NoGradGuard no_grad;
@@ -114,12 +131,24 @@ plan::Profile profile_model(const Worker& worker, int64_t batch, const ProfileOp
   profile.device = worker.device.str();
   profile.batch = batch;
   for (size_t i = 0; i < times.size(); ++i) {
-    const models::Block& block = worker.model.blocks[i];
+    const models::Block& block = graph.nodes[i];
     profile.layers.push_back({block.name, metrics::median(times[i].forward),
                               metrics::median(times[i].backward), times[i].activation_bytes,
                               parameter_bytes(block)});
   }
+  if (!graph.chain)
+    for (auto [from, to] : graph.edges()) profile.edges.push_back({from, to});
   return profile;
+}
+
+}  // namespace
+
+plan::Profile profile_model(const Worker& worker, int64_t batch, const ProfileOptions& options) {
+  return profile(worker, models::graph_of_blocks(worker.model), batch, options);
+}
+
+plan::Profile profile_graph(const Worker& worker, int64_t batch, const ProfileOptions& options) {
+  return profile(worker, models::graph_of(worker.model), batch, options);
 }
 
 }  // namespace yoke::engine

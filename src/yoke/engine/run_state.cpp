@@ -1,5 +1,6 @@
 #include "yoke/engine/run_state.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 
@@ -8,29 +9,25 @@
 #include "yoke/base/log.h"
 #include "yoke/checkpoint/pieces.h"
 #include "yoke/checkpoint/random_state.h"
-#include "yoke/checkpoint/team.h"
 #include "yoke/checkpoint/weights.h"
 #include "yoke/compute/conv_path.h"
 #include "yoke/config/changes.h"
 #include "yoke/engine/circumstances.h"
-#include "yoke/engine/gather_json.h"
 #include "yoke/optim/finite.h"
-#include "yoke/parallel/ddp/zero/sharded_state.h"
-#include "yoke/parallel/pipeline/stage_state.h"
+#include "yoke/parallel/common/gather_json.h"
 
 namespace yoke::engine {
 namespace {
 
-// What differs between ranks, by rank: random generators and measured choices. With them each tells whether
-// its part of the state is finite.
-nlohmann::json states_of_ranks(const Worker& worker, const checkpoint::State& part, int64_t step,
-                               comm::Communicator* replicas) {
+// Per-rank values: random generators and measured choices. Each rank also reports whether its part of the
+// state is finite.
+nlohmann::json states_of_ranks(const Worker& worker, const checkpoint::State& part, int64_t step) {
   nlohmann::json here = {{"random", checkpoint::random_state(worker.device)},
                          {"tuning", compute::ConvChoices::global().to_json()}};
   std::optional<std::string> bad = optim::first_non_finite(part.model);
   if (!bad) bad = optim::first_non_finite(part.optimizer);
   if (bad) here["non_finite"] = *bad;
-  nlohmann::json all = gather_json(here, replicas, worker.device);
+  nlohmann::json all = parallel::gather_json(here, worker.strategy->team());
   for (const nlohmann::json& one : all)
     if (one.contains("non_finite"))
       throw ConfigError(
@@ -42,119 +39,41 @@ nlohmann::json states_of_ranks(const Worker& worker, const checkpoint::State& pa
   return all;
 }
 
-std::vector<optim::NamedTensor> named_parameters(const torch::nn::Module& module) {
-  std::vector<optim::NamedTensor> tensors;
-  for (const auto& item : module.named_parameters()) tensors.emplace_back(item.key(), item.value().detach());
-  return tensors;
-}
-
-// This rank's pieces; what is whole is written by the first one.
-std::vector<optim::NamedTensor> state_in_pieces(const parallel::Shards& shards, optim::Optimizer& optimizer) {
-  parallel::OwnedState owned = parallel::owned_state(shards, optimizer);
-  std::vector<optim::NamedTensor> state;
-  if (shards.comm().rank() == 0) state = owned.whole;
-  for (const auto& [name, piece, values] : owned.parts) {
-    const torch::Tensor& parameter = shards.parameters()[piece.parameter].second;
-    bool channels_last = parameter.dim() == 4 && !parameter.is_contiguous();
-    state.emplace_back(checkpoint::piece_name(name, piece.begin, piece.end, channels_last), values);
-  }
-  return state;
-}
-
-// What this rank of a pipeline writes: ranks of one stage share what the stage has.
-void part_of_stage(Worker& worker, checkpoint::State& state) {
-  const parallel::PipelineStage& stage = *worker.stage;
-  int copies = stage.layout.copies, ranks = stage.layout.request.replicas_of(stage.place.stage) * copies;
-  int rank = stage.place.replica * copies + stage.place.copy;
-  parallel::StageState whole = parallel::stage_state(stage, worker.optimizer->state());
-  state.model = checkpoint::share_of(whole.parameters, rank, ranks);
-  if (rank == 0) state.model.insert(state.model.end(), whole.buffers.begin(), whole.buffers.end());
-  state.optimizer = checkpoint::share_of(whole.optimizer, rank, ranks);
-}
-
-// What this one of the replicas writes.
-void part_of_replica(Worker& worker, comm::Communicator* replicas, checkpoint::State& state) {
-  int rank = replicas != nullptr ? replicas->rank() : 0, ranks = replicas != nullptr ? replicas->size() : 1;
-  state.model = checkpoint::share_of(named_parameters(*worker.model.module), rank, ranks);
-  // Replicas may have statistics of their own: the first one's are kept (Strategy::share_buffers).
-  for (const auto& item : worker.model.module->named_buffers())
-    if (rank == 0) state.model.emplace_back(item.key(), item.value());
-  state.optimizer = worker.shards ? state_in_pieces(*worker.shards, *worker.optimizer)
-                                  : checkpoint::share_of(worker.optimizer->state(), rank, ranks);
-}
-
-// Numbers that depend on nothing but seed, step and rank.
+// Numbers that depend on seed, step and rank only.
 void draw_anew(int64_t step, int rank) {
   torch::manual_seed(at::detail::getDefaultCPUGenerator().current_seed() +
                      0x9E3779B97F4A7C15u *
                          (static_cast<uint64_t>(step) * 4096 + static_cast<uint64_t>(rank) + 1));
 }
 
-int64_t data_replicas(const Worker& worker, const comm::Communicator* ranks) {
-  if (worker.stage) return worker.stage->layout.copies;
-  return ranks != nullptr ? ranks->size() : 1;
-}
-
-// How the stages cut the model, and which one each rank had: for people (`yoke ckpt ls`).
-nlohmann::json stages_of_ranks(const Worker& worker) {
-  nlohmann::json ranks = nlohmann::json::array();
-  for (int rank = 0; worker.stage && rank < worker.stage->layout.ranks(); ++rank)
-    ranks.push_back(worker.stage->layout.stage_of_rank(rank));
-  return ranks;
-}
-
-nlohmann::json blocks_of_stages(const Worker& worker) {
-  nlohmann::json stages = nlohmann::json::array();
-  if (!worker.stage) return stages;
-  const parallel::PipelineLayout& layout = worker.stage->layout;
-  for (size_t part = 0; part < layout.blocks.size(); ++part)
-    stages.push_back({{"stage", static_cast<int>(part) % layout.request.stages},
-                      {"first", worker.model.blocks[layout.blocks[part].first].name},
-                      {"last", worker.model.blocks[layout.blocks[part].end - 1].name}});
-  return stages;
-}
-
-// The saved tensors of this rank's part of the model.
-std::vector<optim::NamedTensor> part_of_model(const Worker& worker,
-                                              const std::vector<optim::NamedTensor>& whole) {
-  if (!worker.stage) return whole;
-  std::vector<optim::NamedTensor> part;
-  for (const auto& [name, own] : parallel::held_tensors(*worker.stage))
-    for (const auto& saved : whole)
-      if (saved.first == name) part.push_back(saved);
-  return part;
-}
-
-std::vector<optim::NamedTensor> own_tensors(const Worker& worker) {
-  return worker.stage ? parallel::held_tensors(*worker.stage) : named_tensors(*worker.model.module);
-}
-
-// Weights under foreign names are matched with the whole model's; what other stages hold goes nowhere.
-std::vector<optim::NamedTensor> places_for_weights(const Worker& worker) {
+// Weights under foreign names are matched with the whole model's; those of other ranks are ignored.
+void restore_weights(const std::vector<optim::NamedTensor>& weights, Worker& worker,
+                     const std::string& where) {
   std::vector<optim::NamedTensor> places = named_tensors(*worker.model.module);
-  if (!worker.stage) return places;
-  for (size_t i = 0; i < places.size(); ++i)
-    if (!worker.stage->tensors[i].held_by(worker.stage->place.stage))
-      places[i].second = torch::empty(places[i].second.sizes(), places[i].second.options());
-  return places;
+  std::vector<parallel::StatePiece> state = worker.strategy->state();
+  auto piece_of = [&](const std::string& name) {
+    return std::find_if(state.begin(), state.end(), [&](const auto& one) {
+      return one.name == name && one.kind != parallel::StatePiece::Kind::kOptimizer;
+    });
+  };
+  for (auto& [name, tensor] : places) {
+    auto piece = piece_of(name);
+    if (piece != state.end() && piece->is_whole()) continue;
+    auto shape = piece != state.end() ? piece->shape : tensor.sizes().vec();
+    tensor = torch::empty(shape, tensor.options());
+  }
+  checkpoint::copy_weights(weights, places, where);
+  for (const auto& [name, tensor] : places) {
+    auto piece = piece_of(name);
+    if (piece != state.end() && !piece->is_whole()) piece->values.copy_(checkpoint::cut(tensor, *piece));
+  }
 }
 
 }  // namespace
 
-std::vector<optim::NamedTensor> named_tensors(const torch::nn::Module& module) {
-  std::vector<optim::NamedTensor> tensors = named_parameters(module);
-  for (const auto& item : module.named_buffers()) tensors.emplace_back(item.key(), item.value());
-  return tensors;
-}
-
-checkpoint::State collect_state(Worker& worker, const Progress& progress, const std::string& configuration,
-                                comm::Communicator* replicas) {
-  checkpoint::State state;
+checkpoint::State collect_state(Worker& worker, const Progress& progress, const std::string& configuration) {
   worker.strategy->drain();
-  if (worker.stage)
-    part_of_stage(worker, state);
-  else
-    part_of_replica(worker, replicas, state);
+  checkpoint::State state = part_to_save(worker);
   state.rest = {
       {"step", progress.step},
       {"samples", progress.samples},
@@ -162,20 +81,20 @@ checkpoint::State collect_state(Worker& worker, const Progress& progress, const 
       {"loss", std::isfinite(progress.loss) ? nlohmann::json(progress.loss) : nullptr},
       {"scaler",
        {{"scale", worker.scaler.current_scale()}, {"growth_tracker", worker.scaler.growth_tracker()}}},
-      {"ranks", states_of_ranks(worker, state, progress.step, replicas)},
-      {"replicas", data_replicas(worker, replicas)},
-      {"stages", blocks_of_stages(worker)},
-      {"stages_of_ranks", stages_of_ranks(worker)},
+      {"ranks", states_of_ranks(worker, state, progress.step)},
+      {"replicas", worker.strategy->share().parts},
       {"circumstances", circumstances(worker)},
       {"configuration", configuration},
   };
+  if (nlohmann::json layout = worker.strategy->layout(); layout.is_object()) state.rest.update(layout);
   return state;
 }
 
 data::Position saved_position(const nlohmann::json& rest, const std::string& where) {
   const nlohmann::json& position = rest.at("position");
   if (position.contains("sample")) return {position.at("epoch"), position.at("sample")};
-  // Older ones count global batches, whose size only the configuration tells; with servers not even that.
+  // Older checkpoints count global batches, whose size only the configuration knows; with servers not even
+  // that.
   const auto saved = config::values_of(rest.at("configuration").get<std::string>());
   auto whole = [&](const char* key) -> int64_t {
     auto found = saved.find(key);
@@ -199,43 +118,37 @@ data::Position saved_position(const nlohmann::json& rest, const std::string& whe
   return {position.at("epoch"), position.at("batch").get<int64_t>() * batch_size * parts};
 }
 
-Progress restore_state(const checkpoint::Loaded& loaded, Worker& worker, data::Loader& loader,
-                       comm::Communicator* replicas) {
+Progress restore_state(const checkpoint::Loaded& loaded, Worker& worker, data::Loader& loader) {
   torch::NoGradGuard no_grad;
-  if (loaded.state.rest.contains("weights_only")) {  // made by `yoke ckpt import`
-    checkpoint::copy_weights(loaded.state.model, places_for_weights(worker), loaded.path.string());
+  if (loaded.state.rest.contains("weights_only")) {  // created by `yoke ckpt import`
+    restore_weights(loaded.state.model, worker, loaded.path.string());
     return {};
   }
-  checkpoint::restore_into(part_of_model(worker, loaded.state.model), own_tensors(worker),
-                           loaded.path.string() + ", model");
-  std::string what = loaded.path.string() + ", optimizer";
-  std::vector<optim::NamedTensor> own_state = worker.optimizer->state();
-  if (worker.shards)
-    parallel::restore_pieces(loaded.state.optimizer, *worker.shards, *worker.optimizer, what);
-  else
-    checkpoint::restore_into(
-        worker.stage ? parallel::part_of_optimizer(*worker.stage, loaded.state.optimizer, own_state)
-                     : loaded.state.optimizer,
-        own_state, what);
+  restore_pieces(loaded.state, worker, loaded.path.string());
   const nlohmann::json& rest = loaded.state.rest;
   try {
     worker.scaler.restore(rest.at("scaler").at("scale"), rest.at("scaler").at("growth_tracker"));
     Progress progress{rest.at("step"), rest.at("samples")};
     if (rest.contains("loss") && rest["loss"].is_number()) progress.loss = rest["loss"];
-    int64_t ranks = replicas != nullptr ? replicas->size() : 1;
-    auto ranks_before = static_cast<int64_t>(rest.at("ranks").size());
-    int64_t shards = data_replicas(worker, replicas), shards_before = rest.at("replicas");
-    int rank = replicas != nullptr ? replicas->rank() : 0;
-    if (ranks == ranks_before && shards == shards_before) {
+    comm::Communicator* team = worker.strategy->team();
+    const int64_t parts = worker.strategy->share().parts, parts_before = rest.at("replicas");
+    const int64_t ranks = team != nullptr ? team->size() : 1;
+    const auto ranks_before = static_cast<int64_t>(rest.at("ranks").size());
+    const bool saved_here = team != nullptr || worker.strategy->share().part == 0;
+    const int64_t rank = team != nullptr ? team->rank() : worker.strategy->share().part;
+    const bool regrouped = rest.contains("regrouped");
+    if (ranks == ranks_before && parts == parts_before && saved_here && !regrouped) {
       const nlohmann::json& own = rest.at("ranks").at(static_cast<size_t>(rank));
       checkpoint::set_random_state(own.at("random"), worker.device);
       compute::ConvChoices::global().import_json(own.at("tuning"));
     } else {
-      draw_anew(progress.step, rank);
-      if (rank == 0) log::info("this checkpoint is of {} ranks; going on with {}", ranks_before, ranks);
+      draw_anew(progress.step, static_cast<int>(rank));
+      if (rank == 0 && !regrouped)
+        log::info("this checkpoint is of {} ranks; resuming with {}", ranks_before, ranks);
     }
     loader.seek(saved_position(rest, loaded.path.string()));
     progress.position = loader.position();
+    worker.strategy->restored(progress.step);
     return progress;
   } catch (const nlohmann::json::exception& error) {
     throw CheckpointError(

@@ -34,13 +34,12 @@ struct Rank {
     options.optimizer.optimizer = "adamw";
     options.compute.threads = 1;
     options.batch_size = batch_size;
+    options = on_ranks(options, world);
     if (kind == Kind::kPipeline && world.size() > 1) {
-      options.pipeline = {2, world.size() / 2, {}, {}, &world};
-      options.pipeline.options.microbatches = 1;
-    } else {
-      options.replicas = comm;
-      options.zero = kind == Kind::kZero ? 2 : 0;
+      options.parallel.pipeline = 2;
+      options.pipeline.microbatches = 1;
     }
+    options.parallel.zero = kind == Kind::kZero ? 2 : 0;
     world.barrier().wait();
     {
       std::unique_lock lock(building, std::defer_lock);
@@ -51,8 +50,8 @@ struct Rank {
     data.batch_size = batch_size;
     data.drop_last = false;
     samples = data::open(data, data::Split::kTrain, worker->model.sample, 1);
-    data::Shard shard{world.rank(), world.size()};
-    if (worker->stage) shard = {worker->stage->place.copy, worker->stage->layout.copies};
+    const parallel::DataShare share = worker->strategy->share();
+    data::Shard shard{share.part, share.parts};
     loader = std::make_unique<data::Loader>(*samples, data, /*seed=*/1, shard);
   }
   comm::Communicator* comm;
@@ -81,7 +80,7 @@ TEST(RunState, APositionHoldsInEveryWorldForEveryStrategy) {
       for (int64_t batch_size : {3, 8}) {
         comm::run_ranks(ranks, [&](comm::Communicator& comm) {
           Rank rank(comm, kind, batch_size);
-          Progress progress = restore_state(loaded, *rank.worker, *rank.loader, rank.comm);
+          Progress progress = restore_state(loaded, *rank.worker, *rank.loader);
           EXPECT_EQ(progress.step, 7);
           EXPECT_EQ(progress.samples, 70);
           EXPECT_EQ(progress.loss, 2.5);
@@ -116,16 +115,16 @@ TEST(RunState, WhatIsNotFiniteIsNotSavedByAnyStrategy) {
       std::multiset<std::string> errors;
       comm::run_ranks(2, [&](comm::Communicator& comm) {
         Rank rank(comm, kind, 4);
-        EXPECT_NO_THROW(collect_state(*rank.worker, {1, 4, {}, 1}, "", rank.comm));
+        EXPECT_NO_THROW(collect_state(*rank.worker, {1, 4, {}, 1}, ""));
         torch::NoGradGuard no_grad;
         auto spoil = !in_weights               ? rank.worker->optimizer->state()
-                     : kind == Kind::kPipeline ? rank.worker->stage->versions.newest()
+                     : kind == Kind::kPipeline ? rank.worker->maker->parameters()
                                                : named_tensors(*rank.worker->model.module);
         // Replicas are equal; of shards and stages one is enough.
         bool replicated = kind == Kind::kDdp || (kind == Kind::kZero && in_weights);
         if (replicated || comm.rank() == 1) spoil.back().second.view({-1})[0] = kNotANumber;
         try {
-          collect_state(*rank.worker, {1, 4, {}, 1}, "", rank.comm);
+          collect_state(*rank.worker, {1, 4, {}, 1}, "");
         } catch (const ConfigError& error) {
           std::lock_guard lock(mutex);
           errors.insert(error.what());

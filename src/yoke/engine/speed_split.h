@@ -1,4 +1,4 @@
-// The batch cut in proportion to how fast ranks are: `parallel.split`.
+// Divides the batch in proportion to the speed of the replicas: `parallel.split`.
 #pragma once
 
 #include <torch/types.h>
@@ -12,19 +12,20 @@
 
 namespace yoke::engine {
 
-// "8:4" as shares of so many replicas; "equal" gives none. Throws ConfigError that says what is accepted.
-// "speed" gives none either: SpeedSplit finds them.
+// "8:4" as shares of `replicas` replicas; "equal" and "speed" give none (SpeedSplit finds the latter). Throws
+// ConfigError that says what is accepted.
 std::vector<double> parse_split(const std::string& text, int replicas);
 
-// Measures and cuts anew: after a few steps, and now and then. The median of the steps since the last look
-// counts; a change of less than 3 % of a part is left alone. Collective in the steps that look.
+// Measures and adjusts after a few steps, and periodically. Uses the median of the steps since the last
+// adjustment; changes below 3 % of a part are ignored. Collective in the steps that adjust.
 class SpeedSplit {
  public:
-  // `apply` gets the shares of all replicas, on all ranks in the same step.
-  SpeedSplit(comm::Communicator& comm, torch::Device device,
+  // This rank belongs to replica `part` of `parts`; `comm` has all ranks of all replicas. A replica is as
+  // fast as its slowest rank. `apply` gets the shares of all replicas, on all ranks in the same step.
+  SpeedSplit(comm::Communicator& comm, torch::Device device, int64_t part, int64_t parts,
              std::function<void(const std::vector<double>&)> apply);
 
-  // A step of this rank: its samples, and how long it computed on them, without waiting for others.
+  // A step of this rank: its number of samples and its compute time, without waiting for others.
   void add(int64_t samples, double seconds);
 
   const std::vector<double>& shares() const { return shares_; }
@@ -34,6 +35,7 @@ class SpeedSplit {
 
   comm::Communicator& comm_;
   torch::Device device_;
+  int64_t part_;
   std::function<void(const std::vector<double>&)> apply_;
   std::vector<double> seconds_per_sample_;
   std::vector<double> shares_;

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "yoke/base/error.h"
+#include "yoke/base/random.h"
 #include "yoke/comm/run_ranks.h"
 #include "yoke/engine/verify.h"
 
@@ -15,6 +16,24 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 
+// Every text is shares that can be added and divided, or an error of ours.
+TEST(SpeedSplit, AnyTextIsASplitOrAnErrorInOurWords) {
+  const std::string letters = "0123456789.:-+eE xnafiINF";
+  Random random(5);
+  for (int i = 0; i < 20000; ++i) {
+    std::string text;
+    for (auto length = random.below(12); text.size() < length;) text += letters[random.below(letters.size())];
+    try {
+      double sum = 0;
+      for (double share : parse_split(text, 2)) sum += share;
+      EXPECT_TRUE(std::isfinite(sum)) << text;
+    } catch (const ConfigError& error) {
+      EXPECT_THAT(error.what(), HasSubstr("parallel.split")) << text;
+    }
+  }
+  EXPECT_THROW(parse_split("1e308:1e308", 2), ConfigError);
+}
+
 TEST(Split, SharesAreReadAndRefused) {
   EXPECT_TRUE(parse_split("equal", 2).empty());
   EXPECT_THAT(parse_split("8:4", 2), ElementsAre(8, 4));
@@ -25,7 +44,7 @@ TEST(Split, SharesAreReadAndRefused) {
 TEST(Split, FollowsTheSpeedOfRanks) {
   comm::run_ranks(2, [](comm::Communicator& comm) {
     std::vector<std::vector<double>> applied;
-    SpeedSplit split(comm, torch::kCPU,
+    SpeedSplit split(comm, torch::kCPU, comm.rank(), comm.size(),
                      [&](const std::vector<double>& shares) { applied.push_back(shares); });
     double slow = comm.rank() == 0 ? 1.0 : 2.0;
     for (int step = 0; step < 120; ++step) split.add(10, 10 * slow * (step < 3 ? 100 : 1));
@@ -34,6 +53,18 @@ TEST(Split, FollowsTheSpeedOfRanks) {
     for (int step = 0; step < 60; ++step) split.add(10, 10);
     ASSERT_EQ(applied.size(), 2u);
     EXPECT_THAT(applied[1], ElementsAre(DoubleNear(0.5, 1e-9), DoubleNear(0.5, 1e-9)));
+  });
+}
+
+// Ranks 0 and 2 are replica 0, whose rank 2 is the slowest of all.
+TEST(Split, AReplicaOfSeveralRanksIsAsFastAsItsSlowest) {
+  comm::run_ranks(4, [](comm::Communicator& comm) {
+    std::vector<double> applied;
+    SpeedSplit split(comm, torch::kCPU, comm.rank() % 2, 2,
+                     [&](const std::vector<double>& shares) { applied = shares; });
+    const double slow[] = {1, 1, 3, 1};
+    for (int step = 0; step < 20; ++step) split.add(10, 10 * slow[comm.rank()]);
+    EXPECT_THAT(applied, ElementsAre(DoubleNear(0.25, 1e-9), DoubleNear(0.75, 1e-9)));
   });
 }
 
@@ -56,8 +87,8 @@ TEST(Split, UnequalPartsEqualTheBigBatch) {
   for (auto [ranks, zero, shares] :
        {std::tuple(2, 0, "2:1"), {3, 0, "1:5:2"}, {2, 0, "1:100"}, {2, 2, "3:1"}}) {
     options.ranks = ranks;
-    options.parallel.zero = zero;
-    options.split = shares;
+    options.parallel.parallel.zero = zero;
+    options.parallel.parallel.split = shares;
     EXPECT_LT(verify(options).worst.largest(), 1e-10) << shares;
   }
 }
@@ -65,7 +96,8 @@ TEST(Split, UnequalPartsEqualTheBigBatch) {
 TEST(Threads, EqualTheBigBatch) {
   VerifyOptions options = mlp_beside_itself();
   for (auto [threads, accumulate] : {std::pair(2, 1), {3, 2}}) {
-    options.parallel.threads = threads;
+    options.parallel.parallel.sync = "threads";
+    options.parallel.parallel.data = threads;
     options.parallel.accumulate = accumulate;
     EXPECT_LT(verify(options).worst.largest(), 1e-10) << threads;
   }

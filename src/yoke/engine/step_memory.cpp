@@ -19,10 +19,9 @@ int64_t total_bytes(const std::vector<torch::Tensor>& tensors) {
   return bytes;
 }
 
-// Gradients stay from one pass to the next: buckets of replicas, servers' arrays, sums over micro-batches.
+// Gradients persist between passes: buckets of replicas, servers' arrays, sums over micro-batches.
 bool keeps_gradients(const WorkerOptions& options) {
-  return options.accumulate > 1 || options.ps ||
-         (options.replicas != nullptr && options.replicas->size() > 1);
+  return options.accumulate > 1 || options.has_peers();
 }
 
 class Evaluating {
@@ -109,13 +108,13 @@ StepProbe::Peak StepProbe::peak_of(const Work& work) {
   compute::reset_peak_memory(worker_.device);
   int64_t before = compute::memory_in_use_bytes(worker_.device);
   compute::MemoryMeter meter;
-  // On the stream that real steps are warmed up on, whose workspaces stay.
+  // On the stream used to warm up real steps, whose workspaces persist.
   if (worker_.device.is_cuda())
     compute::DeviceGraph::warm_up(work);
   else
     work();
   int64_t peak = compute::peak_memory_bytes(worker_.device);
-  // Where the kernel does not let us reset its peak, the meter knows.
+  // If the kernel does not allow resetting its peak, the meter keeps its own.
   if (worker_.device.is_cpu()) peak = std::max(peak, before + meter.peak_bytes());
   return {peak, meter.peak_bytes()};
 }
@@ -163,7 +162,7 @@ int64_t StepNeeds::largest_batch(double free) const {
 }
 
 StepNeeds step_needs(StepProbe& probe, const Worker& worker, const std::string& recompute) {
-  constexpr int64_t kSmall = 4, kLarger = 12;  // BatchNorm wants two at least
+  constexpr int64_t kSmall = 4, kLarger = 12;  // BatchNorm needs at least two
   auto segments =
       compute::recompute_segments(recompute, std::vector<compute::BlockCost>(worker.model.blocks.size()));
   probe.pass_tensor_bytes(segments, kSmall);  // libraries allocate their workspaces

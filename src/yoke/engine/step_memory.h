@@ -1,4 +1,4 @@
-// How much memory a training step needs, found by running one: forward, loss and backward on synthetic
+// Memory requirement of a training step, measured by running one: forward, loss and backward on synthetic
 // samples.
 #pragma once
 
@@ -6,12 +6,13 @@
 #include <string>
 #include <vector>
 
+#include "yoke/compute/recompute.h"
 #include "yoke/compute/recompute_policy.h"
 #include "yoke/engine/worker.h"
 
 namespace yoke::engine {
 
-// What a model and its optimizer hold all the time.
+// Memory permanently held by a model and its optimizer, in bytes.
 struct HeldMemory {
   int64_t weights = 0;
   int64_t gradients = 0;  // as large as the weights, between backward and update
@@ -20,23 +21,23 @@ struct HeldMemory {
 HeldMemory held_memory(Worker& worker);
 
 // Runs steps of a worker that has no strategy yet: nothing is communicated, and parameters, statistics,
-// optimizer and random numbers stay as they are. Requires: no pipeline, no synchronised BatchNorm. Throws
-// what LibTorch throws where memory runs out.
+// optimizer and random states are not changed. Requires: no pipeline, no synchronised BatchNorm. Passes on
+// LibTorch's out-of-memory errors.
 class StepProbe {
  public:
   StepProbe(Worker& worker, const WorkerOptions& options);
 
-  // What each block of the model keeps, for segments_within().
+  // Activations kept by each block of the model, for compute::segments_keeping().
   std::vector<compute::BlockCost> block_costs(int64_t batch_size);
 
-  // Peak memory of the process (CPU: resident set) or of tensors (CUDA) over a step: weights, masters,
-  // optimizer state, gradients, activations, logits, workspaces, and the update's copies.
+  // Peak memory of the process (CPU: resident set) or of tensors (CUDA) during a step: weights, masters,
+  // optimizer state, gradients, activations, logits, workspaces, and copies made by the update.
   int64_t peak_bytes(const std::vector<compute::Segment>& segments, int64_t batch_size);
 
-  // Tensors of forward and backward alone, beyond what is in use without them.
+  // Tensors of forward and backward only, beyond what is in use without them.
   int64_t pass_tensor_bytes(const std::vector<compute::Segment>& segments, int64_t batch_size);
 
-  // The same for an evaluation in batches of that size.
+  // Likewise for an evaluation with batches of that size.
   int64_t evaluation_peak_bytes(int64_t batch_size);
 
  private:
@@ -44,8 +45,8 @@ class StepProbe {
   Sample sample(int64_t batch_size) const;
   void forward_and_backward(const Sample& sample, const std::vector<compute::Segment>& segments);
   struct Peak {
-    int64_t bytes;    // in use, as the device counts
-    int64_t tensors;  // allocated since the beginning
+    int64_t bytes;    // in use, as counted by the device
+    int64_t tensors;  // allocated since the start
   };
   template <class Work>
   Peak peak_of(const Work& work);
@@ -61,7 +62,7 @@ class StepProbe {
   int64_t update_bytes_ = 0;  // fp32 copies of narrow gradients
 };
 
-// A step's memory beyond what is in use without it: for each sample, and for none.
+// Memory of a step beyond what is in use without it: per sample, and fixed.
 struct StepNeeds {
   double sample = 0;
   double base = 0;
@@ -69,7 +70,7 @@ struct StepNeeds {
   int64_t largest_batch(double free) const;
 };
 
-// From small steps, with recomputation by one of the policies but budget.
+// Measured with small steps, with any recomputation policy except budget.
 StepNeeds step_needs(StepProbe& probe, const Worker& worker, const std::string& recompute);
 
 }  // namespace yoke::engine

@@ -12,7 +12,7 @@ void on_signal(int signal) {
   if (requested == 0) requested = signal;
   if (!is_urgent(signal)) return;
   if (urgent != 0) {
-    // Asked twice: die of it, so that the parent sees the signal.
+    // Second signal: die from it, so that the parent sees the signal.
     std::signal(signal, SIG_DFL);
     std::raise(signal);
   }

@@ -1,5 +1,5 @@
-// Signals that ask a run to stop after the current step, with its state saved (base/stop_signals.h). A second
-// SIGINT or SIGTERM ends it at once.
+// Signals that stop a run after the current step, with its state saved (base/stop_signals.h). A second SIGINT
+// or SIGTERM ends it immediately.
 #pragma once
 
 #include <csignal>
@@ -7,8 +7,8 @@
 
 namespace yoke::engine {
 
-// Installs the handlers until destroyed: keep it until the last checkpoint is written. A signal that the
-// process was started to ignore (nohup) stays ignored. One at a time.
+// Installs the handlers until destroyed: keep it until the last checkpoint is written. A signal that was
+// ignored when the process started (nohup) stays ignored. One instance at a time.
 class StopSignals {
  public:
   StopSignals();
@@ -24,7 +24,10 @@ class StopSignals {
   std::vector<Before> before_;
 };
 
-// The signal that asked to stop, or 0 where there was none, or nothing is installed.
+// Not a signal: the ranks of an elastic job stop after a step to regroup. Above all signals.
+constexpr int kRegroup = 1000;
+
+// The signal received, or 0 if there was none or nothing is installed.
 int requested_stop();
 
 }  // namespace yoke::engine

@@ -1,4 +1,4 @@
-// Batches that are ready before the clock starts.
+// Batches prepared before the measurement starts.
 #pragma once
 
 #include <vector>
@@ -10,10 +10,10 @@ namespace yoke::engine {
 
 constexpr double kBenchLearningRate = 1e-3;
 
-// The first steps choose convolution paths, record graphs and fault memory in.
+// The first steps select convolution paths, record graphs and fault memory in.
 constexpr int64_t kBenchWarmUpSteps = 5;
 
-// A few different ones for the worker's model, on its device. `seed`: other samples for other ranks.
+// A few different batches for the worker's model, on its device. `seed`: different samples per rank.
 std::vector<data::Batch> synthetic_batches(const Worker& worker, int64_t batch_size, uint64_t seed = 1);
 
 }  // namespace yoke::engine

@@ -1,4 +1,4 @@
-// Proves a parallel layout right: the same steps on one device, side by side, compared after each.
+// Verifies a parallel layout: the same steps on one device, side by side, compared after each.
 #pragma once
 
 #include <cstdint>
@@ -10,14 +10,13 @@
 
 #include "yoke/data/options.h"
 #include "yoke/engine/worker.h"
-#include "yoke/ps/server.h"
 
 namespace yoke::engine {
 
-// Of what is not finite, on one side only, of another shape, or not there at all.
+// For values that are non-finite, on one side only, of another shape, or missing.
 constexpr double kInfinitelyApart = std::numeric_limits<double>::infinity();
 
-// Largest differences over all steps and ranks, each relative to the largest number of the one device.
+// Largest differences over all steps and ranks, relative to the largest value on one device.
 struct Differences {
   double loss = 0;
   double gradient = 0;
@@ -31,32 +30,23 @@ struct Verification {
   Differences worst;
 };
 
-// Parameter servers, as the layout's workers see them and as they are made.
-struct ServedLayout {
-  ps::ServerOptions server;
-  parallel::PsSetup setup;  // without a messenger
-};
-
 struct VerifyOptions {
-  std::string layout;           // for messages
-  WorkerOptions alone;          // one device; its batch_size is the global batch, which every layout cuts
-  WorkerOptions parallel;       // a rank of the layout, before it meets the others
-  int ranks = 1;                // threads of this process
-  std::string split = "equal";  // parallel.split: shares of the replicas
-  std::optional<ServedLayout> served;
+  std::string layout;      // for messages
+  WorkerOptions alone;     // one device; its batch_size is the global batch, which every layout divides
+  WorkerOptions parallel;  // a rank of the layout, before it is connected
+  int ranks = 1;           // threads of this process
   data::DataOptions data;
   int64_t steps = 10;
   torch::ScalarType type = torch::kFloat64;
-  // Called with every worker of the layout once it is made. Tests break layouts here.
+  // Called with every worker of the layout after its creation. Tests break layouts here.
   std::function<void(int rank, Worker& worker)> tamper;
-
-  // Of the model, each on its part of the batch.
-  int64_t copies() const { return ranks * parallel.threads / parallel.pipeline.stages; }
 };
 
-// Trains the layout on ranks of this process (threads) and one device beside it. Schedules that do not flush
-// run beside a replay of their staleness (verify_pipeline.h); with servers, `gradient` is that of the mean
-// over workers. Throws ConfigError where the batch cannot be cut that way.
+// Trains the layout on ranks of this process (threads), and one device beside it. Every rank compares the
+// pieces it holds. Strategies with their own replay (Strategy::replay) are compared with that: losses after
+// every step and weights at the end; `gradient` is then the sum of all updates, (last - first weights) / lr.
+// If workers are not in lockstep, `gradient` and `loss` are means over them. Throws ConfigError if the batch
+// cannot be divided that way.
 Verification verify(const VerifyOptions& options);
 
 }  // namespace yoke::engine

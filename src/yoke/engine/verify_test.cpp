@@ -7,12 +7,13 @@
 #include <cmath>
 
 #include "yoke/engine/verify_trainee.h"
+#include "yoke/parallel/common/forwarding.h"
 
 namespace yoke::engine {
 namespace {
 
 using Tensors = std::vector<torch::Tensor>;
-using parallel::Strategy;
+using Pieces = std::vector<parallel::StatePiece>;
 
 constexpr double kTolerance = 1e-10;
 
@@ -49,10 +50,9 @@ TEST(Difference, IsInfiniteWhereThereIsNothingToCompare) {
 }
 
 // A strategy with one thing changed.
-struct Changed : Strategy {
-  explicit Changed(std::unique_ptr<Strategy> right) : inner(std::move(right)) {}
+struct Changed : parallel::Forwarding {
+  using Forwarding::Forwarding;
 
-  void acquire() override { inner->acquire(); }
   parallel::ComputeResult compute(const Tensors& inputs, const torch::Tensor& target,
                                   const parallel::MicroBatch& micro) override {
     parallel::MicroBatch used = micro;
@@ -67,9 +67,7 @@ struct Changed : Strategy {
     all.loss = all.loss * loss_factor;
     return all;
   }
-  void settle() override { inner->settle(); }
-  void drain() override { inner->drain(); }
-  Tensors gradients() override {
+  Pieces gradients() override {
     return change_gradients ? change_gradients(inner->gradients()) : inner->gradients();
   }
   parallel::CommitResult commit(const parallel::CommitOptions& options) override {
@@ -79,15 +77,10 @@ struct Changed : Strategy {
     if (after_commit) after_commit();
     return result;
   }
-  std::optional<std::string> first_non_finite_gradient() override {
-    return inner->first_non_finite_gradient();
-  }
-  std::optional<double> loss_scale() const override { return inner->loss_scale(); }
 
-  std::unique_ptr<Strategy> inner;
   double weight = 1, loss_factor = 1, lr_factor = 1;
   bool other_targets = false;
-  std::function<Tensors(Tensors)> change_gradients;
+  std::function<Pieces(Pieces)> change_gradients;
   std::function<void()> after_compute, after_commit;
 };
 
@@ -112,18 +105,14 @@ VerifyOptions two_replicas() {
 VerifyOptions two_stages() {
   VerifyOptions options = two_replicas();
   options.parallel.batch_size = 8;
-  options.parallel.pipeline.stages = 2;
-  options.parallel.pipeline.options.microbatches = 2;
+  options.parallel.parallel.pipeline = 2;
+  options.parallel.pipeline.microbatches = 2;
   return options;
 }
 
 VerifyOptions two_workers() {
   VerifyOptions options = two_replicas();
-  ServedLayout served;
-  served.server.workers = served.setup.workers = 2;
-  served.server.make_updater = ps::make_optimizer(parallel::updater_options(options.alone.optimizer));
-  served.server.scheduler.policy.workers = served.setup.policy.workers = 2;
-  options.served = served;
+  options.parallel.parallel.sync = "ps";
   return options;
 }
 
@@ -155,7 +144,7 @@ TEST(Verify, FindsNothingInLayoutsThatAreRight) {
 TEST(Verify, FindsEveryWayToBreakReplicas) {
   auto first_gradient = [](auto change) {
     return [change](Changed& c, Worker&) {
-      c.change_gradients = [change](Tensors all) {
+      c.change_gradients = [change](Pieces all) {
         change(all);
         return all;
       };
@@ -172,11 +161,12 @@ TEST(Verify, FindsEveryWayToBreakReplicas) {
        [](Changed& c, Worker& w) { c.after_commit = [&w] { nudge(last_parameter(w), 1e-6); }; }},
       {"one weight is NaN",
        [](Changed& c, Worker& w) { c.after_commit = [&w] { nudge(last_parameter(w), NAN); }; }},
-      {"a gradient is missing", first_gradient([](Tensors& all) { all[0] = torch::Tensor(); })},
-      {"there are no gradients", first_gradient([](Tensors& all) { all.clear(); })},
-      {"a gradient comes too much", first_gradient([](Tensors& all) { all.push_back(all[0]); })},
-      {"a gradient is NaN", first_gradient([](Tensors& all) { all[0] = all[0] * NAN; })},
-      {"a gradient is zero", first_gradient([](Tensors& all) { all[1] = torch::zeros_like(all[1]); })},
+      {"a gradient is missing", first_gradient([](Pieces& all) { all[0].values = torch::Tensor(); })},
+      {"there are no gradients", first_gradient([](Pieces& all) { all.clear(); })},
+      {"a gradient comes too much", first_gradient([](Pieces& all) { all.push_back(all[0]); })},
+      {"a gradient is NaN", first_gradient([](Pieces& all) { all[0].values = all[0].values * NAN; })},
+      {"a gradient is zero",
+       first_gradient([](Pieces& all) { all[1].values = torch::zeros_like(all[1].values); })},
   };
   for (int rank : {0, 1})
     for (const auto& [what, how] : ways)
@@ -213,7 +203,7 @@ TEST(Verify, FindsEveryWayToBreakWorkersOfServers) {
       {"one weight drifts by a millionth",
        [](Changed& c, Worker& w) { c.after_commit = [&w] { nudge(last_parameter(w), 1e-6); }; }},
       {"there are no gradients",
-       [](Changed& c, Worker&) { c.change_gradients = [](Tensors) { return Tensors(); }; }},
+       [](Changed& c, Worker&) { c.change_gradients = [](Pieces) { return Pieces(); }; }},
   };
   for (int rank : {0, 1})
     for (const auto& [what, how] : ways)

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <future>
 
-#include "yoke/engine/run_state.h"
+#include "yoke/checkpoint/pieces.h"
+#include "yoke/engine/state_pieces.h"
 
 namespace yoke::engine {
 namespace {
@@ -31,7 +33,7 @@ double relative_difference(const Tensors& ours, const Tensors& reference) {
     if (!ours[i].defined() || reference[i].numel() == 0) continue;
     if (ours[i].sizes() != reference[i].sizes()) return kInfinitelyApart;
     torch::Tensor expected = numbers_of(reference[i]);
-    // max() of anything with a NaN is one.
+    // max() with a NaN is NaN.
     double apart = (numbers_of(ours[i]) - expected).abs().max().item<double>();
     double largest = expected.abs().max().item<double>();
     if (!std::isfinite(apart) || !std::isfinite(largest)) return kInfinitelyApart;
@@ -48,22 +50,13 @@ double relative_difference(double ours, double reference) {
                              {torch::tensor(reference, torch::kFloat64)});
 }
 
-Tensors gradients_of(const Tensors& parameters) {
-  Tensors gradients;
-  for (const torch::Tensor& one : parameters) gradients.push_back(one.grad());
-  return gradients;
-}
+Trainee::Trainee(const WorkerOptions& options) : worker(make_worker(options)) {}
 
-Trainee::Trainee(const WorkerOptions& options)
-    : worker(make_worker(options)), parameters(worker->model.module->parameters()) {}
-
-void Trainee::start_from(const Tensors& weights) {
+void Trainee::start_from(const std::map<std::string, torch::Tensor>& weights) {
   torch::NoGradGuard no_grad;
-  auto own = named_tensors(*worker->model.module);
-  for (size_t i = 0; i < own.size(); ++i) {
-    bool held = !worker->stage || worker->stage->tensors[i].held_by(worker->stage->place.stage);
-    if (held) own[i].second.copy_(weights[i]);
-  }
+  for (const parallel::StatePiece& piece : worker->strategy->state())
+    if (piece.kind != parallel::StatePiece::Kind::kOptimizer)
+      piece.values.copy_(checkpoint::cut(weights.at(piece.name), piece));
 }
 
 double Trainee::compute(const data::Dataset& dataset, std::span<const int64_t> indices, int64_t micro_batches,
@@ -77,19 +70,37 @@ double Trainee::compute(const data::Dataset& dataset, std::span<const int64_t> i
     sum +=
         worker->strategy->compute(batch.inputs, batch.target, {weight, i + 1 == micro_batches}).loss * weight;
   }
-  return worker->strategy->agree({sum, 0}).loss.item<double>();
+  // Workers of servers learn the others' losses later: this is their own.
+  const torch::Tensor loss = worker->strategy->agree({sum, 0}).loss;
+  worker->strategy->settle();
+  return loss.item<double>();
 }
 
 VerifyBench::VerifyBench(const VerifyOptions& what)
     : options(what), reference(of_type(what.alone, what.type)) {
-  for (const auto& [name, tensor] : named_tensors(*reference.worker->model.module))
-    weights.push_back(tensor.clone());
-  compared.resize(reference.parameters.size());
+  const torch::nn::Module& module = *reference.worker->model.module;
+  for (const auto& [name, tensor] : named_tensors(module)) weights[name] = tensor.clone();
+  for (const auto& item : module.named_parameters()) parameters[item.key()] = item.value();
   auto seed = static_cast<uint64_t>(options.alone.seed);
   dataset = data::open(options.data, data::Split::kTrain, reference.worker->model.sample, seed);
   data::DataOptions cut = options.data;
   cut.batch_size = options.alone.batch_size;
   sampler = std::make_unique<data::Sampler>(dataset->size(), cut, seed);
+}
+
+double VerifyBench::apart(const std::vector<parallel::StatePiece>& pieces, bool gradients) const {
+  Tensors ours, theirs;
+  for (const parallel::StatePiece& piece : pieces) {
+    if (piece.kind != parallel::StatePiece::Kind::kParameter) continue;
+    auto found = parameters.find(piece.name);
+    if (found == parameters.end()) return kInfinitelyApart;
+    torch::Tensor whole = gradients ? found->second.grad() : found->second.detach();
+    if (whole.defined() && whole.is_sparse()) whole = whole.to_dense();
+    ours.push_back(piece.values);
+    theirs.push_back(whole.defined() ? checkpoint::cut(whole, piece) : whole);
+  }
+  // A rank may have no parameters.
+  return theirs.empty() && ours.empty() ? 0 : relative_difference(ours, theirs);
 }
 
 Trainee VerifyBench::trainee(int rank, const WorkerOptions& own) const {
@@ -99,8 +110,10 @@ Trainee VerifyBench::trainee(int rank, const WorkerOptions& own) const {
   return trainee;
 }
 
+// On its own thread: thread-local state set up by a rank's strategy must not affect the reference.
 void VerifyBench::compute_reference(int64_t step, double loss, int64_t micro_batches) {
-  expected_loss = reference.compute(*dataset, samples(step), micro_batches);
+  auto compute = [&] { return reference.compute(*dataset, samples(step), micro_batches); };
+  expected_loss = std::async(std::launch::async, compute).get();
   result.loss.push_back(loss);
   result.reference_loss.push_back(expected_loss);
 }

@@ -11,10 +11,11 @@
 #include "yoke/comm/run_ranks.h"
 #include "yoke/comm/tensors/tensors.h"
 #include "yoke/compute/memory_meter.h"
+#include "yoke/engine/state_pieces.h"
 #include "yoke/engine/synthetic_batches.h"
 #include "yoke/engine/verify.h"
-#include "yoke/parallel/ddp/zero/sharded_state.h"
-#include "yoke/parallel/ddp/zero/zero_strategy.h"
+#include "yoke/parallel/sync/sharded/sharded_state.h"
+#include "yoke/parallel/sync/sharded/zero_strategy.h"
 
 namespace yoke::engine {
 namespace {
@@ -49,7 +50,7 @@ double largest_difference(const WorkerOptions& worker, const Cut& cut) {
   VerifyOptions options;
   options.alone = options.parallel = worker;
   options.ranks = cut.ranks;
-  options.parallel.zero = cut.zero;
+  options.parallel.parallel.zero = cut.zero;
   options.parallel.accumulate = cut.accumulate;
   options.parallel.batch_size = worker.batch_size / cut.ranks / cut.accumulate;
   options.data.samples = 48;
@@ -90,7 +91,7 @@ TEST(Zero, RefusesWhatItCannotCut) {
       [&] {
         largest_difference(options, {2, 1});
       },
-      testing::ThrowsMessage<Error>(HasSubstr("train.optimizer = lbfgs")));
+      testing::ThrowsMessage<Error>(HasSubstr("train.optimizer = \"lbfgs\"")));
   options = small_mlp("sgd");
   options.ddp.hook = "int8";
   EXPECT_THAT(
@@ -110,8 +111,8 @@ TEST(Zero, ARankKeepsItsPartOfTheState) {
   int64_t whole = bytes_of(make_worker(small_mlp("adamw"))->optimizer->state());
   comm::run_ranks(4, [&](comm::Communicator& comm) {
     WorkerOptions own = small_mlp("adamw");
-    own.replicas = &comm;
-    own.zero = 1;
+    own = on_ranks(own, comm);
+    own.parallel.zero = 1;
     auto worker = make_worker(own);
     EXPECT_NEAR(static_cast<double>(bytes_of(worker->optimizer->state())), static_cast<double>(whole) / 4,
                 static_cast<double>(whole) * 0.01);
@@ -132,11 +133,11 @@ void train(Worker& worker, int64_t steps, comm::Communicator& comm) {
 }
 
 TEST(Zero, ACheckpointGoesOnWithAnyNumberOfRanks) {
-  std::vector<optim::NamedTensor> state, weights, expected;
+  std::vector<optim::NamedTensor> expected;
   auto options = [](comm::Communicator& comm, int64_t zero) {
     WorkerOptions own = small_mlp("adamw");
-    own.replicas = &comm;
-    own.zero = zero;
+    own = on_ranks(own, comm);
+    own.parallel.zero = zero;
     own.type = torch::kFloat64;
     return own;
   };
@@ -151,36 +152,25 @@ TEST(Zero, ACheckpointGoesOnWithAnyNumberOfRanks) {
       all.emplace_back(item.key(), item.value());
     return all;
   };
-  std::vector<optim::NamedTensor> pieces;
+  checkpoint::State saved;
   std::mutex mutex;
   comm::run_ranks(2, [&](comm::Communicator& comm) {
     auto worker = make_worker(options(comm, 1));
     train(*worker, 3, comm);
-    parallel::OwnedState owned = parallel::owned_state(*worker->shards, *worker->optimizer);
+    checkpoint::State part = part_to_save(*worker);
     {
       std::lock_guard lock(mutex);
-      for (const auto& [name, piece, values] : owned.parts)
-        pieces.emplace_back(checkpoint::piece_name(name, piece.begin, piece.end, false), values.clone());
-      if (comm.rank() == 0) {
-        for (const auto& whole : copies(owned.whole)) pieces.push_back(whole);
-        weights = copies(parameters(*worker));
-      }
+      for (const auto& one : copies(part.model)) saved.model.push_back(one);
+      for (const auto& one : copies(part.optimizer)) saved.optimizer.push_back(one);
     }
     train(*worker, 3, comm);
     if (comm.rank() == 0) expected = copies(parameters(*worker));
   });
-  state = checkpoint::join_pieces(pieces, weights, "test");
+  saved.optimizer = checkpoint::join_pieces(saved.optimizer, {}, "test");
   for (int64_t zero : {0, 1, 2}) {
     comm::run_ranks(3, [&](comm::Communicator& comm) {
       auto worker = make_worker(options(comm, zero));
-      {
-        torch::NoGradGuard no_grad;
-        checkpoint::restore_into(weights, parameters(*worker), "test");
-      }
-      if (zero == 0)
-        checkpoint::restore_into(state, worker->optimizer->state(), "test");
-      else
-        parallel::restore_pieces(state, *worker->shards, *worker->optimizer, "test");
+      restore_pieces(saved, *worker, "test");
       comm.barrier().wait();
       // The samples of the second half come first here: train() begins anew with the same batches.
       train(*worker, 3, comm);
@@ -199,8 +189,8 @@ TEST(Zero, MovesTheBytesOfAnAllReduceOrHalfOfThem) {
       WorkerOptions own = small_mlp("sgd");
       own.model.sizes = {784, 40, 10};  // divides by four
       own.ddp.first_bucket_bytes = own.ddp.bucket_bytes = 1 << 30;
-      own.replicas = &comm;
-      own.zero = zero;
+      own = on_ranks(own, comm);
+      own.parallel.zero = zero;
       own.ddp.share_parameters = common;
       auto worker = make_worker(own);
       train(*worker, 2, comm);
@@ -268,6 +258,7 @@ class CountingCommunicator final : public comm::Communicator {
   }
   comm::Memory allocate_common(size_t bytes) override { return to_.allocate_common(bytes); }
   comm::Counters counters() const override { return to_.counters(); }
+  void abandon(const std::string& reason) noexcept override { to_.abandon(reason); }
 
  private:
   comm::Communicator& to_;
@@ -285,8 +276,8 @@ Memory memory_of_stage(int64_t zero, int ranks) {
     own.model.sizes = {784, 400, 400, 400, 400, 10};
     own.optimizer.momentum = 0;
     own.ddp.first_bucket_bytes = own.ddp.bucket_bytes = 500'000;
-    own.replicas = &counting;
-    own.zero = zero;
+    own = on_ranks(own, counting);
+    own.parallel.zero = zero;
     auto worker = make_worker(own);
     compute::MemoryMeter meter;
     train(*worker, 2, comm);
@@ -310,17 +301,18 @@ TEST(Zero, AWorldOfOneTrainsAsOneDevice) {
   for (int64_t stage : {1, 2}) {
     comm::run_ranks(1, [&](comm::Communicator& comm) {
       auto alone = make_worker(small_mlp("adamw")), parts = make_worker(small_mlp("adamw"));
-      parts->shards = std::make_unique<parallel::Shards>(*parts->model.module, comm, DdpOptions{});
-      parts->optimizer = optim::make(small_mlp("adamw").optimizer, parts->shards->owned());
+      parallel::Shards shards(*parts->model.module, comm, DdpOptions{});
+      parts->optimizer = optim::make(small_mlp("adamw").optimizer, shards.owned());
       parts->strategy = std::make_unique<parallel::ZeroStrategy>(parts->model, *parts->optimizer,
                                                                  parts->scaler, parallel::OneDeviceOptions{},
-                                                                 comm, DdpOptions{}, *parts->shards, stage);
+                                                                 comm, DdpOptions{}, shards, stage);
       train(*alone, 3, comm);
       train(*parts, 3, comm);
       EXPECT_FALSE(parts->strategy->first_non_finite_gradient());
       EXPECT_EQ(parts->strategy->gradients().size(), 4u);
       auto expected = alone->model.module->parameters(), got = parts->model.module->parameters();
       for (size_t i = 0; i < got.size(); ++i) EXPECT_TRUE(torch::allclose(got[i], expected[i], 0, 1e-6));
+      parts->strategy.reset();  // stands on the shards
     });
   }
 }
@@ -329,12 +321,12 @@ TEST(Zero, AStepWithoutABackwardMovesNothing) {
   comm::run_ranks(2, [&](comm::Communicator& comm) {
     for (int64_t zero : {1, 2}) {
       WorkerOptions own = small_mlp("sgd");
-      own.replicas = &comm;
-      own.zero = zero;
+      own = on_ranks(own, comm);
+      own.parallel.zero = zero;
       auto worker = make_worker(own);
       torch::Tensor before = worker->model.module->parameters()[0].detach().clone();
       worker->strategy->acquire();
-      EXPECT_TRUE(worker->strategy->gradients().empty());
+      for (const auto& one : worker->strategy->gradients()) EXPECT_FALSE(one.values.defined());
       EXPECT_TRUE(worker->strategy->commit({0.1, true}).updated);
       worker->strategy->drain();
       EXPECT_TRUE(worker->model.module->parameters()[0].equal(before));
@@ -364,8 +356,8 @@ TEST(Zero, AStepThatFailedBeforeAnythingWasSentMayBeRepeated) {
       comm::run_ranks(2, [&](comm::Communicator& comm) {
         WorkerOptions own = alone;
         own.ddp.first_bucket_bytes = own.ddp.bucket_bytes = 1 << 30;
-        own.replicas = &comm;
-        own.zero = zero;
+        own = on_ranks(own, comm);
+        own.parallel.zero = zero;
         auto worker = make_worker(own);
         {
           torch::NoGradGuard no_grad;
@@ -404,8 +396,8 @@ TEST(Zero, ANanOfOneRankStopsAllOfThemWithTheSameName) {
   comm::run_ranks(3, [&](comm::Communicator& comm) {
     for (int64_t zero : {0, 1, 2}) {
       WorkerOptions own = small_mlp("sgd");
-      own.replicas = &comm;
-      own.zero = zero;
+      own = on_ranks(own, comm);
+      own.parallel.zero = zero;
       auto worker = make_worker(own);
       train(*worker, 2, comm);
       std::vector<torch::Tensor> before;

@@ -1,4 +1,4 @@
-// GELU (tanh approximation) and bias, on rows of floats. Ranges may not overlap unless they are the same.
+// GELU (tanh approximation) and bias, on rows of floats. Ranges must not overlap unless they are identical.
 #pragma once
 
 #include <cstdint>
@@ -14,13 +14,13 @@ void gelu_backward(const float* x, const float* grad_y, float* grad_x, int64_t c
 // For each of `rows` rows of `width`: z += bias, y = gelu(z).
 void bias_gelu(float* z, const float* bias, float* y, int64_t rows, int64_t width);
 
-// For each row: y += bias, and with `relu` negative values become 0.
+// For each row: y += bias, then ReLU if `relu`.
 void add_bias(float* y, const float* bias, int64_t rows, int64_t width, bool relu);
 
 // grad_x = grad_y where y > 0, else 0. grad_x may be grad_y.
 void relu_backward(const float* y, const float* grad_y, float* grad_x, int64_t count);
 
-// sums[c] = the sum over `rows` rows of x[r * pitch + c], for c in [0, width).
+// sums[c] = sum over `rows` rows of x[r * pitch + c], for c in [0, width).
 void column_sums(const float* x, float* sums, int64_t rows, int64_t width, int64_t pitch);
 
 namespace reference {

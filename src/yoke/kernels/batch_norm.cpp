@@ -89,7 +89,7 @@ YOKE_INLINE void batch_norm_body(const BatchNormInput& in, float* y, float* mean
   if (c < in.width) forward_columns(in, y, mean, inverse, variance, c, in.width - c);
 }
 
-// The gradient that reaches the normalisation: nothing passes where ReLU cut.
+// The gradient that reaches the normalisation: zero where ReLU was inactive.
 YOKE_INLINE Vec incoming(const BatchNormInput& in, const BatchNormGradients& g, int64_t at, int64_t lanes) {
   Vec v = take(g.grad_y + at, lanes);
   if (!in.relu) return v;

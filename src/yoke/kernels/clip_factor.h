@@ -1,4 +1,4 @@
-// How gradients are clipped by their norm, everywhere alike.
+// The factor of gradient clipping, used everywhere.
 #pragma once
 
 #include <algorithm>
@@ -6,8 +6,8 @@
 
 namespace yoke::kernels {
 
-// What scales a gradient of this norm down to `max_norm`, as torch.nn.utils.clip_grad_norm_ does; 1 where
-// there is nothing to clip, 0 where the norm is not finite. Requires max_norm > 0.
+// The factor that scales a gradient of this norm down to `max_norm`, as torch.nn.utils.clip_grad_norm_; 1 if
+// there is nothing to clip, 0 if the norm is not finite. Requires max_norm > 0.
 inline double clip_factor(double norm, double max_norm) {
   constexpr double kEpsilon = 1e-6;
   return std::isfinite(norm) ? std::min(1.0, max_norm / (norm + kEpsilon)) : 0;

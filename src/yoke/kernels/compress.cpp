@@ -11,7 +11,7 @@
 namespace yoke::kernels {
 namespace {
 
-constexpr int64_t kStep = 16;  // numbers a loop handles at once: compilers make vectors of them
+constexpr int64_t kStep = 16;  // values per loop iteration: compilers vectorise them
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 
 using SignTable = std::array<std::array<float, 8>, 256>;
@@ -81,11 +81,11 @@ YOKE_INLINE void add_signs_any(T* out, const uint8_t* bits, const float* scales,
   }
 }
 
-// The largest magnitude; NaN when a number is not finite.
+// The largest magnitude; NaN if a value is not finite.
 template <class T>
 YOKE_INLINE float largest_magnitude(const T* x, int64_t count) {
   T largest[kStep] = {};
-  T spoilt[kStep] = {};  // 0 * x is NaN for what is not finite
+  T spoilt[kStep] = {};  // 0 * x is NaN for non-finite x
   int64_t i = 0;
   for (; i + kStep <= count; i += kStep)
     for (int64_t lane = 0; lane < kStep; ++lane) {
@@ -143,7 +143,7 @@ YOKE_INLINE void add_quanta_any(T* out, const int8_t* quanta, const float* scale
 template <class T>
 YOKE_INLINE void low_rank_any(const T* left, const T* right, T* out, int64_t rows, int64_t columns,
                               int64_t rank) {
-  constexpr int64_t kBlock = 512;  // columns that stay in the first cache with their factors
+  constexpr int64_t kBlock = 512;  // columns that stay in the L1 cache with their factors
   for (int64_t first = 0; first < columns; first += kBlock) {
     int64_t length = std::min(kBlock, columns - first);
     for (int64_t row = 0; row < rows; ++row) {

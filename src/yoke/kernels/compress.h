@@ -1,9 +1,8 @@
-// Lossy compression of gradients, on plain memory: signs, 8-bit numbers, and the largest of many.
+// Lossy compression of gradients, on plain memory: signs, 8-bit values, and top-k.
 //
-// Numbers are float or double. Signs and 8-bit numbers come in chunks of kSignChunk and kQuantumChunk with
-// one scale each; the last chunk may be shorter. A chunk with a number that is not finite has the scale NaN,
-// and is NaN when decoded. Results do not depend on the processor, but for the last bit where it has no fused
-// multiply-add.
+// Values are float or double. Signs and 8-bit values come in chunks of kSignChunk and kQuantumChunk with one
+// scale each; the last chunk may be shorter. A chunk with a non-finite value has the scale NaN and decodes to
+// NaN. Results do not depend on the CPU, except for the last bit without fused multiply-add.
 #pragma once
 
 #include <cstdint>
@@ -17,30 +16,29 @@ inline constexpr int64_t chunks_of(int64_t count, int64_t chunk) {
   return (count + chunk - 1) / chunk;
 }
 
-// A bit a number (1: negative) into (count + 7) / 8 bytes; the scale of a chunk is its mean magnitude.
+// One bit per value (1: negative) into (count + 7) / 8 bytes; the scale of a chunk is its mean magnitude.
 void pack_signs(const float* x, int64_t count, float* scales, uint8_t* bits);
 void pack_signs(const double* x, int64_t count, float* scales, uint8_t* bits);
 
-// out += factor * scale * sign, for every number.
+// out += factor * scale * sign, for every value.
 void add_signs(float* out, const uint8_t* bits, const float* scales, int64_t count, double factor);
 void add_signs(double* out, const uint8_t* bits, const float* scales, int64_t count, double factor);
 
-// x / scale, rounded to nearest; the scale of a chunk is its largest magnitude / 127. A chunk below 1e-30 is
-// 0.
+// x / scale, rounded to nearest; the scale of a chunk is its largest magnitude / 127. Chunks below 1e-30
+// become 0.
 void quantise(const float* x, int64_t count, float* scales, int8_t* quanta);
 void quantise(const double* x, int64_t count, float* scales, int8_t* quanta);
 
-// out += factor * scale * quantum, for every number.
+// out += factor * scale * quantum, for every value.
 void add_quanta(float* out, const int8_t* quanta, const float* scales, int64_t count, double factor);
 void add_quanta(double* out, const int8_t* quanta, const float* scales, int64_t count, double factor);
 
-// The places of the `kept` numbers of largest magnitude, in ascending order. NaN is larger than infinite;
-// where magnitudes are equal the earlier number is kept. Requires 0 < kept <= count < 2^31.
+// Positions of the `kept` values of largest magnitude, in ascending order. NaN is larger than infinity; on a
+// tie the earlier value is kept. Requires 0 < kept <= count < 2^31.
 void largest_magnitudes(const float* x, int64_t count, int64_t kept, int32_t* places);
 void largest_magnitudes(const double* x, int64_t count, int64_t kept, int32_t* places);
 
-// out [rows, columns] = left [rank, rows] transposed times right [rank, columns], row by row in the order of
-// rank.
+// out [rows, columns] = transpose(left [rank, rows]) * right [rank, columns], summed in rank order.
 void low_rank_product(const float* left, const float* right, float* out, int64_t rows, int64_t columns,
                       int64_t rank);
 void low_rank_product(const double* left, const double* right, double* out, int64_t rows, int64_t columns,

@@ -1,13 +1,13 @@
 // CRC32C by carry-less multiplication and by the crc32 instruction at the same time (x86).
 //
-// The instruction sums 8 bytes a cycle on one port, two multiplications fold 16 bytes in two cycles on
-// another. A block is therefore cut in two halves: six accumulators of 16 bytes go over the first, three
-// streams of the instruction over the three thirds of the second, twelve cycles a turn for both.
+// The instruction processes 8 bytes per cycle on one port, two multiplications fold 16 bytes in two cycles on
+// another. A block is therefore divided into two halves: six accumulators of 16 bytes process the first,
+// three streams of the instruction the three thirds of the second, twelve cycles per iteration for both.
 //
-// Folding (Gopal et al., Intel 2009): an accumulator A stands for A(x) times a power of x. Moving it on by D
-// bits is a product with x^D modulo the polynomial, for its two words H x^64 + L one each: H x^(64+D) + L x^D
-// fits 128 bits again because the factors have 32. The words' bits are reversed, which shifts a product by
-// one: the factors are x^(64+D-1) and x^(D-1).
+// Folding (Gopal et al., Intel 2009): an accumulator A represents A(x) times a power of x. Advancing it by D
+// bits is a product with x^D modulo the polynomial, one for each of its two words H x^64 + L: H x^(64+D) + L
+// x^D fits 128 bits again because the factors have 32. The words' bits are reversed, which shifts a product
+// by one: the factors are x^(64+D-1) and x^(D-1).
 #include "yoke/kernels/crc32c_kernels.h"
 #include "yoke/kernels/crc32c_polynomial.h"
 
@@ -79,7 +79,7 @@ YOKE_FOLDING YOKE_INLINE void sum_turn(const uint8_t* from, Sums& sums) {
   }
 }
 
-// Four places of a block are read at once, too many for the processor to guess what comes next from memory.
+// Four positions of a block are read at once, too many for the hardware prefetcher.
 YOKE_FOLDING YOKE_INLINE void fetch_turn(const uint8_t* ahead) {
   for (size_t i = 0; i < 2 * kTurn; i += 64)
     _mm_prefetch(reinterpret_cast<const char*>(ahead + i), _MM_HINT_T0);

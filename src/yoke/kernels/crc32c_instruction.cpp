@@ -1,4 +1,4 @@
-// CRC32C by the processor's instruction: SSE4.2, or ARMv8's CRC extension.
+// CRC32C by the CPU's instruction: SSE4.2, or ARMv8's CRC extension.
 #include <array>
 #include <cstring>
 
@@ -18,8 +18,8 @@
 namespace yoke::kernels::crc {
 namespace {
 
-// What a register becomes after a fixed number of zero bytes. It is linear in the register, so that four
-// tables, one for each of its bytes, give it: two checksums made apart are joined by shift(first) ^ second.
+// The register after a fixed number of zero bytes. It is linear in the register, so four tables, one per
+// byte, give it: two separate checksums are combined by shift(first) ^ second.
 struct Shift {
   std::array<std::array<uint32_t, 256>, 4> tables;
 
@@ -87,7 +87,8 @@ YOKE_CRC YOKE_INLINE uint64_t word(const uint8_t* from, uint8_t* to, uint64_t cr
   return step8(crc, value);
 }
 
-// The instruction takes three cycles and one can start in each: three thirds of a block go side by side.
+// The instruction has a latency of three cycles and a throughput of one: three thirds of a block run in
+// parallel.
 template <bool kCopies, size_t kThird>
 YOKE_CRC YOKE_INLINE uint64_t blocks(const uint8_t*& from, uint8_t*& to, size_t& bytes, uint64_t crc) {
   static const Shift shift(kThird);

@@ -1,5 +1,5 @@
-// The ways of summing that were compiled in, each for itself: crc32c() takes the quickest this processor has,
-// tests and benchmarks take them all.
+// The compiled CRC32C implementations: crc32c() uses the fastest this CPU supports, tests and benchmarks use
+// all.
 #pragma once
 
 #include <cstddef>
@@ -11,24 +11,24 @@ namespace yoke::kernels {
 struct Crc32cKernel {
   const char* name;
   bool (*available)();  // on this processor
-  // The register itself goes in and out: crc32c() inverts it before and after.
+  // The raw register: crc32c() inverts it before and after.
   uint32_t (*sum)(const uint8_t* data, size_t bytes, uint32_t crc);
 };
 
-// Quickest first. The last, the reference, is available everywhere.
+// Fastest first. The last, the reference, is available everywhere.
 std::span<const Crc32cKernel> crc32c_kernels();
 
 namespace crc {
 
-// `bytes` that remain after others have summed as many as they can at a time.
+// For the bytes that remain after the block-wise implementations.
 uint32_t by_table(const uint8_t* data, size_t bytes, uint32_t crc);
 
-// The processor's instruction on three streams.
+// The CPU's instruction on three streams.
 bool has_instruction();
 uint32_t by_instruction(const uint8_t* data, size_t bytes, uint32_t crc);
 uint32_t copy_by_instruction(uint8_t* to, const uint8_t* data, size_t bytes, uint32_t crc);
 
-// The same beside carry-less multiplication: two units of the processor share the work.
+// Combined with carry-less multiplication: two execution units share the work.
 bool has_folding();
 uint32_t by_folding(const uint8_t* data, size_t bytes, uint32_t crc);
 

@@ -1,5 +1,5 @@
-// Arithmetic with polynomials over two elements, modulo CRC32C's, at compile time. Bits are reversed as in
-// the checksum itself: bit 31 - i of a word is the coefficient of x^i.
+// Arithmetic with polynomials over GF(2) modulo CRC32C's, at compile time. Bits are reversed as in the
+// checksum itself: bit 31 - i of a word is the coefficient of x^i.
 #pragma once
 
 #include <cstdint>

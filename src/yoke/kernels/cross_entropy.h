@@ -5,8 +5,8 @@
 
 namespace yoke::kernels {
 
-// For each row: log_sum[r] = log(sum(exp(logits))), loss[r] = log_sum[r] - logits[target], or 0 where the
-// target is `ignored`. Requires: other targets in [0, classes).
+// For each row: log_sum[r] = log(sum(exp(logits))), loss[r] = log_sum[r] - logits[target], or 0 if the target
+// is `ignored`. Requires: other targets in [0, classes).
 void cross_entropy(const float* logits, const int64_t* targets, int64_t ignored, int64_t rows,
                    int64_t classes, float* log_sum, float* loss);
 

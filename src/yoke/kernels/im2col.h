@@ -1,4 +1,4 @@
-// Convolution as a matrix product on images with channels last: the patches under the kernel as rows.
+// Convolution as a matrix product on channels-last images: the patches under the kernel as rows.
 #pragma once
 
 #include <cstdint>
@@ -18,10 +18,10 @@ struct PatchShape {
 
 // One image [height, width, channels] to rows [out_height * out_width, channels * taps]. Within a row the
 // channel is the slow index and the tap the fast one, as in a weight [out, channels, kernel_height,
-// kernel_width]: the weight is used as it lies in memory.
+// kernel_width], which is used without reordering.
 void image_to_patches(const float* image, float* patches, const PatchShape& shape);
 
-// The other way: every pixel becomes the sum of its copies in `patches`. Overwrites `image`.
+// The inverse: every pixel becomes the sum of its copies in `patches`. Overwrites `image`.
 void patches_to_image(const float* patches, float* image, const PatchShape& shape);
 
 }  // namespace yoke::kernels

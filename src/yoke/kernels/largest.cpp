@@ -1,4 +1,4 @@
-// The largest of many by a histogram of their leading bits: two passes over the numbers, no sorting.
+// Top-k by a histogram of the leading bits: two passes over the values, no sorting.
 #include <algorithm>
 #include <bit>
 #include <functional>
@@ -25,7 +25,7 @@ struct DoubleKey {
 
 template <class Key, class T>
 std::vector<int64_t> histogram_of(const T* x, int64_t count) {
-  // Neighbours go to different tables: the next addition to a bin need not wait for the last one.
+  // Neighbours use different tables: an addition to a bin need not wait for the previous one.
   constexpr int64_t kTables = 4;
   std::vector<int64_t> bins(kTables * Key::kBins);
   int64_t i = 0;
@@ -40,8 +40,8 @@ std::vector<int64_t> histogram_of(const T* x, int64_t count) {
 }
 
 struct Border {
-  size_t bin;      // the smallest kept number lies in it
-  int64_t wanted;  // of the numbers in it
+  size_t bin;      // contains the smallest kept value
+  int64_t wanted;  // number of values kept of it
 };
 
 Border border_of(const std::vector<int64_t>& bins, int64_t kept) {
@@ -55,7 +55,7 @@ void find_largest(const T* x, int64_t count, int64_t kept, int32_t* places) {
   using Bits = typename Key::Bits;
   std::vector<int64_t> bins = histogram_of<Key>(x, count);
   Border border = border_of(bins, kept);
-  // What lies above the border's bin is kept; of the bin itself, the largest.
+  // Values above the border's bin are kept; of the bin itself, the largest.
   const Bits lowest = static_cast<Bits>(border.bin) << Key::kShift;
   constexpr int64_t kBlock = 32;
   std::vector<int32_t> candidates;

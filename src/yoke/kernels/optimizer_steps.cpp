@@ -9,7 +9,7 @@ namespace yoke::kernels {
 
 namespace {
 
-// `a - b * c` becomes one rounding where the processor can do that, as in LibTorch's kernels: bits are equal.
+// `a - b * c` is fused where the CPU supports it, as in LibTorch's kernels: equal bits.
 template <class T>
 YOKE_INLINE void sgd_of(const SgdStep& step, double weight, const T* gradient, const T* from, T* to,
                         T* velocity, int64_t count) {
@@ -130,7 +130,7 @@ bool all_finite(const T* data, int64_t count) {
 
 template <class T>
 double squared_distance(const T* a, const T* b, int64_t count) {
-  constexpr int64_t kLanesHere = 8;  // sums that do not wait for each other
+  constexpr int64_t kLanesHere = 8;  // independent partial sums
   double sums[kLanesHere] = {};
   int64_t i = 0;
   for (; i + kLanesHere <= count; i += kLanesHere) {

@@ -1,8 +1,8 @@
-// Steps of optimizers on plain memory, for who keeps parameters without LibTorch (parameter servers).
+// Optimizer steps on plain memory, for parameters without LibTorch (parameter servers).
 //
-// `gradient` is a sum of gradients, `weight` what it is multiplied with. `from` holds the parameters, `to`
-// gets the new ones; they may be the same memory, and do not overlap otherwise. State arrays change in place.
-// The formulas, and the order of their roundings, are those of torch.optim. For float and double.
+// `gradient` is a sum of gradients, `weight` its factor. `from` holds the parameters, `to` gets the new ones;
+// they may be the same memory but must not overlap otherwise. State arrays are updated in place. Formulas and
+// order of rounding are those of torch.optim. For float and double.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@ namespace yoke::kernels {
 
 struct SgdStep {
   double lr = 0;
-  double momentum = 0;  // 0: `velocity` is not looked at
+  double momentum = 0;  // 0: `velocity` is not used
   bool nesterov = false;
   double weight_decay = 0;  // L2 term of the gradient
 };
@@ -43,11 +43,11 @@ template <class T>
 void adagrad(const AdagradStep& step, double weight, const T* gradient, const T* from, T* to, T* sum,
              int64_t count);
 
-// into[i] += scale x from[i].
+// into[i] += scale * from[i].
 template <class T>
 void add_scaled(T* into, const T* from, double scale, int64_t count);
 
-// Whether there is no NaN and no infinity.
+// Whether there are no NaN and infinity.
 template <class T>
 bool all_finite(const T* data, int64_t count);
 

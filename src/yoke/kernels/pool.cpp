@@ -10,7 +10,7 @@ namespace {
 // A later value wins when it is greater or NaN, as in LibTorch.
 #define YOKE_WINS(value, best) (((value) > (best)) | ((value) != (value)))
 
-// Even and odd lanes of two vectors, and the way back.
+// Even and odd lanes of two vectors, and the inverse.
 #if defined(__x86_64__)
 #define YOKE_EVEN 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30
 #define YOKE_ODD 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31
@@ -65,8 +65,8 @@ YOKE_INLINE void pool_scalar(const float* upper, const float* lower, float* y, u
   *where = cut ? kNoTap : tap;
 }
 
-// Rows are short, so vectors run over their ends: what they read there is not used, and what they write there
-// is written again by the next row. Only at the end of everything does it go one by one.
+// Rows are short, so vectors run past their ends: what they read there is not used, and what they write there
+// is overwritten by the next row. Only the very end is processed one by one.
 YOKE_INLINE void max_pool_planes_body(const float* x, float* y, uint8_t* where, int64_t planes,
                                       const PoolShape& s, bool relu) {
   const float* x_end = x + planes * s.height * s.width;

@@ -73,7 +73,7 @@ struct Prod : Sum {
       return a * b;
   }
 };
-// Of two numbers where neither is larger the second; a NaN wins on either side.
+// If neither value is larger, the second; NaN wins on either side.
 struct Max : Sum {
   static constexpr bool kWraps = false;
   template <class V>
@@ -157,7 +157,7 @@ YOKE_INLINE void combine_vectors(const Job& job) {
 template <class Signed, class Op>
 YOKE_INLINE void combine_op(const Job& job) {
   using T = std::conditional_t<Op::kWraps, typename Wrapping<Signed>::type, Signed>;
-  if constexpr (std::is_same_v<T, float>) {  // two sources: what training does all day
+  if constexpr (std::is_same_v<T, float>) {  // two sources: the common case in training
     if (job.source_count == 2 && job.out_count == 2) return combine_vectors<T, Op, 2, 2>(job);
     if (job.source_count == 2 && job.out_count == 1) return combine_vectors<T, Op, 2, 1>(job);
   }

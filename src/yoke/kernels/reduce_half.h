@@ -1,5 +1,5 @@
-// fp16 and bf16 to fp32 and back, for kernels that compute in fp32. Rounded to nearest, ties to even;
-// NaN stays NaN, what is too large becomes infinite.
+// Conversion between fp16 or bf16 and fp32, for kernels that compute in fp32. Rounded to nearest, ties to
+// even; NaN stays NaN, overflow becomes infinity.
 #pragma once
 
 #include <bit>
@@ -39,7 +39,7 @@ inline uint16_t fp16_of_float(float value) {
   if (magnitude > 0x7f800000u) return static_cast<uint16_t>(sign | 0x7e00u | ((magnitude >> 13) & 0x3ffu));
   if (magnitude >= 0x477ff000u) return static_cast<uint16_t>(sign | 0x7c00u);  // 65520 and above
   if (magnitude < 0x38800000u) {
-    // Below 2^-14 the result counts 2^-24ths, which is what an addition to 0.5 leaves in the mantissa,
+    // Below 2^-14 the result is a multiple of 2^-24, which is what an addition to 0.5 leaves in the mantissa,
     // rounded.
     float shifted = std::bit_cast<float>(magnitude) + 0.5f;
     return static_cast<uint16_t>(sign | (std::bit_cast<uint32_t>(shifted) - 0x3f000000u));
@@ -48,7 +48,7 @@ inline uint16_t fp16_of_float(float value) {
   return static_cast<uint16_t>(sign | (rounded >> 13));
 }
 
-// Whole arrays, by the processor's instructions where it has them.
+// Whole arrays, with the CPU's instructions if available.
 void widen_bf16(float* to, const void* from, size_t count);
 void narrow_bf16(void* to, const float* from, size_t count);
 void widen_fp16(float* to, const void* from, size_t count);

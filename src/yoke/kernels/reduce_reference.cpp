@@ -7,7 +7,7 @@
 namespace yoke::kernels::reference {
 namespace {
 
-// How a stored number becomes one to compute with, and back.
+// Conversion between stored values and those to compute with.
 template <class Stored>
 struct Plain {
   using Computed = Stored;

@@ -1,9 +1,9 @@
-// Vectors of floats for kernels, without intrinsics: the compilers' vector extension, and a choice of the
-// instruction set at run time.
+// Float vectors for kernels, without intrinsics: the compilers' vector extension, and run-time selection of
+// the instruction set.
 //
 // A kernel is written once as an always-inline `name_body`; YOKE_KERNEL(name, ...) compiles it for AVX-512,
-// for AVX2 and for the compiler's default, and defines `name`, which runs the best one this processor has.
-// Other processors than x86 get the default (NEON on aarch64).
+// AVX2 and the compiler's default, and defines `name`, which runs the best one this CPU supports. CPUs other
+// than x86 use the default (NEON on aarch64).
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ namespace yoke::kernels {
 #if defined(__x86_64__)
 inline constexpr int64_t kLanes = 16;
 #else
-inline constexpr int64_t kLanes = 8;  // a vector is two registers of NEON; more would spill
+inline constexpr int64_t kLanes = 8;  // a vector is two NEON registers; more would spill
 #endif
 
 using Vec = float __attribute__((vector_size(kLanes * 4)));
@@ -38,7 +38,7 @@ YOKE_INLINE Vec broadcast(float value) {
   return value - Vec{};
 }
 
-// The first `count` lanes from memory, the others 0; and back.
+// The first `count` lanes from memory, the others 0; and the inverse.
 YOKE_INLINE Vec load_some(const float* p, int64_t count) {
   Vec v{};
   std::memcpy(&v, p, static_cast<size_t>(count) * sizeof(float));
@@ -51,7 +51,7 @@ YOKE_INLINE void store_some(float* p, const Vec& v, int64_t count) {
 YOKE_INLINE Vec select(const IntVec& mask, const Vec& yes, const Vec& no) {
   return (Vec)(((IntVec)yes & mask) | ((IntVec)no & ~mask));
 }
-// A NaN in the second argument survives, which is where the data goes.
+// A NaN in the second argument (the data) propagates.
 YOKE_INLINE Vec at_least(const Vec& low, const Vec& x) {
   return select((IntVec)(x < low), low, x);
 }
@@ -65,8 +65,7 @@ YOKE_INLINE float sum_of(const Vec& v) {
   return sum;
 }
 
-// e^x, relative error below 2e-7. Below -87.3 and above 88.3 the value there (about 1e-38, 2e38); NaN stays
-// NaN.
+// e^x, relative error below 2e-7. Clamped below -87.3 and above 88.3 (about 1e-38, 2e38); NaN stays NaN.
 YOKE_INLINE Vec exponential(const Vec& argument) {
   Vec x = at_most(broadcast(88.3f), at_least(broadcast(-87.3f), argument));
   constexpr float kRound = 12582912.0f;  // 1.5 * 2^23: adding it leaves an integer in the mantissa

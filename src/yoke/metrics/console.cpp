@@ -20,12 +20,12 @@ namespace {
 constexpr int kLogWidth = 110;
 
 constexpr double kRedrawSeconds = 0.1;
-constexpr double kLineSeconds = 2;      // between records, where there is no terminal
-constexpr double kSilenceSeconds = 30;  // then a line even without a record
-constexpr double kRateSeconds = 0.5;    // how often the speed is measured anew
+constexpr double kLineSeconds = 2;      // between records, without a terminal
+constexpr double kSilenceSeconds = 30;  // after this a line even without a record
+constexpr double kRateSeconds = 0.5;    // interval of speed measurements
 constexpr double kRateSmoothing = 0.3;  // as tqdm
 
-// The log calls a plain function; this is the console it means.
+// The log calls a plain function; this is the active console.
 std::mutex active_mutex;
 Console* active = nullptr;
 
@@ -129,7 +129,7 @@ void Console::clear() {
   erase();
 }
 
-// The speed follows recent steps, so that a slow first step does not spoil the forecast for long.
+// The speed follows recent steps, so that a slow first step does not distort the estimate for long.
 void Console::advance(int64_t step, double now) {
   step_ = step;
   double elapsed = now - rate_time_;

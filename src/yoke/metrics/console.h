@@ -1,4 +1,4 @@
-// Progress for people: a bar on a terminal, a line now and then elsewhere.
+// Progress for people: a bar on a terminal, periodic lines elsewhere.
 #pragma once
 
 #include <cstdint>
@@ -12,22 +12,22 @@
 
 namespace yoke::metrics {
 
-// Where it writes and what that can show. Tests give functions of their own.
+// Destination and its capabilities. Tests pass their own functions.
 struct ConsoleOptions {
   bool quiet = false;     // print nothing
-  bool terminal = false;  // carriage returns work
+  bool terminal = false;  // supports carriage returns
   bool colour = false;
-  std::function<int()> width{};  // columns, asked before each drawing: windows change
+  std::function<int()> width{};  // columns, queried before each drawing because windows change
   std::function<double()> clock{};
   std::function<void(std::string_view)> out{};
 };
 
-// Options that suit a file descriptor.
+// Options for a file descriptor.
 ConsoleOptions console_on(int fd, bool quiet = false);
 
-// On a terminal: a bar, redrawn at most ten times a second, that makes way for log lines; evaluations leave a
-// line. Elsewhere: a line for the first record, the last, evaluations, and in between one every few seconds.
-// While it lives it is the one that log lines clear; of two, the one that started last.
+// On a terminal: a bar, redrawn at most ten times per second, that makes room for log lines; evaluations
+// leave a line. Elsewhere: a line for the first record, the last, evaluations, and every few seconds in
+// between. While it exists, log lines clear it; of two, the one that started last.
 class Console : public Sink {
  public:
   explicit Console(ConsoleOptions options);
@@ -38,10 +38,10 @@ class Console : public Sink {
   void start(const RunInfo& info) override;
   void tick(int64_t step, double samples_per_s) override;
   void write(const Record& record) override;
-  // Draws the last state and ends the line.
+  // Draws the final state and ends the line.
   void finish() override;
 
-  // Takes the bar off the screen; the next drawing puts it back. From any thread.
+  // Removes the bar from the screen; the next drawing restores it. Any thread.
   void clear();
 
  private:
@@ -54,14 +54,14 @@ class Console : public Sink {
   std::string note() const;
 
   ConsoleOptions options_;
-  std::mutex mutex_;  // guards what follows against clear()
+  std::mutex mutex_;  // guards the members below against clear()
   RunInfo info_;
   int64_t step_ = 0;
   double samples_per_s_ = 0;
   std::optional<Record> last_;  // newest record
   bool last_shown_ = false;
   double started_ = 0;
-  double rate_ = 0;  // steps a second, smoothed
+  double rate_ = 0;  // steps per second, smoothed
   int64_t rate_step_ = 0;
   double rate_time_ = 0;
   double line_time_ = 0;

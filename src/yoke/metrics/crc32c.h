@@ -8,7 +8,7 @@ namespace yoke::metrics {
 
 uint32_t crc32c(std::string_view data);
 
-// As TFRecord stores it: rotated and shifted, so that a checksum of data that holds checksums stays useful.
+// As stored in TFRecord: rotated and offset, so that checksums of data with embedded checksums stay useful.
 uint32_t masked_crc32c(std::string_view data);
 
 }  // namespace yoke::metrics

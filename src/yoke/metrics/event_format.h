@@ -1,5 +1,5 @@
-// TensorBoard's event files, encoded by hand: five protobuf fields do not need a protobuf library (and
-// LibTorch carries a protobuf of its own, with which a second one would clash).
+// TensorBoard's event files, encoded by hand: five protobuf fields need no protobuf library (and LibTorch
+// contains one, with which a second one would clash).
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ struct Scalar {
 
 // Event messages (tensorflow/core/util/event.proto), unframed. Times are seconds since 1970.
 std::string encode_version_event(double wall_time);
-// Tells readers to forget what earlier files say about `step` and later ones.
+// Tells readers to discard what earlier files contain for `step` and later steps.
 std::string encode_restart_event(double wall_time, int64_t step);
 std::string encode_scalar_event(double wall_time, int64_t step, const std::vector<Scalar>& scalars);
 

@@ -10,7 +10,7 @@
 
 namespace yoke::metrics {
 
-// Hands everything on to its sinks, in the order they were added.
+// Passes everything to its sinks, in the order they were added.
 class Fanout : public Sink {
  public:
   void add(std::unique_ptr<Sink> sink) { sinks_.push_back(std::move(sink)); }
@@ -32,8 +32,8 @@ class Fanout : public Sink {
   std::vector<std::unique_ptr<Sink>> sinks_;
 };
 
-// The files that `options` asks for in a run's folder: metrics.jsonl and TensorBoard events. The trace is not
-// among them: who measures spans holds it.
+// The files that `options` requests in a run's folder: metrics.jsonl and TensorBoard events. The trace is not
+// included: its owner records spans.
 std::unique_ptr<Fanout> to_files(const std::filesystem::path& folder, const OutOptions& options);
 
 }  // namespace yoke::metrics

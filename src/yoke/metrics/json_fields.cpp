@@ -26,7 +26,7 @@ std::optional<int64_t> as_count(const nlohmann::json& value) {
 
 JsonFields::JsonFields(const nlohmann::json& object, std::string what)
     : object_(object), what_(std::move(what)) {
-  if (!object.is_object()) throw ConfigError("{}: not a JSON object. Was the file cut off?", what_);
+  if (!object.is_object()) throw ConfigError("{}: not a JSON object. Is the file truncated?", what_);
 }
 
 const nlohmann::json& JsonFields::at(const char* key) const {
@@ -48,7 +48,7 @@ double JsonFields::number(const char* key) const {
 
 int64_t JsonFields::count(const char* key) const {
   std::optional<int64_t> value = as_count(at(key));
-  if (!value) refuse(key, "a whole number of at least 0");
+  if (!value) refuse(key, "an integer of at least 0");
   return *value;
 }
 

@@ -54,8 +54,8 @@ void cut_behind(const std::filesystem::path& path, int64_t step) {
   RecordFile file = parse_records(before);
   int64_t other_lines = file.bad_lines - (file.torn_end ? 1 : 0);
   if (step > 0 && other_lines > 0) {
-    log::warn("{}:{}: {} {} line(s) like it are dropped.", path.string(), file.first_bad_line,
-              file.first_error, other_lines);
+    log::warn("{}:{}: {} {} such line(s) are dropped.", path.string(), file.first_bad_line, file.first_error,
+              other_lines);
   }
   // A run from the start replaces everything, an evaluation at step 0 included.
   if (step == 0) file.records.clear();
@@ -77,7 +77,7 @@ void JsonLines::start(const RunInfo& info) {
 
 void JsonLines::write(const Record& record) {
   YOKE_CHECK(file_.has_value(), "{}: write before start", path_.string());
-  file_->write(to_json(record).dump() + "\n");
+  file_->keep(to_json(record).dump() + "\n");
 }
 
 }  // namespace yoke::metrics

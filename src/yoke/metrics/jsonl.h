@@ -1,4 +1,4 @@
-// metrics.jsonl: one JSON object a line, one line a record.
+// metrics.jsonl: one JSON object per line, one line per record.
 #pragma once
 
 #include <cstdint>
@@ -12,28 +12,27 @@
 
 namespace yoke::metrics {
 
-// What a metrics.jsonl holds. Steps are strictly increasing: where a run went back to a checkpoint, what it
-// wrote again replaces what it had written before.
+// Contents of a metrics.jsonl. Steps are strictly increasing: if a run went back to a checkpoint, its new
+// records replace the old ones.
 struct RecordFile {
   std::vector<Record> records;
-  int64_t bad_lines = 0;       // lines that are no record
+  int64_t bad_lines = 0;       // invalid lines
   int64_t first_bad_line = 0;  // counted from 1
   std::string first_error;
-  bool torn_end = false;  // the last line is one of them, cut off while it was written
+  bool torn_end = false;  // the last line is one of them, truncated while it was written
 };
 
-// Throws ConfigError where the file cannot be read; bad lines are counted, not thrown.
+// Throws ConfigError if the file cannot be read; invalid lines are counted, not thrown.
 RecordFile read_records(const std::filesystem::path& path);
 
-// Appends each record at once. A run that starts again at step S first cuts off what lies behind S, so that
-// the file holds each step once and in order.
+// Appends each record immediately. A run that starts again at step S first removes records after S, so that
+// the file contains each step once and in order.
 class JsonLines : public Sink {
  public:
-  // Nothing is touched before start().
+  // Touches nothing before start().
   explicit JsonLines(std::filesystem::path path) : path_(std::move(path)) {}
 
-  // Reads what is there, rewrites it when something has to go (the old or the new file survives a crash),
-  // opens it.
+  // Reads the existing file, rewrites it if records must be removed (atomically), and opens it.
   void start(const RunInfo& info) override;
   void write(const Record& record) override;
 

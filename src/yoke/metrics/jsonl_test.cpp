@@ -2,7 +2,9 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -97,18 +99,49 @@ TEST(JsonLines, LeavesAFileAloneThatNeedsNoCut) {
   EXPECT_EQ(std::filesystem::hard_link_count(path), inode_kept + 1);
 }
 
-TEST(JsonLines, NamesTheFileOnAFullDisk) {
+TEST(JsonLines, HoldsRecordsOfAFullDiskUntilThereIsRoom) {
+  auto folder = fresh_folder();
+  auto path = folder / "metrics.jsonl";
+  {
+    JsonLines sink(path);
+    sink.start({});
+    sink.write(at(10));
+    rlimit before{};
+    ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+    auto ignored = std::signal(SIGXFSZ, SIG_IGN);
+    // Room for a part of a line: no part of it may stay.
+    rlimit full{std::filesystem::file_size(path) + 7, before.rlim_max};
+    ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &full), 0);
+    ::testing::internal::CaptureStderr();
+    EXPECT_NO_THROW(sink.write(at(20)));
+    EXPECT_NO_THROW(sink.write(at(30)));
+    std::string said = ::testing::internal::GetCapturedStderr();
+    EXPECT_EQ(read_records(path).records.size(), 1u);
+    EXPECT_EQ(read_records(path).bad_lines, 0);
+    ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
+    std::signal(SIGXFSZ, ignored);
+    EXPECT_THAT(said, HasSubstr(path.string()));
+    EXPECT_EQ(said.find("The run goes on"), said.rfind("The run goes on")) << "once: " << said;
+    sink.write(at(40));
+  }
+  RecordFile file = read_records(path);
+  ASSERT_EQ(file.records.size(), 4u);
+  EXPECT_EQ(file.bad_lines, 0);
+  EXPECT_EQ(file.records[2].step, 30);
+}
+
+TEST(JsonLines, TellsWhatAFullDiskCostInTheEnd) {
   auto path = fresh_folder() / "metrics.jsonl";
   std::filesystem::create_symlink("/dev/full", path);
-  JsonLines sink(path);
-  sink.start({});
-  try {
+  ::testing::internal::CaptureStderr();
+  {
+    JsonLines sink(path);
+    sink.start({});
     sink.write(at(10));
-    FAIL() << "wrote to a full disk";
-  } catch (const ConfigError& error) {
-    EXPECT_THAT(error.what(), HasSubstr(path.string()));
-    EXPECT_THAT(error.what(), HasSubstr("No space left"));
   }
+  std::string said = ::testing::internal::GetCapturedStderr();
+  EXPECT_THAT(said, HasSubstr("No space left"));
+  EXPECT_THAT(said, HasSubstr("are lost"));
 }
 
 TEST(JsonLines, NamesTheFolderItCannotMake) {

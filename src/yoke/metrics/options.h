@@ -1,4 +1,4 @@
-// [out]: what a run leaves behind, and where.
+// [out]: what a run writes, and where.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ struct OutOptions {
 };
 
 inline void describe(config::Fields& f, OutOptions& o) {
-  f.text("dir", o.dir, "the run's folder; empty is runs/<model>_<data>");
+  f.text("dir", o.dir, "run folder; empty: runs/<model>_<data>");
   f.integer("log_every", o.log_every, "write a metrics record every N steps", 1);
   f.boolean("tensorboard", o.tensorboard, "write TensorBoard event files");
   f.boolean("trace", o.trace, "write a Chrome trace of every step to trace/");

@@ -25,7 +25,7 @@ int count_between(const JsonFields& fields, const char* key, int64_t low, int64_
                   const std::string& where) {
   int64_t value = fields.count(key);
   if (value < low || value > high)
-    throw ConfigError("{}: {} = {}: a whole number from {} to {} is wanted.", where, key, value, low, high);
+    throw ConfigError("{}: {} = {}: expected an integer from {} to {}.", where, key, value, low, high);
   return static_cast<int>(value);
 }
 
@@ -35,7 +35,7 @@ SpanKind kind_of(const std::string& name, const std::string& where) {
     if (name == to_string(kind)) return kind;
   if (name == "send_grad") return SpanKind::kSend;
   if (name == "recv_grad") return SpanKind::kReceive;
-  throw ConfigError("{}: kind `{}` is not known. Accepted: F B W update send recv.", where, name);
+  throw ConfigError("{}: kind `{}` is unknown. Accepted: F B W update send recv.", where, name);
 }
 
 PipelineEvent read_event(const json& value, const PipelineEvents& all, const std::string& where) {
@@ -51,8 +51,7 @@ PipelineEvent read_event(const json& value, const PipelineEvents& all, const std
   event.start = fields.number("start");
   event.end = fields.number("end");
   if (!(std::abs(event.start) <= 1e12) || !(event.end >= event.start) || !(event.end <= 1e12))
-    throw ConfigError("{}: from {} to {} s: a time and a later one are wanted.", where, event.start,
-                      event.end);
+    throw ConfigError("{}: from {} to {} s: expected an end after the start.", where, event.start, event.end);
   return event;
 }
 
@@ -62,15 +61,14 @@ void read_replicas(const JsonFields& fields, PipelineEvents& out, const std::str
   for (const json& value : list) {
     std::optional<int64_t> count = as_count(value);
     if (!count || *count < 1 || *count > kMostRanks)
-      throw ConfigError("{}: replicas: whole numbers of at least 1 are wanted, one for each stage.",
-                        file_name);
+      throw ConfigError("{}: replicas: expected integers of at least 1, one for each stage.", file_name);
     out.replicas.push_back(static_cast<int>(*count));
   }
   if (!out.replicas.empty() && out.replicas.size() != static_cast<size_t>(out.stages))
     throw ConfigError("{}: {} replica counts for {} stages.", file_name, out.replicas.size(), out.stages);
 }
 
-// Counts micro-batches through: the n-th time that a rank does the same pass belongs to minibatch n.
+// Numbers micro-batches continuously: the n-th time a rank does the same pass belongs to minibatch n.
 void count_through(PipelineEvents& events) {
   int highest = 0;
   for (const PipelineEvent& event : events.events) highest = std::max(highest, event.microbatch);
@@ -83,7 +81,7 @@ void count_through(PipelineEvents& events) {
   }
 }
 
-// Where the ranks of every stage have each micro-batch once, they share them.
+// If the ranks of every stage have each micro-batch once, they share them.
 void find_replicas(PipelineEvents& events) {
   if (!events.replicas.empty()) return;
   std::map<int, std::set<int>> ranks;            // of each stage
@@ -123,7 +121,7 @@ std::string to_json(const PipelineEvents& events) {
 PipelineEvents parse_pipeline_events(std::string_view text, const std::string& file_name) {
   json document = json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (document.is_discarded())
-    throw ConfigError("{}: not valid JSON. A run with a pipeline writes it; is it torn?", file_name);
+    throw ConfigError("{}: not valid JSON. A pipeline run writes it; is it truncated?", file_name);
   JsonFields fields(document, file_name);
   PipelineEvents out;
   out.schedule = fields.text("schedule");
@@ -133,7 +131,7 @@ PipelineEvents parse_pipeline_events(std::string_view text, const std::string& f
   read_replicas(fields, out, file_name);
   const json& list = fields.array("events");
   if (list.empty() || list.size() > kMostEvents)
-    throw ConfigError("{}: {} events: from 1 to {} are wanted.", file_name, list.size(), kMostEvents);
+    throw ConfigError("{}: {} events: expected 1 to {}.", file_name, list.size(), kMostEvents);
   for (size_t i = 0; i < list.size(); ++i)
     out.events.push_back(read_event(list[i], out, fmt::format("{}: events[{}]", file_name, i)));
   std::stable_sort(out.events.begin(), out.events.end(), [](const PipelineEvent& a, const PipelineEvent& b) {

@@ -1,7 +1,7 @@
-// pipeline.json: what the ranks of a pipeline did when, as the run measured it.
+// pipeline.json: what the ranks of a pipeline executed when, as measured by the run.
 //
 // {schedule, stages, microbatches, replicas?, chunks?, events[{rank, stage, kind, microbatch, chunk?, start,
-// end}]}, seconds from any common moment. A stage from `stages` on is a later chunk of device stage % stages.
+// end}]}, in seconds from a common origin. A stage >= `stages` is a later chunk of device stage % stages.
 #pragma once
 
 #include <string>
@@ -26,10 +26,10 @@ struct PipelineEvent {
 struct PipelineEvents {
   std::string schedule;
   int stages = 1;
-  int microbatches = 1;  // of each minibatch
-  int chunks = 1;        // of layers on each device
-  // Ranks that share a stage's micro-batches, of each stage; empty: one each. Where the file does not say it,
-  // ranks of one stage with different micro-batches are replicas, and those with the same ones copies.
+  int microbatches = 1;  // per minibatch
+  int chunks = 1;        // of layers per device
+  // Ranks that share a stage's micro-batches, per stage; empty: one each. If the file does not say: ranks of
+  // one stage with different micro-batches are replicas, those with the same ones copies.
   std::vector<int> replicas;
   std::vector<PipelineEvent> events;
   bool operator==(const PipelineEvents&) const = default;
@@ -37,17 +37,17 @@ struct PipelineEvents {
 
 std::string to_json(const PipelineEvents& events);
 
-// Throws ConfigError with file, field and what is accepted: no events, counts out of range, times that are
-// not finite or end before they start. Events come back sorted by rank and start.
+// Throws ConfigError with file, field and what is accepted: no events, counts out of range, times not finite
+// or ending before they start. Events are returned sorted by rank and start.
 PipelineEvents parse_pipeline_events(std::string_view text, const std::string& file_name);
 
-// Only minibatch `number` (from 0), its micro-batches counted from 0. In a file they may be counted through
-// or anew in each minibatch; read, they are counted through. `last_minibatch` is the newest of which every
-// micro-batch has a backward pass on every stage; -1: there is none.
+// Only minibatch `number` (from 0), its micro-batches counted from 0. In a file they may be counted
+// continuously or per minibatch; here continuously. `last_minibatch` is the newest with a backward pass of
+// every micro-batch on every stage; -1: none.
 PipelineEvents minibatch_of(const PipelineEvents& events, int number);
 int last_minibatch(const PipelineEvents& events);
 
-// A row for each rank, in the order of stages; from the first pass (time 0) to the end of the last.
+// One row per rank, ordered by stage; from the first pass (time 0) to the end of the last.
 Timeline timeline_of(const PipelineEvents& events);
 
 }  // namespace yoke::metrics

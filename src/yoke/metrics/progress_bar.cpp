@@ -57,7 +57,7 @@ std::string progress_bar(const Progress& p, int columns, bool colour) {
   std::string tail = fmt::format(" {}/{} [{}<{}, {}]", p.done, p.total, clock_text(p.elapsed),
                                  clock_text(left), rate_text(p.per_second));
   int room = columns - static_cast<int>(head.size() + tail.size()) - 2;
-  // The note is worth more than a wide bar, but not more than any bar.
+  // The note is more important than a wide bar, but not more than any bar.
   std::string note = fit_note(p.note, room - 10);
   int bar = std::min(room - static_cast<int>(note.size()), kWidestBar);
   if (bar < kNarrowestBar) {

@@ -9,8 +9,8 @@
 
 namespace yoke::metrics {
 
-// The value below which a share `q` (0 to 1) of the finite values lies, linear between neighbours as in
-// NumPy. NaN where no value is finite.
+// The `q` quantile (0 to 1) of the finite values, linearly interpolated as in NumPy. NaN if no value is
+// finite.
 inline double quantile(std::vector<double> values, double q) {
   std::erase_if(values, [](double value) { return !std::isfinite(value); });
   if (values.empty()) return std::numeric_limits<double>::quiet_NaN();

@@ -13,7 +13,7 @@ namespace yoke::metrics {
 namespace {
 
 struct Piece {
-  int worth;  // the lowest goes first when the line is too long
+  int worth;  // the lowest is omitted first if the line is too long
   std::string text;
 };
 

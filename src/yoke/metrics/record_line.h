@@ -1,4 +1,4 @@
-// A record as one line for people.
+// A record as one line of text.
 #pragma once
 
 #include <cstdint>
@@ -9,10 +9,10 @@
 namespace yoke::metrics {
 
 struct LineStyle {
-  int width = 0;             // columns there are; what matters least is left out to fit; 0: no limit
-  bool tokens = false;       // tell speed in tokens
-  int64_t total_steps = 0;   // 0: not known
-  double seconds_left = -1;  // negative: not known
+  int width = 0;             // available columns; less important fields are omitted to fit; 0: no limit
+  bool tokens = false;       // show speed in tokens
+  int64_t total_steps = 0;   // 0: unknown
+  double seconds_left = -1;  // negative: unknown
 };
 
 // "step: 10/100  loss: 4.8213  lr: 0.05  grad_norm: 1.02  memory: 0.9GiB  samples/s: 21,034  left: 1m 20s".

@@ -94,9 +94,9 @@ TEST(Record, RefusesWhatIsNotARecordAndNamesTheField) {
     return error_of(line);
   };
   EXPECT_THAT(with(R"("step":3)", R"("step":-3)"), HasSubstr("\"step\""));
-  EXPECT_THAT(with(R"("step":3)", R"("step":3.5)"), HasSubstr("a whole number"));
-  EXPECT_THAT(with(R"("step":3)", R"("step":9223372036854775808)"), HasSubstr("a whole number"));
-  EXPECT_THAT(with(R"("step":3)", R"("step":null)"), HasSubstr("a whole number"));
+  EXPECT_THAT(with(R"("step":3)", R"("step":3.5)"), HasSubstr("an integer"));
+  EXPECT_THAT(with(R"("step":3)", R"("step":9223372036854775808)"), HasSubstr("an integer"));
+  EXPECT_THAT(with(R"("step":3)", R"("step":null)"), HasSubstr("an integer"));
   EXPECT_THAT(with(R"("loss":2.25)", R"("loss":"low")"), HasSubstr("\"loss\" is a string"));
   EXPECT_THAT(with(R"("loss":2.25)", R"("loss":1e999)"), HasSubstr("not a JSON object"));
   EXPECT_THAT(with(R"("lr":0.1)", R"("lr":0.1,"split":3)"), HasSubstr("\"split\" is a number"));

@@ -1,4 +1,4 @@
-// Where records go.
+// Interface of observers of records.
 #pragma once
 
 #include <string>
@@ -7,16 +7,16 @@
 
 namespace yoke::metrics {
 
-// What the run is, told once at its start.
+// Description of the run, passed once at its start.
 struct RunInfo {
   std::string name{};       // "lenet on fashion_mnist"
-  int64_t total_steps = 0;  // planned; 0 when unknown
+  int64_t total_steps = 0;  // planned; 0: unknown
   int64_t first_step = 0;   // steps already done (resumed)
-  bool tokens = false;      // speed is better told in tokens
+  bool tokens = false;      // show speed in tokens
 };
 
-// Called from the training thread only. Throws ConfigError when its file cannot be written (disk full):
-// a run whose record is lost is not a run.
+// Called from the training thread only. start() throws ConfigError if its file cannot be written; later a
+// full disk does not end the run: records are held until there is room.
 class Sink {
  public:
   virtual ~Sink() = default;

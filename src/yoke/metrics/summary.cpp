@@ -34,10 +34,73 @@ std::vector<int64_t> counts(const nlohmann::json& array, const char* key) {
   std::vector<int64_t> values;
   for (const nlohmann::json& element : array) {
     std::optional<int64_t> value = as_count(element);
-    if (!value) throw ConfigError("summary: \"{}\" must hold whole numbers of at least 0.", key);
+    if (!value) throw ConfigError("summary: \"{}\" must hold integers of at least 0.", key);
     values.push_back(*value);
   }
   return values;
+}
+
+constexpr std::pair<const char*, int64_t MeshSize::*> kMesh[] = {
+    {"pipeline", &MeshSize::pipeline}, {"data", &MeshSize::data}, {"tensor", &MeshSize::tensor}};
+constexpr std::pair<const char*, int64_t MemoryUse::*> kMemory[] = {{"parameters", &MemoryUse::parameters},
+                                                                    {"gradients", &MemoryUse::gradients},
+                                                                    {"optimizer", &MemoryUse::optimizer},
+                                                                    {"activations", &MemoryUse::activations},
+                                                                    {"other", &MemoryUse::other}};
+constexpr std::pair<const char*, std::vector<int64_t> AxisBytes::*> kCommunication[] = {
+    {"data", &AxisBytes::data}, {"tensor", &AxisBytes::tensor}, {"pipeline", &AxisBytes::pipeline}};
+
+template <class Table, class Value>
+nlohmann::ordered_json object_of(const Table& table, const Value& value) {
+  nlohmann::ordered_json object;
+  for (auto& [key, member] : table) object[key] = value.*member;
+  return object;
+}
+
+void put_axes(Writer& out, const Summary& summary) {
+  if (summary.mesh) out.put("mesh", object_of(kMesh, *summary.mesh));
+  nlohmann::ordered_json memory = nlohmann::ordered_json::array();
+  for (const MemoryUse& rank : summary.memory) memory.push_back(object_of(kMemory, rank));
+  if (!memory.empty()) out.put("memory", memory);
+  if (summary.communication) out.put("communication", object_of(kCommunication, *summary.communication));
+}
+
+void read_axes(const JsonFields& fields, Summary& summary) {
+  if (fields.has("mesh")) {
+    summary.mesh.emplace();
+    for (auto& [key, member] : kMesh) (*summary.mesh).*member = fields.object("mesh").count(key);
+  }
+  if (fields.has("memory"))
+    for (const nlohmann::json& rank : fields.array("memory")) {
+      const JsonFields use(rank, "summary: memory");
+      summary.memory.emplace_back();
+      for (auto& [key, member] : kMemory) summary.memory.back().*member = use.count(key);
+    }
+  if (fields.has("communication")) {
+    summary.communication.emplace();
+    for (auto& [key, member] : kCommunication)
+      (*summary.communication).*member = counts(fields.object("communication").array(key), key);
+  }
+}
+
+}  // namespace
+
+namespace {
+
+nlohmann::ordered_json to_json(const ElasticSummary& elastic) {
+  nlohmann::ordered_json changes = nlohmann::ordered_json::array();
+  for (const ElasticSummary::Change& one : elastic.changes)
+    changes.push_back({{"epoch", one.epoch},
+                       {"step", one.step},
+                       {"ranks", one.ranks},
+                       {"pause", one.pause},
+                       {"at", one.at},
+                       {"cause", one.cause}});
+  return {{"epochs", elastic.epochs},
+          {"losses", elastic.losses},
+          {"joins", elastic.joins},
+          {"repeated", elastic.repeated},
+          {"changes", changes}};
 }
 
 }  // namespace
@@ -64,9 +127,11 @@ nlohmann::ordered_json to_json(const Summary& summary) {
   out.put("parameter_hash", summary.parameter_hash);
   out.put("seconds", summary.seconds);
   out.put("peak_memory_bytes", summary.peak_memory_bytes);
+  put_axes(out, summary);
   out.put("scaling_efficiency", summary.scaling_efficiency);
   out.put("one_device_samples_per_s", summary.one_device_samples_per_s);
   out.put("resumed_from", summary.resumed_from);
+  if (summary.elastic) out.put("elastic", to_json(*summary.elastic));
   out.put("started", summary.started);
   out.put("command", summary.command);
   return out.take();
@@ -96,6 +161,7 @@ Summary parse_summary(const std::string& text) {
   summary.parameter_hash = fields.optional_text("parameter_hash");
   summary.seconds = fields.number("seconds");
   summary.peak_memory_bytes = counts(fields.array("peak_memory_bytes"), "peak_memory_bytes");
+  read_axes(fields, summary);
   summary.scaling_efficiency = fields.optional_number("scaling_efficiency");
   summary.one_device_samples_per_s = fields.optional_number("one_device_samples_per_s");
   summary.resumed_from = fields.optional_count("resumed_from");

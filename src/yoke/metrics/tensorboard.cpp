@@ -71,7 +71,7 @@ void TensorBoard::start(const RunInfo& info) {
 
 void TensorBoard::write(const Record& record) {
   YOKE_CHECK(file_.has_value(), "TensorBoard in {}: write before start", folder_.string());
-  file_->write(frame_event(encode_scalar_event(clock_(), record.step, scalars_of(record))));
+  file_->keep(frame_event(encode_scalar_event(clock_(), record.step, scalars_of(record))));
 }
 
 }  // namespace yoke::metrics

@@ -11,8 +11,8 @@
 
 namespace yoke::metrics {
 
-// Writes events.out.tfevents.<unix>.<host>.<pid>.<n> into a folder, each record at once. A resumed run gets a
-// file of its own, which makes TensorBoard forget the steps that are run again.
+// Writes events.out.tfevents.<unix>.<host>.<pid>.<n> into a folder, each record immediately. A resumed run
+// writes a new file, which makes TensorBoard discard the repeated steps.
 class TensorBoard : public Sink {
  public:
   using Clock = std::function<double()>;  // seconds since 1970

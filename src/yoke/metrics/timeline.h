@@ -1,4 +1,4 @@
-// Who did what when, as plain data: the same for what a run measured and what the simulator says.
+// What each worker did when, as plain data, for measured and simulated runs.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ enum class SpanKind : uint8_t { kForward, kBackward, kWeight, kUpdate, kSend, kR
 // "F", "B", "W", "update", "send", "recv"
 const char* to_string(SpanKind kind);
 
-// Work of the device itself: no transfers, no agreement among replicas.
+// Computation of the device: no transfers, no synchronisation of replicas.
 inline bool is_pass(SpanKind kind) {
   return kind <= SpanKind::kWeight;
 }
@@ -20,7 +20,7 @@ inline bool is_pass(SpanKind kind) {
 struct TimelineSpan {
   int row = 0;
   SpanKind kind = SpanKind::kForward;
-  int number = 0;  // the micro-batch; of an update: which
+  int number = 0;  // micro-batch, or number of an update
   int chunk = 0;   // of the device's layers
   double start = 0;
   double end = 0;
@@ -29,11 +29,11 @@ struct TimelineSpan {
 
 struct Timeline {
   std::string name;               // "measured", "simulated"; may be empty
-  std::vector<std::string> rows;  // one for each worker
+  std::vector<std::string> rows;  // one per worker
   std::vector<TimelineSpan> spans;
-  double makespan = 0;           // from 0 to the end of all
-  bool splits_backward = false;  // B is the gradient of the input alone
-  // Share of the workers' time without a pass.
+  double makespan = 0;           // end of the last span
+  bool splits_backward = false;  // B is the gradient of the input only
+  // Fraction of the workers' time without a pass.
   double idle_fraction() const;
 };
 

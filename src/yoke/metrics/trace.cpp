@@ -21,7 +21,7 @@ std::string metadata(const char* what, int64_t pid, uint32_t tid, const std::str
   return fmt::format(R"({{"ph":"M","name":"{}","pid":{},"tid":{},"args":{{{}}}}})", what, pid, tid, args);
 }
 
-// The trace lives beside its final name until it is whole.
+// Written under a temporary name until it is complete.
 class PartialFile {
  public:
   explicit PartialFile(std::filesystem::path path) : path_(std::move(path)), file_(begin(path_)) {}
@@ -105,8 +105,17 @@ void Trace::append_event(std::string& out, const Event& event, const std::vector
                      options_.rank, lanes_.at(event.lane));
 }
 
+// Failing to write a trace does not end the run.
 void Trace::finish() {
   std::lock_guard lock(mutex_);
+  try {
+    write_file();
+  } catch (const ConfigError& error) {
+    log::error("{} This rank's trace is lost.", error.what());
+  }
+}
+
+void Trace::write_file() const {
   std::vector<std::string> quoted(numbers_.size());
   for (const auto& [text, number] : numbers_) quoted[number] = quote(text);
 
@@ -130,7 +139,7 @@ void Trace::finish() {
   file.publish();
   if (dropped_ > 0) {
     log::warn(
-        "{}: holds the first {} events; {} later ones were left out. Trace fewer steps to see them all.",
+        "{}: contains the first {} events; {} later ones were dropped. Trace fewer steps to see all events.",
         path_.string(), events_.size(), dropped_);
   }
 }

@@ -17,31 +17,31 @@ struct TraceOptions {
   int64_t rank = 0;
   int64_t world_size = 1;
   double zero = 0;  // now_seconds() at time 0 of the timeline, the same on all ranks; 0: construction
-  // About 32 bytes of memory each. What comes later is counted and left out.
+  // About 32 bytes of memory each. Later events are counted and dropped.
   int64_t most_events = 1'000'000;
 };
 
-// Something that took time. Seconds are those of now_seconds().
+// A named time interval, in seconds of now_seconds().
 struct Span {
   std::string name{};      // "forward"
   std::string category{};  // "compute", "comm", "data", "checkpoint"
-  std::string lane{};      // the row it is drawn in: "main", "loader", "stream 7"
+  std::string lane{};      // row: "main", "loader", "stream 7"
   double start = 0;
   double duration = 0;
 };
 
-// Collects spans in memory and writes them once. Records become counters (loss, samples/s) above the spans.
+// Collects spans in memory and writes them once. Records become counters (loss, samples/s).
 class Trace : public Sink {
  public:
-  // Time 0 of the timeline is the moment of construction. Nothing is written before finish().
+  // By default time 0 is the construction. Nothing is written before finish().
   explicit Trace(std::filesystem::path path, TraceOptions options = {});
 
-  // From any thread.
+  // Any thread.
   void add(const Span& span);
   int64_t dropped() const;
 
   void write(const Record& record) override;
-  // Writes the file, whole or not at all. Throws ConfigError naming the path.
+  // Writes the file atomically; an error is logged with its path.
   void finish() override;
 
  private:
@@ -54,20 +54,21 @@ class Trace : public Sink {
   };
   static constexpr uint32_t kCounter = UINT32_MAX;
 
+  void write_file() const;
   uint32_t number_of(const std::string& text);
   void append_event(std::string& out, const Event& event, const std::vector<std::string>& quoted) const;
 
   std::filesystem::path path_;
   TraceOptions options_;
   double zero_ = now_seconds();
-  mutable std::mutex mutex_;  // guards what follows
+  mutable std::mutex mutex_;  // guards the members below
   std::map<std::string, uint32_t> numbers_;
-  std::map<uint32_t, uint32_t> lanes_;  // number of the name -> tid
+  std::map<uint32_t, uint32_t> lanes_;  // index of the name -> tid
   std::vector<Event> events_;
   int64_t dropped_ = 0;
 };
 
-// Adds a span from its construction to its destruction. A null trace costs nothing.
+// Adds a span from its construction to its destruction. Costs nothing if trace is nullptr.
 class TraceScope {
  public:
   TraceScope(Trace* trace, const char* name, const char* category, const char* lane = "main")

@@ -22,7 +22,7 @@ struct Part {
   double start = 0, end = 0;
 };
 
-// The files in the order of ranks, without gaps.
+// The files in rank order, without gaps.
 std::vector<fs::path> files_in(const fs::path& folder) {
   std::vector<fs::path> files;
   while (fs::exists(folder / fmt::format("rank-{}.json", files.size())))
@@ -34,8 +34,9 @@ class Merge {
  public:
   explicit Merge(int ranks) : ranks_(ranks) {}
 
-  // Our files have an event a line, between a first line that opens the list and a last one that closes it.
-  void read(const fs::path& path) {
+  // Our files have one event per line, between a first line that opens the list and a last one that closes
+  // it.
+  void read(const fs::path& path, int rank) {
     std::ifstream file(path);
     std::string line;
     int64_t number = 0;
@@ -46,10 +47,10 @@ class Merge {
       if (line.back() == ',') line.pop_back();
       try {
         nlohmann::json event = nlohmann::json::parse(line);
-        if (event.value("cat", "") == "comm") note(event, turns);
+        if (event.value("cat", "") == "comm") note(event, rank, turns);
       } catch (const nlohmann::json::exception&) {
-        throw ConfigError("{}:{}: not an event of a trace. Trace the run again with --trace.", path.string(),
-                          number);
+        throw ConfigError("{}:{}: not an event of a trace of rank {}. Trace the run again with --trace.",
+                          path.string(), number, rank);
       }
       out_ += (out_.empty() ? "" : ",\n") + line;
     }
@@ -69,11 +70,12 @@ class Merge {
   }
 
  private:
-  void note(const nlohmann::json& event, std::map<std::string, int64_t>& turns) {
+  // The rank is the file's: the event's own may be damaged.
+  void note(const nlohmann::json& event, int rank, std::map<std::string, int64_t>& turns) {
     std::string name = event.at("name");
     double start = event.at("ts");
     collectives_[{turns[name]++, name}].push_back(
-        {event.at("pid"), event.at("tid"), start, start + event.at("dur").get<double>()});
+        {rank, event.at("tid"), start, start + event.at("dur").get<double>()});
   }
 
   void add(const std::vector<Part>& parts, MergedTrace& merged) {
@@ -87,7 +89,7 @@ class Merge {
     for (const Part& part : parts) {
       if (part.rank == last.rank) continue;
       int64_t id = ++arrows_;
-      // An arrow ends inside of what it points to, and not before it began.
+      // An arrow must end inside its target, and not before it starts.
       double end = std::max(last.start, part.end - 1e-3);
       arrow("s", id, last, last.start, "");
       arrow("f", id, part, end, ",\"bp\":\"e\"");
@@ -121,7 +123,7 @@ std::string MergedTrace::straggler_text() const {
   std::optional<int> rank = straggler();
   if (!rank) return "";
   auto index = static_cast<size_t>(*rank);
-  return fmt::format("rank {} came last into {:.0f} % of {} reductions, {} behind the first", *rank,
+  return fmt::format("rank {} was last in {:.0f} % of {} reductions, {} behind the first", *rank,
                      100.0 * static_cast<double>(came_last[index]) / static_cast<double>(collectives),
                      collectives, format_duration(behind_seconds[index]));
 }
@@ -130,7 +132,7 @@ std::optional<MergedTrace> merge_traces(const fs::path& folder) {
   std::vector<fs::path> files = files_in(folder);
   if (files.size() < 2) return std::nullopt;
   Merge merge(static_cast<int>(files.size()));
-  for (const fs::path& file : files) merge.read(file);
+  for (size_t rank = 0; rank < files.size(); ++rank) merge.read(files[rank], static_cast<int>(rank));
   return merge.finish(folder / "all.json");
 }
 

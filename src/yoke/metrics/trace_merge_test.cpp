@@ -36,8 +36,7 @@ TEST(TraceMerge, JoinsRanksAndNamesWhoWasWaitedFor) {
   ASSERT_TRUE(merged);
   EXPECT_EQ(merged->collectives, 4);
   EXPECT_EQ(merged->straggler(), 1);
-  EXPECT_THAT(merged->straggler_text(),
-              HasSubstr("rank 1 came last into 75 % of 4 reductions, 1.50 ms behind"));
+  EXPECT_THAT(merged->straggler_text(), HasSubstr("rank 1 was last in 75 % of 4 reductions, 1.50 ms behind"));
   auto json = nlohmann::json::parse(read_file(merged->path));
   int begins = 0, ends = 0;
   std::map<int64_t, double> started;
@@ -53,6 +52,21 @@ TEST(TraceMerge, JoinsRanksAndNamesWhoWasWaitedFor) {
   }
   EXPECT_EQ(begins, 4);
   EXPECT_EQ(ends, 4);
+}
+
+TEST(TraceMerge, ARankThatAFileMakesUpHarmsNothing) {
+  for (const char* pid : {"99", "-7", "1e300"}) {
+    std::filesystem::path folder = fresh_folder();
+    for (int rank : {0, 1})
+      std::ofstream(folder / fmt::format("rank-{}.json", rank))
+          << "{\n"
+          << fmt::format(R"({{"cat":"comm","name":"bucket 0","ts":{},"dur":1,"tid":1,"pid":{}}})", 5 * rank,
+                         pid)
+          << "\n]}\n";
+    auto merged = merge_traces(folder);
+    ASSERT_TRUE(merged);
+    EXPECT_EQ(merged->came_last[1], 1) << pid;
+  }
 }
 
 TEST(TraceMerge, NeedsTwoRanksAndGoodFiles) {

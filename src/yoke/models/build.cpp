@@ -1,9 +1,11 @@
 #include <algorithm>
+#include <optional>
 
 #include "yoke/base/error.h"
 #include "yoke/base/text.h"
 #include "yoke/models/alexnet/alexnet.h"
 #include "yoke/models/gpt2/gpt2.h"
+#include "yoke/models/graph.h"
 #include "yoke/models/inception_v3/inception_v3.h"
 #include "yoke/models/keys.h"
 #include "yoke/models/lenet/lenet.h"
@@ -21,12 +23,12 @@ namespace {
 
 struct Entry {
   std::string name;
-  Model (*make)(const ModelOptions&);
+  std::function<Model(const ModelOptions&)> make;
   std::vector<std::string> keys;  // of [model], besides name
 };
 
-const std::vector<Entry>& table() {
-  static const std::vector<Entry> entries = {
+std::vector<Entry>& table() {
+  static std::vector<Entry> entries = {
       {"lenet", make_lenet, {"classes", "image_size"}},
       {"mlp", make_mlp, {"sizes"}},
       {"vgg_small", make_vgg_small, {"classes", "image_size"}},
@@ -49,10 +51,10 @@ const Entry& find(const std::string& name) {
   }
   std::string near = nearest_name(name, names);
   std::string hint = near.empty() ? "" : " Did you mean " + near + "?";
-  throw ConfigError("model.name = \"{}\": there is no such model.{} There are {}.", name, hint, join(names));
+  throw ConfigError("model.name = \"{}\": unknown model.{} Accepted: {}.", name, hint, join(names));
 }
 
-// A key that is set for nothing is a misunderstanding, so it is an error.
+// A key that is set but has no effect is a misunderstanding, hence an error.
 void check_keys(const Entry& entry, ModelOptions options) {
   ModelOptions untouched;
   untouched.name = options.name;
@@ -69,7 +71,51 @@ void check_keys(const Entry& entry, ModelOptions options) {
   }
 }
 
+// Checks a program's own model, because the strategies rely on it.
+Model checked(Model model, const std::string& name) {
+  auto need = [&](bool there, const char* what) {
+    if (!there) throw ConfigError("model.name = \"{}\": the registered model has no {}.", name, what);
+  };
+  model.name = name;
+  need(model.module != nullptr, "module");
+  if (!model.nodes.empty()) {
+    Graph graph = graph_of(model);  // throws for names that do not fit
+    if (model.blocks.empty()) model.blocks = chain_of(graph);
+  }
+  need(!model.blocks.empty(), "blocks");
+  need(model.loss != nullptr, "loss");
+  for (const Block& block : model.blocks)
+    need(block.forward != nullptr, ("forward in block '" + block.name + "'").c_str());
+  if (!model.initialise) model.initialise = [] {};  // initialised at construction
+  return model;
+}
+
+// What a rank needs to know of a model before it is built.
+Outline outline_of(const Model& model) {
+  return {static_cast<int64_t>(model.blocks.size()), static_cast<double>(model.parameter_count()), 0};
+}
+
 }  // namespace
+
+void register_model(const std::string& name, std::function<Model(const ModelOptions&)> make,
+                    std::vector<std::string> keys) {
+  ModelOptions options;
+  config::Fields fields;
+  describe(fields, options);
+  for (const std::string& key : keys)
+    if (std::none_of(fields.list().begin(), fields.list().end(), [&](auto& one) { return one.name == key; }))
+      throw ConfigError("register_model(\"{}\"): [model] has no key '{}'.", name, key);
+  auto build_one = [make = std::move(make), name](const ModelOptions& wanted) {
+    return checked(make(wanted), name);
+  };
+  auto last = std::make_shared<std::optional<std::pair<ModelOptions, Outline>>>();
+  add_model_name(name, [build_one, last](const ModelOptions& wanted) {
+    if (!last->has_value() || (*last)->first != wanted)
+      *last = std::pair(wanted, outline_of(build_one(wanted)));
+    return (*last)->second;
+  });
+  table().push_back({name, build_one, std::move(keys)});
+}
 
 bool uses_key(const std::string& model, const std::string& key) {
   const std::vector<std::string>& keys = find(model).keys;

@@ -111,7 +111,8 @@ TEST(Build, RefusesSizesThatAModelCannotHave) {
   EXPECT_THAT(build_error({.name = "mlp", .sizes = {784}}), HasSubstr("two or more widths"));
   EXPECT_THAT(build_error({.name = "mlp", .sizes = {784, 0, 10}}), HasSubstr("at least 1"));
   EXPECT_THAT(build_error({.name = "gpt2", .heads = 5}), HasSubstr("not a multiple of model.heads = 5"));
-  EXPECT_THAT(build_error({.name = "gpt2", .size = "124m", .layers = 3}), HasSubstr("leave out either"));
+  EXPECT_THAT(build_error({.name = "gpt2", .size = "124m", .layers = 3}),
+              HasSubstr("remove one or the other"));
   EXPECT_THAT(build_error({.name = "gpt2", .size = "125m"}), HasSubstr("124m, 355m, 774m and 1558m"));
 }
 

@@ -4,7 +4,7 @@
 
 namespace yoke::models {
 
-// Whether the model has a use for this key of [model]. Throws ConfigError where there is no such model.
+// Whether the model uses this key of [model]. Throws ConfigError if there is no such model.
 bool uses_key(const std::string& model, const std::string& key);
 
 }  // namespace yoke::models

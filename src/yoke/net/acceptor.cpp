@@ -44,7 +44,7 @@ struct Acceptor::Impl {
       refused = gate.refused();
     }
   } catch (const std::exception& error) {
-    // Whoever waits learns of it.
+    // Passed on to callers of take().
     std::lock_guard lock(mutex);
     broken = error.what();
     arrived.notify_all();
@@ -52,12 +52,12 @@ struct Acceptor::Impl {
 
   void add(std::unique_ptr<Connection> connection) {
     std::lock_guard lock(mutex);
-    // A second call of the same kind means that the caller gave the first one up.
+    // A second connection with the same introduction means that the caller has given up the first one.
     std::erase_if(ready, [&](const auto& old) { return same_call(old->peer(), connection->peer()); });
     const int rank = connection->peer().rank;
     auto of_rank = [&](const auto& one) { return one->peer().rank == rank; };
     if (std::count_if(ready.begin(), ready.end(), of_rank) >= Acceptor::kMaxUnclaimed) {
-      log::warn("{} has called {} times for what nobody here waits for: its first call is dropped",
+      log::warn("{} opened {} connections that were not expected: the oldest is dropped",
                 connection->peer_text(), Acceptor::kMaxUnclaimed);
       ready.erase(std::find_if(ready.begin(), ready.end(), of_rank));
     }
@@ -80,7 +80,7 @@ struct Acceptor::Impl {
     return found;
   }
 
-  Gate gate;  // of the thread
+  Gate gate;  // used by the thread only
   Address address;
   Descriptor stop;
   std::mutex mutex;
@@ -114,7 +114,7 @@ std::unique_ptr<Connection> Acceptor::take_now(const std::function<bool(const In
 std::unique_ptr<Connection> Acceptor::take(const Introduction& wanted, Deadline deadline) {
   auto connection = take_if(wanted, deadline);
   if (connection == nullptr)
-    throw CommError("no '{}' connection from rank {} (group {}, lane {}) came to {} within {:.1f} s",
+    throw CommError("no '{}' connection from rank {} (group {}, lane {}) at {} within {:.1f} s",
                     wanted.purpose, wanted.rank, wanted.group, wanted.lane, impl_->address.text(),
                     deadline.limit());
   return connection;

@@ -39,18 +39,18 @@ int parse_port(const std::string& whole, const std::string& digits) {
 }
 
 Address parse_unix(const std::string& text) {
-  if (text.size() < 7 || text[5] != '@') refuse(text, "a unix address is unix:@ and a name");
+  if (text.size() < 7 || text[5] != '@') refuse(text, "a unix address has the form unix:@NAME");
   Address address;
   address.name = text.substr(6);
-  if (address.name.size() > kMaxUnixName) refuse(text, "the name has more than 100 letters");
+  if (address.name.size() > kMaxUnixName) refuse(text, "the name has more than 100 characters");
   for (unsigned char c : address.name)
-    if (c <= 0x20 || c >= 0x7f) refuse(text, "the name holds a letter that is not printable");
+    if (c <= 0x20 || c >= 0x7f) refuse(text, "the name contains a non-printable character");
   return address;
 }
 
 void check_host(const std::string& text, const std::string& host) {
   if (host.empty()) refuse(text, "the host is missing");
-  if (host.size() > kMaxHost) refuse(text, "the host has more than 255 letters");
+  if (host.size() > kMaxHost) refuse(text, "the host has more than 255 characters");
   for (unsigned char c : host)
     if (!std::isalnum(c) && c != '.' && c != '-' && c != '_') refuse(text, "not a host name");
 }
@@ -61,7 +61,7 @@ Address parse_bracketed(const std::string& text, int default_port) {
   Address address;
   address.host = text.substr(1, close - 1);
   address.port = default_port;
-  if (!is_ipv6(address.host)) refuse(text, "what stands in [] is not an IPv6 address");
+  if (!is_ipv6(address.host)) refuse(text, "the text in [] is not an IPv6 address");
   if (address.host.find('%') != std::string::npos) {
     std::string scope = address.host.substr(address.host.find('%') + 1);
     check_host(text, scope);
@@ -88,7 +88,7 @@ Address parse_address(const std::string& given, int default_port) {
   address.port = default_port;
   size_t colon = text.rfind(':');
   if (colon != std::string::npos && text.find(':') != colon) {
-    if (!is_ipv6(text) || text.find('%') != std::string::npos) refuse(text, "an IPv6 address stands in []");
+    if (!is_ipv6(text) || text.find('%') != std::string::npos) refuse(text, "an IPv6 address must be in []");
     address.host = text;
     return address;
   }

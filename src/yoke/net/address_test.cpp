@@ -50,13 +50,13 @@ TEST(Address, RefusesWhatIsNoneAndSaysWhy) {
   EXPECT_THAT(error_of("node1:-1"), HasSubstr("port"));
   EXPECT_THAT(error_of("node1:8x"), HasSubstr("port"));
   EXPECT_THAT(error_of("node one:8"), HasSubstr("not a host name"));
-  EXPECT_THAT(error_of("a:b:8"), HasSubstr("IPv6 address stands in []"));
+  EXPECT_THAT(error_of("a:b:8"), HasSubstr("IPv6 address must be in []"));
   EXPECT_THAT(error_of("[::1"), HasSubstr("closing ]"));
   EXPECT_THAT(error_of("[::g]:1"), HasSubstr("not an IPv6"));
   EXPECT_THAT(error_of("[::1]80"), HasSubstr("after ]"));
   EXPECT_THAT(error_of("unix:/tmp/x"), HasSubstr("unix:@"));
-  EXPECT_THAT(error_of("unix:@" + std::string(101, 'a')), HasSubstr("100 letters"));
-  EXPECT_THAT(error_of(std::string(300, 'a') + ":1"), HasSubstr("255 letters"));
+  EXPECT_THAT(error_of("unix:@" + std::string(101, 'a')), HasSubstr("100 characters"));
+  EXPECT_THAT(error_of(std::string(300, 'a') + ":1"), HasSubstr("255 characters"));
   EXPECT_THAT(error_of(std::string("a\nb:1")), HasSubstr("a?b"));
 }
 
@@ -100,8 +100,8 @@ TEST(Listening, SaysThatAPortIsTakenAndWhatToDo) {
     FAIL() << "listened twice";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ExitCode::kRendezvous);
-    EXPECT_THAT(error.what(), HasSubstr("another process listens there already"));
-    EXPECT_THAT(error.what(), HasSubstr("port 0"));
+    EXPECT_THAT(error.what(), HasSubstr("the port is in use"));
+    EXPECT_THAT(error.what(), HasSubstr("is free"));
   }
 }
 
@@ -135,7 +135,7 @@ TEST(Calling, NobodyAnswersHimself) {
   // calls.
   std::ifstream range("/proc/sys/net/ipv4/ip_local_port_range");
   int first = 0, last = 0;
-  if (!(range >> first >> last)) GTEST_SKIP() << "the range of callers' ports is not known";
+  if (!(range >> first >> last)) GTEST_SKIP() << "the range of callers' ports is unknown";
   Address address;
   address.host = "127.0.0.1";
   address.port = 0;

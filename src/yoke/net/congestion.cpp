@@ -1,4 +1,4 @@
-// linux/tcp.h knows the least round trip, netinet/tcp.h does not, and the two cannot be included together.
+// linux/tcp.h has the minimum round trip time, netinet/tcp.h does not, and both cannot be included together.
 #include <linux/tcp.h>
 #include <netinet/in.h>
 #include <sys/socket.h>

@@ -1,4 +1,4 @@
-// The two halves of a connection. One thread at a time, as Connection promises.
+// The two halves of a connection. One thread at a time.
 #pragma once
 
 #include <sys/uio.h>
@@ -14,7 +14,7 @@
 
 namespace yoke::net {
 
-// What both halves know of their connection.
+// State shared by both halves.
 struct Link {
   Descriptor socket;
   Introduction peer;
@@ -22,16 +22,19 @@ struct Link {
   Protection protection = Protection::kIntegrity;
   uint32_t job = 0;
   uint32_t generation = 0;
-  std::string broken;  // why it is dead; empty while it is well
+  std::string broken;  // why it is dead; empty: it is alive
 
-  // Remembers and throws.
+  // Stores the reason and throws CommError.
   [[noreturn]] void fail(const std::string& why);
-  void check() const;  // throws when dead
+  void check() const;  // throws CommError if dead
 };
 
+// Queues frames and writes them without blocking. Frames are sealed (sequence number, checksum, MAC) when
+// they are sent.
 class Sender {
  public:
   Sender(Link& link, const DirectionKey& key);
+  // Without `copy` the payload must stay valid until empty().
   void post(const FrameHeader& header, Bytes payload, bool copy);
   bool flush();
   bool empty() const { return queue_.empty() && staged_begin_ == staged_.size(); }
@@ -55,7 +58,7 @@ class Sender {
   bool flush_plain();
   bool flush_encrypted();
   void stage();
-  // Bytes the socket took; 0: it is full.
+  // Bytes accepted by the socket; 0: it is full.
   size_t send(iovec* parts, size_t count);
 
   Link& link_;
@@ -64,10 +67,11 @@ class Sender {
   std::deque<Outgoing> queue_;
   uint64_t sequence_ = 0;
   std::vector<iovec> parts_;
-  std::vector<std::byte> staged_;  // encrypted, not yet taken by the socket
+  std::vector<std::byte> staged_;  // encrypted, not yet accepted by the socket
   size_t staged_begin_ = 0;
 };
 
+// Reads frames without blocking, ahead into a small buffer, payloads directly into the caller's memory.
 class Receiver {
  public:
   Receiver(Link& link, const DirectionKey& key);
@@ -87,14 +91,14 @@ class Receiver {
   Link& link_;
   HeaderSeal header_seal_;
   std::optional<BlockCipher> cipher_;
-  std::vector<std::byte> ahead_;  // read before it was asked for
+  std::vector<std::byte> ahead_;  // read in advance
   size_t begin_ = 0, end_ = 0;
   uint64_t sequence_ = 0;
   bool has_header_ = false;
   DecodedHeader current_;
   std::array<std::byte, kFrameHeaderBytes> head_{};
-  uint64_t wire_length_ = 0;  // of the payload, with tags
-  uint64_t position_ = 0;     // of those, arrived
+  uint64_t wire_length_ = 0;  // of the payload, including tags
+  uint64_t position_ = 0;     // bytes of it that have arrived
   uint64_t opened_ = 0;       // blocks decrypted
   uint32_t crc_ = 0;
   std::vector<iovec> parts_;
@@ -111,7 +115,7 @@ struct Connection::Impl {
 // "rank 2 at 10.0.0.2:4711", "pid 17" for unix sockets.
 std::string describe_peer(int fd, int rank);
 
-// For both sides of the handshake.
+// Used by both sides of the handshake.
 std::unique_ptr<Connection> make_connection(Descriptor socket, const JobTicket& ticket,
                                             const Introduction& peer, const DirectionKey& sending,
                                             const DirectionKey& receiving);

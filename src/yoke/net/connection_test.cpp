@@ -162,20 +162,20 @@ TEST_P(Connections, RejectReplaysDuplicatesReorderingAndGaps) {
   {
     TappedPair pair(GetParam());
     auto first = pair.capture(message(1), payload);
-    EXPECT_THAT(complaint(pair, {first, first}), HasSubstr("rejected frame 0 where 1 is next"));
+    EXPECT_THAT(complaint(pair, {first, first}), HasSubstr("rejected frame 0, expected 1"));
   }
   {
     TappedPair pair(GetParam());
     auto first = pair.capture(message(1), payload);
     auto second = pair.capture(message(2), payload);
-    EXPECT_THAT(complaint(pair, {second, first}), HasSubstr("rejected frame 1 where 0 is next"));
+    EXPECT_THAT(complaint(pair, {second, first}), HasSubstr("rejected frame 1, expected 0"));
   }
   {
     TappedPair pair(GetParam());
     auto first = pair.capture(message(1), payload);
     pair.capture(message(2), payload);
     auto third = pair.capture(message(3), payload);
-    EXPECT_THAT(complaint(pair, {first, third}), HasSubstr("rejected frame 2 where 1 is next"));
+    EXPECT_THAT(complaint(pair, {first, third}), HasSubstr("rejected frame 2, expected 1"));
   }
 }
 

@@ -10,7 +10,7 @@ namespace {
 constexpr uint32_t kMagic = 0x454b4f59;  // "YOKE"
 constexpr uint8_t kVersion = 1;
 
-// Where each field lies.
+// Offset of each field.
 constexpr size_t kAtVersion = 4, kAtType = 5, kAtFlags = 6, kAtZero = 7, kAtChannel = 8, kAtZero16 = 10,
                  kAtGeneration = 12, kAtSequence = 16, kAtFingerprint = 24, kAtContext = 32, kAtLength = 40,
                  kAtJob = 48, kAtCrc = 52, kAtMac = 56;
@@ -57,11 +57,11 @@ std::array<std::byte, kFrameHeaderBytes> encode(const FrameHeader& header, uint3
 std::optional<DecodedHeader> decode(std::span<const std::byte, kFrameHeaderBytes> bytes, std::string& why) {
   const std::byte* at = bytes.data();
   if (wire::get<uint32_t>(at) != kMagic) {
-    why = "the bytes are no frame";
+    why = "the bytes are not a frame";
     return std::nullopt;
   }
   if (auto version = wire::get<uint8_t>(at + kAtVersion); version != kVersion) {
-    why = fmt::format("a frame of version {}, this program speaks {}", version, kVersion);
+    why = fmt::format("a frame of version {}, but this program uses {}", version, kVersion);
     return std::nullopt;
   }
   DecodedHeader decoded;

@@ -1,4 +1,4 @@
-// What travels on a connection: a header of 64 bytes, then `length` bytes of payload.
+// The frame format of connections: a header of 64 bytes, followed by `length` bytes of payload.
 #pragma once
 
 #include <array>
@@ -10,7 +10,7 @@
 
 namespace yoke::net {
 
-// The closed set of messages. A number that is not here ends the connection.
+// The closed set of frame types. An unknown type ends the connection.
 enum class FrameType : uint8_t {
   kRequest = 1,    // rendezvous and control: JSON, at most kMaxControlBytes
   kReply = 2,      // likewise
@@ -27,20 +27,19 @@ inline constexpr uint64_t kMaxDataBytes = uint64_t{1} << 30;
 
 struct FrameHeader {
   FrameType type = FrameType::kData;
-  uint8_t flags = 0;         // free for the type's use
-  uint16_t channel = 0;      // free for the type's use (tag, message kind)
+  uint8_t flags = 0;         // defined by the type
+  uint16_t channel = 0;      // defined by the type (tag, message kind)
   uint32_t generation = 0;   // of the job; frames of another are refused
-  uint64_t sequence = 0;     // per direction of the connection, from 0, filled in by the connection
+  uint64_t sequence = 0;     // per direction of the connection, from 0; set by the connection
   uint64_t fingerprint = 0;  // of the operation
-  uint64_t context = 0;      // free for the type's use (operation number, request id)
-  uint64_t length = 0;       // of the payload, filled in by the connection
+  uint64_t context = 0;      // defined by the type (operation number, request id)
+  uint64_t length = 0;       // of the payload; set by the connection
 };
 
-// How long the payload of that type may be; 0 for a number that is no type.
+// Maximum payload of this type; 0 for an unknown type.
 uint64_t max_payload(FrameType type);
 
-// Fixed little-endian layout. decode() checks magic, version, type and the type's maximum length, and says
-// what is wrong.
+// Fixed little-endian layout. decode() checks magic, version, type and the type's maximum length.
 std::array<std::byte, kFrameHeaderBytes> encode(const FrameHeader& header, uint32_t job, uint32_t payload_crc,
                                                 uint64_t mac);
 struct DecodedHeader {
@@ -49,11 +48,11 @@ struct DecodedHeader {
   uint32_t payload_crc = 0;
   uint64_t mac = 0;
 };
-// The MAC is the last field and covers all before it.
+// The MAC is the last field and covers everything before it.
 inline constexpr size_t kFrameMacOffset = 56;
 void set_mac(std::array<std::byte, kFrameHeaderBytes>& bytes, uint64_t mac);
 
-// nullopt with `why` set when the bytes are no frame.
+// nullopt with `why` set if the bytes are not a valid frame header.
 std::optional<DecodedHeader> decode(std::span<const std::byte, kFrameHeaderBytes> bytes, std::string& why);
 
 }  // namespace yoke::net

@@ -50,7 +50,7 @@ TEST(Frame, RefusesOtherBytesAndSaysWhy) {
   auto bytes = encode(sample(), 0, 0, 0);
   auto changed = bytes;
   changed[0] ^= std::byte{1};
-  EXPECT_THAT(why_not(changed), HasSubstr("no frame"));
+  EXPECT_THAT(why_not(changed), HasSubstr("not a frame"));
   changed = bytes;
   changed[4] = std::byte{9};
   EXPECT_THAT(why_not(changed), HasSubstr("version 9"));

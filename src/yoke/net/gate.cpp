@@ -1,3 +1,5 @@
+// Unauthenticated connections are bounded in number, bytes and time, so that a port scan or a flood costs a
+// running job nothing but log lines, which are rate-limited.
 #include "yoke/net/gate.h"
 
 #include <sys/epoll.h>
@@ -14,8 +16,8 @@
 namespace yoke::net {
 namespace {
 
-constexpr double kTellEvery = 10;   // seconds between lines about those turned away
-constexpr int kAcceptsAtOnce = 64;  // so that a flood of calls does not starve those who are being heard
+constexpr double kTellEvery = 10;   // seconds between log lines about refused connections
+constexpr int kAcceptsAtOnce = 64;  // so that a flood of connections does not starve pending handshakes
 constexpr int kEventsAtOnce = 64;
 
 void watch(int epoll, int fd) {
@@ -43,6 +45,7 @@ int Gate::next_ms() const {
 
 void Gate::tell(const std::string& why) {
   ++refused_;
+  last_refusal_ = why;
   double now = now_seconds();
   if (now < next_tell_) {
     ++untold_;
@@ -50,9 +53,9 @@ void Gate::tell(const std::string& why) {
   }
   next_tell_ = now + kTellEvery;
   if (untold_ > 0)
-    log::warn("turned away {} ({} more in the last seconds)", why, untold_);
+    log::warn("rejected {} ({} more in the last seconds)", why, untold_);
   else
-    log::warn("turned away {}", why);
+    log::warn("rejected {}", why);
   untold_ = 0;
 }
 
@@ -67,19 +70,18 @@ void Gate::accept_new() {
   for (int i = 0; i < kAcceptsAtOnce; ++i) {
     Descriptor socket(::accept4(listening_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (!socket) {
-      // Without descriptors the oldest stranger has to go; with none of them left, wait for better times.
+      // Out of descriptors: drop the oldest pending handshake, or, if there is none, retry later.
       if (errno != EMFILE && errno != ENFILE) return;
       if (strangers_.empty()) {
         out_of_descriptors_ = true;
         return;
       }
-      drop(strangers_.begin(),
-           "a caller that had not finished its handshake: this process has too many open files");
+      drop(strangers_.begin(), "a caller with an unfinished handshake: this process has too many open files");
       continue;
     }
     set_connection_options(socket.get());
     if (strangers_.size() >= max_waiting_)
-      drop(strangers_.begin(), "the oldest of too many callers that had not finished their handshake");
+      drop(strangers_.begin(), "the oldest of too many callers with an unfinished handshake");
     int fd = socket.get();
     Place place = strangers_.emplace(strangers_.end(), std::move(socket), ticket_);
     by_fd_[fd] = place;
@@ -109,7 +111,7 @@ std::vector<std::unique_ptr<Connection>> Gate::pump() {
     by_fd_.erase(found);
     strangers_.erase(place);
   }
-  // After those already here: a new caller then never pushes one out that was just answering.
+  // After the handshakes above: a new connection never displaces one that was just answering.
   if (callers) accept_new();
   while (!strangers_.empty() && strangers_.front().expired())
     drop(strangers_.begin(), "a caller that did not finish its handshake within 2 s");

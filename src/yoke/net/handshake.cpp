@@ -62,16 +62,16 @@ Challenge make_challenge() {
 std::optional<Introduction> read_hello(const Hello& hello, std::string& why) {
   const std::byte* at = hello.data();
   if (wire::get<uint32_t>(at) != kHelloMagic) {
-    why = "it speaks another protocol";
+    why = "it uses another protocol";
     return std::nullopt;
   }
   if (auto version = wire::get<uint8_t>(at + kAtVersion); version != kVersion) {
-    why = fmt::format("it speaks version {} of the protocol, this program {}", version, kVersion);
+    why = fmt::format("it uses version {} of the protocol, this program {}", version, kVersion);
     return std::nullopt;
   }
   auto length = wire::get<uint8_t>(at + kAtPurposeLength);
   if (length == 0 || length > kMaxPurpose || wire::get<uint8_t>(at + kAtZero) != 0) {
-    why = "its hello is malformed";
+    why = "its hello message is malformed";
     return std::nullopt;
   }
   Introduction peer;
@@ -86,22 +86,26 @@ std::optional<Introduction> read_hello(const Hello& hello, std::string& why) {
 std::string compare(const Hello& hello, const JobTicket& ticket) {
   const std::byte* at = hello.data();
   if (auto given = wire::get<uint8_t>(at + kAtProtection); given != static_cast<uint8_t>(ticket.protection))
-    return fmt::format("it asks for protection '{}', this job has '{}'",
+    return fmt::format("it requests protection '{}', but this job uses '{}'",
                        to_string(static_cast<Protection>(given)), to_string(ticket.protection));
   if (std::memcmp(at + kAtJob, sha256(as_bytes(ticket.job_id)).data(), sizeof(Digest)) != 0)
     return fmt::format("it belongs to another job than '{}'", ticket.job_id);
   if (auto generation = wire::get<uint32_t>(at + kAtGeneration); generation != ticket.generation)
-    return fmt::format("it is of generation {}, this job is at {}", generation, ticket.generation);
+    return fmt::format("it has generation {}, but this job is at {}", generation, ticket.generation);
   auto callee = wire::get<int32_t>(at + kAtCallee);
   if (callee >= 0 && ticket.rank >= 0 && callee != ticket.rank)
-    return fmt::format("it calls rank {}, this is rank {}", callee, ticket.rank);
+    return fmt::format("it wants to reach rank {} and this is rank {}", callee, ticket.rank);
   return "";
 }
 
+bool begins_challenge(const Challenge& challenge) {
+  return wire::get<uint32_t>(challenge.data()) == kChallengeMagic;
+}
+
 std::string check_challenge(const Challenge& challenge) {
-  if (wire::get<uint32_t>(challenge.data()) != kChallengeMagic) return "it speaks another protocol";
+  if (wire::get<uint32_t>(challenge.data()) != kChallengeMagic) return "it uses another protocol";
   if (auto version = wire::get<uint8_t>(challenge.data() + 4); version != kVersion)
-    return fmt::format("it speaks version {} of the protocol, this program {}", version, kVersion);
+    return fmt::format("it uses version {} of the protocol, this program {}", version, kVersion);
   return "";
 }
 

@@ -1,11 +1,11 @@
-// The four messages before anything else, as plain bytes, and what is proven with them.
+// The four messages of the handshake, as plain bytes, and its proofs.
 //
-//   caller → listener   hello      who calls, for what job and purpose, a fresh nonce
+//   caller → listener   hello      identity, job, purpose, a fresh nonce
 //   listener → caller   challenge  a fresh nonce
 //   caller → listener   proof      HMAC over both
-//   listener → caller   verdict    one byte; where it says yes, the listener's own HMAC over all of it
+//   listener → caller   verdict    one byte; if accepted, followed by the listener's own HMAC over all of it
 //
-// A stranger learns nothing but the protocol's version: every reason for a refusal looks the same to him.
+// An unauthenticated caller learns nothing but the protocol version: all refusals look the same.
 #pragma once
 
 #include <array>
@@ -30,11 +30,13 @@ using Challenge = std::array<std::byte, kChallengeBytes>;
 Hello make_hello(const JobTicket& ticket, const Introduction& self);
 Challenge make_challenge();
 
-// Who says so, before any proof. nullopt with `why`: no hello of ours.
+// The claimed identity, before any proof. nullopt with `why`: not a hello of this protocol.
 std::optional<Introduction> read_hello(const Hello& hello, std::string& why);
-// Whether a hello speaks of this ticket's job, generation, protection and rank. Empty: it does.
+// Empty if the hello matches this ticket's job, generation, protection and rank; otherwise the difference.
 std::string compare(const Hello& hello, const JobTicket& ticket);
-// Empty: a challenge this program understands.
+// Empty: a challenge of a supported version.
+inline constexpr size_t kMagicBytes = 4;
+bool begins_challenge(const Challenge& challenge);  // checks the first kMagicBytes only
 std::string check_challenge(const Challenge& challenge);
 
 Digest caller_proof(const JobTicket& ticket, const Hello& hello, const Challenge& challenge);

@@ -34,13 +34,13 @@ void expect_refused(const JobTicket& caller, const JobTicket& listener, const st
   EXPECT_THAT(pair.listener_error, HasSubstr(reason));
   EXPECT_THAT(pair.listener_error, HasSubstr("rank 4"));
   EXPECT_THAT(pair.caller_error, HasSubstr("refused"));
-  EXPECT_THAT(pair.caller_error, HasSubstr("another key or belongs to another job"));
+  EXPECT_THAT(pair.caller_error, HasSubstr("another key, or belongs to another job"));
 }
 
 TEST(Handshake, RefusesAnotherKey) {
   JobTicket other = ticket_of();
   other.secret = Secret::random();
-  expect_refused(other, ticket_of(), "does not hold the job's key");
+  expect_refused(other, ticket_of(), "does not have the job's key");
 }
 
 TEST(Handshake, RefusesAnotherJobWithTheSameKey) {
@@ -66,7 +66,7 @@ TEST(Handshake, RefusesADowngrade) {
 TEST(Handshake, RefusesACallMeantForAnotherRank) {
   JobTicket third = ticket_of();
   third.rank = 3;
-  expect_refused(ticket_of(), third, "calls rank 1", {4, "test", 0, 0, 1});
+  expect_refused(ticket_of(), third, "wants to reach rank 1", {4, "test", 0, 0, 1});
   EXPECT_TRUE(shake_hands(ticket_of(), third, {4, "test", 0, 0, 3}).caller);
   EXPECT_TRUE(shake_hands(ticket_of(), third, {4, "test"}).caller);
 }
@@ -97,7 +97,7 @@ TEST(Handshake, CallerRefusesAListenerWithoutTheKey) {
     introduce(std::move(near), ticket_of(), {0, "test"}, Deadline::after(5));
     ADD_FAILURE() << "believed an impostor";
   } catch (const HandshakeRefused& error) {
-    EXPECT_THAT(error.what(), HasSubstr("does not hold the key"));
+    EXPECT_THAT(error.what(), HasSubstr("does not have the key"));
   }
   impostor.join();
 }

@@ -20,13 +20,22 @@ constexpr double kOneHandshake = 3.0;  // seconds; the listener gives up after 2
   throw Error(ExitCode::kRendezvous, fmt::format("handshake with {}: {}", describe_peer(fd, -1), why));
 }
 
-[[noreturn]] void refused(int fd, const JobTicket& ticket, const std::string& why) {
+[[noreturn]] void foreign(int fd, const std::string& why) {
   throw HandshakeRefused(
       ExitCode::kRendezvous,
       fmt::format(
-          "refused at {}: {} (this is job '{}', generation {}, protection '{}'). Next: the same key, job id "
-          "and protection on all machines (--secret-file, --rdzv-id)",
-          describe_peer(fd, -1), why, ticket.job_id, ticket.generation, to_string(ticket.protection)));
+          "refused at {}: {}. Next: check --rdzv-endpoint (or MASTER_ADDR and MASTER_PORT): another "
+          "program, or another version of Yoke, has that port. Choose a free one, the same on all machines",
+          describe_peer(fd, -1), why));
+}
+
+[[noreturn]] void refused(int fd, const JobTicket& ticket, const std::string& why) {
+  throw HandshakeRefused(
+      ExitCode::kRendezvous,
+      fmt::format("refused at {}: {} (this is job '{}', generation {}, protection '{}'). Next: use the same "
+                  "key, job id and protection on all machines (--secret-file, --rdzv-id)",
+                  describe_peer(fd, -1), why, ticket.job_id, ticket.generation,
+                  to_string(ticket.protection)));
 }
 
 void wait_for(int fd, short events, Deadline deadline) {
@@ -69,27 +78,31 @@ bool is_unix(int fd) {
 
 }  // namespace
 
+// Mutual authentication: the caller proves itself first, then the listener must prove that it knows the key
+// too. No data is ever sent to a process without the key.
 std::unique_ptr<Connection> introduce(Descriptor socket, const JobTicket& ticket, const Introduction& self,
                                       Deadline deadline) {
   int fd = socket.get();
-  // The listener's user is known before a byte of ours is on the way.
+  // The listener's user is verified before we send anything.
   if (is_unix(fd) && !peer_is_same_user(fd))
     refused(fd, ticket, "the process that listens there belongs to another user");
   handshake::Hello hello = handshake::make_hello(ticket, self);
   write_all(fd, hello, deadline);
   handshake::Challenge challenge;
-  read_all(fd, challenge, deadline);
-  if (std::string why = handshake::check_challenge(challenge); !why.empty()) refused(fd, ticket, why);
+  // A server of another protocol may send less than a whole challenge.
+  read_all(fd, std::span(challenge).first(handshake::kMagicBytes), deadline);
+  if (!handshake::begins_challenge(challenge)) foreign(fd, "it speaks another protocol");
+  read_all(fd, std::span(challenge).subspan(handshake::kMagicBytes), deadline);
+  if (std::string why = handshake::check_challenge(challenge); !why.empty()) foreign(fd, why);
   write_all(fd, handshake::caller_proof(ticket, hello, challenge), deadline);
   std::byte verdict;
   read_all(fd, {&verdict, 1}, deadline);
   if (verdict != handshake::kAccepted)
-    refused(fd, ticket,
-            "it holds another key or belongs to another job, generation or rank; its log says which");
+    refused(fd, ticket, "it has another key, or belongs to another job, generation or rank; see its log");
   Digest proof;
   read_all(fd, proof, deadline);
   if (!equal_in_constant_time(proof, handshake::listener_proof(ticket, hello, challenge)))
-    refused(fd, ticket, "it says yes but does not hold the key");
+    refused(fd, ticket, "it accepted the connection but does not have the key");
   handshake::Keys keys = handshake::derive_keys(ticket, hello, challenge);
   Introduction peer = self;
   peer.rank = self.callee;
@@ -105,7 +118,7 @@ std::unique_ptr<Connection> dial(const Address& address, const JobTicket& ticket
     } catch (const HandshakeRefused&) {
       throw;
     } catch (const Error&) {
-      // Closed or silent: crowded out by strangers, or the listener is just starting or ending.
+      // Closed or silent: displaced by other connections, or the listener is just starting or ending.
       if (deadline.left() <= pause) throw;
     }
     std::this_thread::sleep_for(std::chrono::duration<double>(pause));

@@ -1,4 +1,4 @@
-// The listening side of the handshake: reads exactly the bytes it expects, never more, never waits.
+// The listening side of the handshake: reads exactly the expected bytes, never more, and never waits.
 #include <sys/socket.h>
 
 #include <cerrno>
@@ -28,7 +28,7 @@ struct PendingHandshake::Impl {
   std::string refusal;
   std::unique_ptr<Connection> connection;
 
-  // True when `message` is complete. Refuses when the peer went away.
+  // True once `message` is complete. Refuses if the peer has closed.
   bool read(std::span<std::byte> message) {
     while (got < message.size()) {
       ssize_t n = ::recv(socket.get(), message.data() + got, message.size() - got, MSG_DONTWAIT);
@@ -48,7 +48,7 @@ struct PendingHandshake::Impl {
     return true;
   }
 
-  // A fresh connection's buffer takes these few bytes; one that does not is not waited for.
+  // The send buffer of a new connection takes these few bytes; if it does not, give up.
   bool write(Bytes bytes) {
     return ::send(socket.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT) ==
            static_cast<ssize_t>(bytes.size());
@@ -65,8 +65,8 @@ struct PendingHandshake::Impl {
     std::string why;
     std::optional<Introduction> introduction = handshake::read_hello(hello, why);
     challenge = handshake::make_challenge();
-    // Somebody with another version of Yoke gets to see ours; whoever speaks no Yoke at all gets the byte
-    // only.
+    // A peer with another version of Yoke gets to see ours; a peer of another protocol gets only the one
+    // byte.
     if (!introduction) {
       if (why.find("version") != std::string::npos) write(challenge);
       return refuse(why);
@@ -76,15 +76,15 @@ struct PendingHandshake::Impl {
     phase = Phase::kProof;
   }
 
-  // All checks happen here, after the proof has come, so that no answer tells which of them failed.
+  // All checks happen here, after the proof has arrived, so that no reply reveals which of them failed.
   void on_proof() {
     if (!read(proof)) return;
     std::string difference = handshake::compare(hello, *ticket);
     bool proven = equal_in_constant_time(proof, handshake::caller_proof(*ticket, hello, challenge));
     if (!difference.empty())
-      return refuse(fmt::format("calls itself rank {}, but {}", peer.rank, difference));
+      return refuse(fmt::format("claims to be rank {}, but {}", peer.rank, difference));
     if (!proven)
-      return refuse(fmt::format("calls itself rank {}, but does not hold the job's key", peer.rank));
+      return refuse(fmt::format("claims to be rank {}, but does not have the job's key", peer.rank));
     std::array<std::byte, handshake::kVerdictBytes> verdict{};
     verdict[0] = handshake::kAccepted;
     Digest own = handshake::listener_proof(*ticket, hello, challenge);

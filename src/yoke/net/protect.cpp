@@ -34,7 +34,7 @@ BlockCipher::BlockCipher(const DirectionKey& key, Way way) : context_(::EVP_CIPH
   bool good = context_ != nullptr &&
               ::EVP_CipherInit_ex(context_.get(), ::EVP_aes_128_gcm(), nullptr, bytes_of(key.data()) + 16,
                                   nullptr, way == Way::kEncrypt ? 1 : 0) == 1;
-  YOKE_CHECK(good, "OpenSSL cannot set AES-128-GCM up");
+  YOKE_CHECK(good, "OpenSSL cannot initialize AES-128-GCM");
 }
 
 void BlockCipher::start(Bytes header) {

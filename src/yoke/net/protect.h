@@ -1,4 +1,4 @@
-// What a direction of a connection does to its frames: the MAC of headers, encryption of payloads.
+// Protection of one direction of a connection: MAC of headers, encryption of payloads.
 #pragma once
 
 #include <memory>
@@ -10,10 +10,10 @@ struct evp_cipher_ctx_st;
 
 namespace yoke::net {
 
-// The key of one direction of one connection, derived by the handshake.
+// Key of one direction of one connection, derived by the handshake.
 using DirectionKey = Digest;
 
-// SipHash under the direction's key, or a plain checksum where no proof was asked for.
+// SipHash under the direction's key, or a plain checksum with Protection::kNone.
 class HeaderSeal {
  public:
   HeaderSeal(Protection protection, const DirectionKey& key);
@@ -25,7 +25,8 @@ class HeaderSeal {
 };
 
 // AES-128-GCM in blocks of kBlockBytes, each followed by its tag. The nonce counts the blocks of the
-// direction, so that none can be left out, repeated or moved; the frame's header is authenticated with each.
+// direction, so that blocks cannot be omitted, repeated or reordered; the frame's header is authenticated
+// with each.
 class BlockCipher {
  public:
   static constexpr size_t kBlockBytes = 64 << 10;
@@ -35,10 +36,10 @@ class BlockCipher {
   BlockCipher(const DirectionKey& key, Way way);
 
   void encrypt(std::byte* to, Bytes plain, Bytes header, std::byte* tag);
-  // In place. False: it was changed on the way.
+  // In place. False: it was modified in transit.
   bool decrypt(std::span<std::byte> block, Bytes header, const std::byte* tag);
 
-  // Bytes on the wire for a payload.
+  // Size of a payload on the wire.
   static uint64_t wire_bytes(uint64_t payload) {
     return payload + (payload + kBlockBytes - 1) / kBlockBytes * kTagBytes;
   }

@@ -12,14 +12,14 @@
 namespace yoke::net {
 namespace {
 
-// Holds a hundred small frames; of a large payload at most this much is copied twice.
+// Room for about a hundred small frames; at most this much of a large payload is copied twice.
 constexpr size_t kAheadBytes = 16 << 10;
-// Payloads are summed or decrypted in pieces of this size, while they are still in the cache.
+// Payloads are checksummed or decrypted in pieces of this size, while they are in cache.
 constexpr size_t kPieceBytes = 256 << 10;
 constexpr uint64_t kBlock = BlockCipher::kBlockBytes;
 constexpr uint64_t kUnit = BlockCipher::kBlockBytes + BlockCipher::kTagBytes;
 
-// -1: nothing there now.
+// -1: nothing available.
 ssize_t read_into(Link& link, iovec* parts, size_t count) {
   msghdr message{};
   message.msg_iov = parts;
@@ -63,6 +63,8 @@ const FrameHeader* Receiver::next_header() {
   return &current_.header;
 }
 
+// The order of the checks matters: nothing of a header is trusted before its MAC is verified, except magic,
+// version, type and length, which decode() bounds.
 void Receiver::accept_header() {
   std::memcpy(head_.data(), ahead_.data() + begin_, kFrameHeaderBytes);
   begin_ += kFrameHeaderBytes;
@@ -72,14 +74,13 @@ void Receiver::accept_header() {
   if (!decoded) link_.fail("rejected " + why);
   uint64_t mac = header_seal_.over(head_);
   if (!equal_in_constant_time(std::as_bytes(std::span(&mac, 1)), std::as_bytes(std::span(&decoded->mac, 1))))
-    link_.fail(
-        "rejected a frame with a wrong MAC: it was changed on the way, or does not come from this peer");
+    link_.fail("rejected a frame with a wrong MAC: it was modified in transit, or is not from this peer");
   if (decoded->job != link_.job) link_.fail("rejected a frame of another job");
   if (decoded->header.generation != link_.generation)
     link_.fail(fmt::format("rejected a frame of generation {}, this job is at {}", decoded->header.generation,
                            link_.generation));
   if (decoded->header.sequence != sequence_)
-    link_.fail(fmt::format("rejected frame {} where {} is next: replayed, reordered or lost on the way",
+    link_.fail(fmt::format("rejected frame {}, expected {}: frames were replayed, reordered or lost",
                            decoded->header.sequence, sequence_));
   ++sequence_;
   current_ = *decoded;
@@ -89,6 +90,7 @@ void Receiver::accept_header() {
   wire_length_ = cipher_ ? BlockCipher::wire_bytes(current_.header.length) : current_.header.length;
 }
 
+// Payload bytes go directly to the caller's memory; the tags between encrypted blocks go to tags_.
 void Receiver::layout(std::span<std::byte> into, size_t limit) {
   parts_.clear();
   if (!cipher_) {
@@ -123,12 +125,12 @@ void Receiver::advance(std::span<std::byte> into, size_t bytes) {
     if (position_ < opened_ * kUnit + length + BlockCipher::kTagBytes) return;
     if (!cipher_->decrypt(into.subspan(opened_ * kBlock, length), head_,
                           tags_[opened_ % tags_.size()].data()))
-      link_.fail("rejected a payload that does not decrypt: it was changed on the way");
+      link_.fail("rejected a payload that does not decrypt: it was modified in transit");
     ++opened_;
   }
 }
 
-// Spreads what was read ahead over parts_.
+// Copies buffered bytes to parts_.
 size_t Receiver::take_buffered() {
   size_t taken = 0;
   for (const iovec& one : parts_) {
@@ -141,7 +143,8 @@ size_t Receiver::take_buffered() {
   return taken;
 }
 
-// Reads into parts_; with the last of a payload also what follows it, which saves a call for the next header.
+// Reads into parts_; with the last part of a payload also what follows it, which saves a system call for the
+// next header.
 size_t Receiver::read_parts(bool last) {
   size_t wanted = 0;
   for (const iovec& one : parts_) wanted += one.iov_len;
@@ -172,7 +175,7 @@ bool Receiver::receive(std::span<std::byte> into) {
 
 bool Receiver::finish_frame() {
   if (link_.protection == Protection::kIntegrity && crc_ != current_.payload_crc)
-    link_.fail("rejected a payload with a wrong checksum: it was changed on the way");
+    link_.fail("rejected a payload with a wrong checksum: it was corrupted in transit");
   has_header_ = false;
   return true;
 }

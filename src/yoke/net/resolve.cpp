@@ -83,7 +83,7 @@ Address to_address(const SocketAddress& address) {
   if (address.family() == AF_UNIX) {
     const auto* un = reinterpret_cast<const sockaddr_un*>(&address.storage);
     size_t bytes = address.length - offsetof(sockaddr_un, sun_path);
-    // The calling end of a unix connection has no name.
+    // The connecting end of a unix connection has no name.
     result.name = bytes > 1 && address.length > offsetof(sockaddr_un, sun_path)
                       ? std::string(un->sun_path + 1, bytes - 1)
                       : "?";

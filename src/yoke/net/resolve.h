@@ -1,4 +1,4 @@
-// Names to socket addresses, without waiting for a name server longer than allowed.
+// Name resolution with a deadline.
 #pragma once
 
 #include <netdb.h>
@@ -24,7 +24,7 @@ struct Resolved {
   std::string error;  // why there are none
 };
 
-// Numbers and unix names at once; host names in a thread that is left alone when the deadline passes first.
+// Numeric and unix addresses immediately; host names in a thread that is abandoned at the deadline.
 Resolved resolve(const Address& address, Deadline deadline);
 
 // "10.0.0.2:4711", "[::1]:4711", "unix:@name".

@@ -23,7 +23,7 @@ const unsigned char* data_of(Bytes bytes) {
   return reinterpret_cast<const unsigned char*>(bytes.data());
 }
 
-// OpenSSL's own heap for keys: locked where allowed, left out of core dumps, wiped.
+// OpenSSL's secure heap: locked if allowed, excluded from core dumps, wiped.
 void prepare_key_heap() {
   static const bool ready = [] {
     if (::CRYPTO_secure_malloc_initialized() == 0) ::CRYPTO_secure_malloc_init(64 << 10, 32);
@@ -52,7 +52,7 @@ EVP_MAC* hmac() {
 Secret::Secret() {
   prepare_key_heap();
   void* memory = ::OPENSSL_secure_zalloc(kKeyBytes);
-  // The heap for keys is full (thousands of copies): ordinary memory, which is wiped as well.
+  // The secure heap is full (thousands of copies): use ordinary memory, which is wiped as well.
   if (memory == nullptr) memory = ::OPENSSL_zalloc(kKeyBytes);
   if (memory == nullptr) throw std::bad_alloc();
   key_.reset(static_cast<std::byte*>(memory));
@@ -90,13 +90,13 @@ Secret Secret::from_file(const std::filesystem::path& file) {
         file.string(), describe_errno(errno), file.string(), file.string());
   if (!S_ISREG(info.st_mode)) throw ConfigError("secret file {}: not a regular file", file.string());
   if ((info.st_mode & (S_IRWXG | S_IRWXO)) != 0)
-    throw ConfigError("secret file {}: others may use it (mode {:04o}). Next: chmod 600 {}", file.string(),
-                      info.st_mode & 07777, file.string());
+    throw ConfigError("secret file {}: accessible to other users (mode {:04o}). Next: chmod 600 {}",
+                      file.string(), info.st_mode & 07777, file.string());
   std::string content = read_file(file, kMaxFileBytes);
   if (content.size() < 16)
     throw ConfigError("secret file {}: {} bytes, at least 16 are needed. Next: head -c 32 /dev/urandom > {}",
                       file.string(), content.size(), file.string());
-  // Hashed, so that a file of any length and form gives a key of the right size.
+  // Hashed, so that a file of any length and format gives a key of the right size.
   Digest key = sha256(as_bytes(content));
   Secret secret;
   std::memcpy(secret.key_.get(), key.data(), kKeyBytes);
@@ -107,13 +107,14 @@ Secret Secret::from_file(const std::filesystem::path& file) {
 
 Secret Secret::from_text(const std::string& text) {
   if (text.size() != 2 * kKeyBytes)
-    throw ConfigError("the job key has {} letters; it must be 64 hexadecimal digits", text.size());
+    throw ConfigError("the job key has {} characters; it must be 64 hexadecimal digits", text.size());
   Secret secret;
   for (size_t i = 0; i < kKeyBytes; ++i) {
     int high = digit_value(text[2 * i]);
     int low = digit_value(text[2 * i + 1]);
     if (high < 0 || low < 0)
-      throw ConfigError("the job key must be 64 hexadecimal digits; letter {} is none", 2 * i + 1);
+      throw ConfigError("the job key must be 64 hexadecimal digits; character {} is not hexadecimal",
+                        2 * i + 1);
     secret.key_[i] = static_cast<std::byte>(high * 16 + low);
   }
   return secret;
@@ -162,7 +163,7 @@ bool equal_in_constant_time(Bytes a, Bytes b) {
 void fill_random(std::span<std::byte> bytes) {
   YOKE_CHECK(
       ::RAND_bytes(reinterpret_cast<unsigned char*>(bytes.data()), static_cast<int>(bytes.size())) == 1,
-      "the system has no random numbers");
+      "the system provides no random numbers");
 }
 
 }  // namespace yoke::net

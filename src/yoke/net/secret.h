@@ -1,4 +1,4 @@
-// Keys and what is computed with them (OpenSSL). Keys are kept out of core dumps and wiped.
+// Keys and cryptographic functions (OpenSSL). Keys are excluded from core dumps and wiped.
 #pragma once
 
 #include <array>
@@ -18,12 +18,12 @@ using Digest = std::array<std::byte, 32>;
 class Secret {
  public:
   static Secret random();
-  // Any file of at least 16 bytes that others may not read (mode 0600 or stricter). Throws ConfigError with
-  // the chmod to type.
+  // Any file of at least 16 bytes that others cannot read (mode 0600 or stricter). Throws ConfigError with
+  // the chmod command to use.
   static Secret from_file(const std::filesystem::path& file);
-  // 64 hexadecimal digits, as handed to children. Throws ConfigError.
+  // 64 hexadecimal digits, as passed to child processes. Throws ConfigError.
   static Secret from_text(const std::string& text);
-  // Known to everybody: for --insecure, where the same handshake runs without a proof.
+  // A publicly known key, for --insecure: the same handshake without authentication.
   static Secret known_to_all();
   std::string to_text() const;
 
@@ -33,7 +33,7 @@ class Secret {
   Secret(Secret&&) noexcept = default;
   Secret& operator=(Secret&&) noexcept = default;
 
-  // HMAC-SHA256 over the parts, one after the other.
+  // HMAC-SHA256 over the concatenated parts.
   Digest sign(std::initializer_list<Bytes> parts) const;
 
  private:
@@ -48,7 +48,7 @@ Digest sha256(Bytes data);
 bool equal_in_constant_time(Bytes a, Bytes b);
 void fill_random(std::span<std::byte> bytes);
 
-// The bytes of a text.
+// The bytes of a string.
 inline Bytes as_bytes(const std::string& text) {
   return std::as_bytes(std::span(text.data(), text.size()));
 }

@@ -12,10 +12,10 @@
 namespace yoke::net {
 namespace {
 
-// One system call carries at most so much.
+// Maximum per system call.
 constexpr size_t kBatchBytes = 512 << 10;
-// The same where payloads are summed before it: they must still be in the second cache, beside the memory
-// they are copied to, when the kernel copies them.
+// The same for checksummed payloads: they must still be in the L2 cache, beside the memory they are copied
+// to, when the kernel copies them.
 constexpr size_t kSummedBytes = 256 << 10;
 constexpr size_t kBatchParts = 128;
 
@@ -51,11 +51,13 @@ void Sender::post(const FrameHeader& header, Bytes payload, bool copy) {
   }
 }
 
+// As late as possible, just before the frame is sent: sequence numbers follow the order on the wire, and the
+// checksum leaves the payload in cache for the copy into the kernel.
 void Sender::seal(Outgoing& frame) {
   const fault::Effect fault = fault::at(fault::Point::kFrameSend);
-  if (fault == fault::Effect::kDrop) ++sequence_;  // to the peer one before it is lost
+  if (fault == fault::Effect::kDrop) ++sequence_;  // the peer sees a missing frame
   frame.header.sequence = sequence_++;
-  // The tags of an encrypted payload say more than a checksum.
+  // The tags of an encrypted payload replace the checksum.
   uint32_t crc = link_.protection == Protection::kIntegrity
                      ? kernels::crc32c(frame.payload.data(), frame.payload.size())
                      : 0;
@@ -127,7 +129,8 @@ bool Sender::flush_plain() {
   return true;
 }
 
-// Encrypts the next blocks into the staging memory.
+// Encrypts the next blocks into the staging buffer. They must not be encrypted twice: the nonce advances per
+// block.
 void Sender::stage() {
   staged_.clear();
   staged_begin_ = 0;

@@ -1,5 +1,5 @@
-// SipHash-2-4 (Aumasson and Bernstein, 2012): a MAC of 64 bits for short texts. OpenSSL has it too, at ten
-// times the cost per header; the test compares both.
+// SipHash-2-4 (Aumasson and Bernstein, 2012): a 64-bit MAC for short inputs. OpenSSL's version costs ten
+// times as much per header; the test compares both.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Sockets of addresses: listening, calling, asking where they are.
+// Sockets for addresses: listen, connect, query.
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
@@ -22,7 +23,7 @@ namespace {
 
 constexpr double kFirstPause = 0.005;
 constexpr double kLongestPause = 0.15;
-constexpr double kOneAttempt = 5.0;  // seconds for one address before the next is tried
+constexpr double kOneAttempt = 5.0;  // seconds per address before the next is tried
 
 void set_int(int fd, int level, int option, int value) {
   ::setsockopt(fd, level, option, &value, sizeof value);
@@ -32,20 +33,41 @@ Descriptor make_socket(int family) {
   return Descriptor(::socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
 }
 
+int try_listen(const SocketAddress& where, int backlog, Descriptor& socket) {
+  socket = make_socket(where.family());
+  if (!socket) return errno;
+  if (where.family() != AF_UNIX) set_int(socket.get(), SOL_SOCKET, SO_REUSEADDR, 1);
+  if (where.family() == AF_INET6) set_int(socket.get(), IPPROTO_IPV6, IPV6_V6ONLY, 1);
+  return ::bind(socket.get(), where.get(), where.length) == 0 && ::listen(socket.get(), backlog) == 0 ? 0
+                                                                                                      : errno;
+}
+
+// ": 29401 is free", or empty if none of the following ports is.
+std::string free_port_near(Address address) {
+  const int last = std::min(65535, address.port + 20);
+  while (++address.port <= last) {
+    Descriptor socket;
+    for (const SocketAddress& one : resolve(address, Deadline::after(1)).addresses)
+      if (try_listen(one, 1, socket) == 0) return fmt::format(": {} is free", address.port);
+  }
+  return "";
+}
+
 std::string listen_hint(int error, const Address& address) {
   if (error == EADDRINUSE)
-    return address.is_unix()
-               ? "another process of this job, or of somebody else, listens there already"
-               : "another process listens there already. Next: choose another port, or port 0 for any "
-                 "free one (`ss -ltnp` shows who has it)";
+    return address.is_unix() ? "another process of this job, or of somebody else, listens there already"
+                             : fmt::format(
+                                   "the port is in use (`ss -ltnp` shows the process). Next: choose "
+                                   "another port, the same on all machines{}",
+                                   free_port_near(address));
   if (error == EADDRNOTAVAIL)
-    return "that is not an address of this machine. Next: `ip address` shows those it has";
-  if (error == EACCES) return "ports below 1024 are for root. Next: choose a higher port";
+    return "it is not an address of this machine. Next: `ip address` lists its addresses";
+  if (error == EACCES) return "ports below 1024 require root. Next: choose a higher port";
   return describe_errno(error);
 }
 
-// A call to a port of this machine where nobody listens may be given that very port as its own, and then it
-// answers itself.
+// Connecting to a port of this machine without a listener may use that very port as the source port, and then
+// connects to itself.
 bool answers_itself(const Descriptor& socket) {
   SocketAddress own, peer;
   own.length = peer.length = sizeof own.storage;
@@ -56,7 +78,7 @@ bool answers_itself(const Descriptor& socket) {
          std::memcmp(&own.storage, &peer.storage, own.length) == 0;
 }
 
-// 0 or the reason.
+// 0 or the errno.
 int try_connect(const SocketAddress& to, Deadline deadline, Descriptor& socket) {
   socket = make_socket(to.family());
   if (!socket) return errno;
@@ -89,7 +111,7 @@ std::string try_all(const Address& address, Deadline deadline, Descriptor& socke
 }  // namespace
 
 void set_connection_options(int fd) {
-  // No effect, and no harm, on unix sockets.
+  // No effect on unix sockets.
   set_int(fd, IPPROTO_TCP, TCP_NODELAY, 1);
   set_int(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
   set_int(fd, IPPROTO_TCP, TCP_KEEPIDLE, 10);
@@ -101,16 +123,9 @@ Descriptor listen_at(const Address& address, int backlog) {
   Resolved found = resolve(address, Deadline::after(10));
   int error = 0;
   for (const SocketAddress& one : found.addresses) {
-    Descriptor socket = make_socket(one.family());
-    if (!socket) {
-      error = errno;
-      continue;
-    }
-    if (!address.is_unix()) set_int(socket.get(), SOL_SOCKET, SO_REUSEADDR, 1);
-    if (one.family() == AF_INET6) set_int(socket.get(), IPPROTO_IPV6, IPV6_V6ONLY, 1);
-    if (::bind(socket.get(), one.get(), one.length) == 0 && ::listen(socket.get(), backlog) == 0)
-      return socket;
-    error = errno;
+    Descriptor socket;
+    error = try_listen(one, backlog, socket);
+    if (error == 0) return socket;
   }
   throw Error(ExitCode::kRendezvous,
               fmt::format("cannot listen at {}: {}", address.text(),
@@ -137,13 +152,12 @@ Descriptor connect_to(const Address& address, Deadline deadline) {
       return socket;
     }
     if (deadline.left() <= pause)
-      throw Error(
-          ExitCode::kRendezvous,
-          fmt::format("nobody answers at {}: {} ({} attempts in {:.1f} s). Next: check that the process that "
-                      "listens there runs, and that this machine may reach it",
-                      address.text(), why, attempts, deadline.elapsed()));
+      throw Error(ExitCode::kRendezvous,
+                  fmt::format("no answer at {}: {} ({} attempts in {:.1f} s). Next: check that the process "
+                              "is listening there, and that this machine can reach it",
+                              address.text(), why, attempts, deadline.elapsed()));
     if (!told && why.rfind("cannot resolve", 0) == 0) {
-      log::warn("{}; trying on for {:.0f} s", why, deadline.left());
+      log::warn("{}; retrying for {:.0f} s", why, deadline.left());
       told = true;
     }
     std::this_thread::sleep_for(std::chrono::duration<double>(pause));
@@ -154,7 +168,7 @@ Descriptor connect_to(const Address& address, Deadline deadline) {
 std::string local_address_towards(const Address& towards) {
   if (towards.is_unix()) return "127.0.0.1";
   Address target = towards;
-  if (target.port == 0) target.port = 9;  // only a route is asked for, nothing is sent
+  if (target.port == 0) target.port = 9;  // only the route is looked up, nothing is sent
   Resolved found = resolve(target, Deadline::after(10));
   for (const SocketAddress& one : found.addresses) {
     Descriptor socket(::socket(one.family(), SOCK_DGRAM | SOCK_CLOEXEC, 0));

@@ -40,8 +40,8 @@ class Adagrad final : public FirstOrderOptimizer {
   void update_sparse(const SparseUpdate& update) override {
     if (options_.weight_decay != 0) {
       throw ConfigError(
-          "train.weight_decay = {}: parameter '{}' has sparse gradients, which cannot carry it. "
-          "Hint: weight_decay = 0",
+          "train.weight_decay = {}: parameter '{}' has sparse gradients, which do not support it. Hint: "
+          "weight_decay = 0",
           options_.weight_decay, list().name(update.index));
     }
     steps_.advance({update.index});

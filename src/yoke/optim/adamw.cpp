@@ -51,8 +51,8 @@ class AdamW final : public FirstOrderOptimizer {
 
   void update_sparse(const SparseUpdate& update) override {
     throw ConfigError(
-        "train.optimizer = adamw: parameter '{}' has sparse gradients, which AdamW cannot use. "
-        "Hint: adagrad or sgd",
+        "train.optimizer = adamw: parameter '{}' has sparse gradients, which AdamW does not support. Hint: "
+        "adagrad or sgd",
         list().name(update.index));
   }
 

@@ -6,23 +6,17 @@
 #include <map>
 
 #include "yoke/kernels/cuda/adamw.h"
-#include "yoke/kernels/cuda/cross_entropy.h"
+#include "yoke/kernels/cuda/have_kernels.h"
+#include "yoke/kernels/cuda/numbers.h"
 
 namespace yoke::optim {
 namespace {
 
 using kernels::CudaNumber;
 
-std::optional<CudaNumber> number_of(torch::ScalarType type) {
-  if (type == torch::kFloat) return CudaNumber::kFloat;
-  if (type == torch::kBFloat16) return CudaNumber::kBf16;
-  if (type == torch::kHalf) return CudaNumber::kHalf;
-  return std::nullopt;
-}
-
 bool takes(const torch::Tensor& parameter) {
   const torch::Tensor& gradient = parameter.grad();
-  if (!number_of(parameter.scalar_type())) return false;
+  if (!kernels::cuda_number(parameter.scalar_type())) return false;
   return !gradient.defined() || (!gradient.is_sparse() && gradient.scalar_type() == parameter.scalar_type() &&
                                  gradient.strides() == parameter.strides());
 }
@@ -43,7 +37,7 @@ bool update_on_cuda(const ParameterList& list, const AdamWState& state, const Op
   for (size_t at = 0; at < indices.size(); ++at) {
     const size_t i = indices[at];
     const torch::Tensor &parameter = list.parameter(i), &master = list.target(i);
-    groups[*number_of(parameter.scalar_type())].push_back(
+    groups[*kernels::cuda_number(parameter.scalar_type())].push_back(
         {parameter.grad().const_data_ptr(), master.is_same(parameter) ? nullptr : parameter.data_ptr(),
          master.data_ptr<float>(), state.mean[i].data_ptr<float>(), state.mean_square[i].data_ptr<float>(),
          steps[at].const_data_ptr<float>(), parameter.numel()});

@@ -1,4 +1,4 @@
-// AdamW by our own CUDA kernel, which reads gradients as they are and writes masters and weights in one pass.
+// AdamW as a CUDA kernel that reads gradients in their own type and writes masters and weights in one pass.
 #pragma once
 
 #include <torch/types.h>
@@ -17,8 +17,8 @@ struct AdamWState {
   const torch::Tensor& lr;  // on the device
 };
 
-// Updates every parameter that has a gradient. False, and nothing is done, where a parameter or gradient is
-// not dense fp32, bf16 or fp16 on CUDA.
+// Updates every parameter that has a gradient. Returns false, having done nothing, if a parameter or gradient
+// is not dense fp32, bf16 or fp16 on CUDA.
 bool update_on_cuda(const ParameterList& list, const AdamWState& state, const OptimizerOptions& options);
 
 }  // namespace yoke::optim

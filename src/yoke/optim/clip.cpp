@@ -14,9 +14,9 @@ namespace yoke::optim {
 
 namespace {
 
-constexpr int64_t kRun = 1 << 16;  // elements that are widened at a time
+constexpr int64_t kRun = 1 << 16;  // elements converted at a time
 
-// Norms in fp32 overflow from elements of 1e19 on: then once more, in fp64.
+// Norms in fp32 overflow from elements of 1e19 on: then repeat in fp64.
 torch::Tensor wide_norm(const torch::Tensor& gradient) {
   torch::Tensor sum = at::zeros({}, torch::kDouble);
   for (const torch::Tensor& run : gradient.reshape({-1}).split(kRun))
@@ -24,8 +24,8 @@ torch::Tensor wide_norm(const torch::Tensor& gradient) {
   return sum.sqrt();
 }
 
-// The CPU widens a whole gradient to sum it in fp64, so that only what has overflown is; a GPU does it in
-// registers, and must not be waited for.
+// The CPU converts a whole gradient to sum it in fp64, so only overflown ones are; a GPU converts in
+// registers, and must not be synchronised with.
 std::vector<torch::Tensor> norms_of(const std::vector<torch::Tensor>& group) {
   if (!group[0].device().is_cpu()) return at::_foreach_norm(group, 2, torch::kDouble);
   std::vector<torch::Tensor> norms =
@@ -53,8 +53,8 @@ torch::Tensor clip_grad_norm(const std::vector<torch::Tensor>& parameters, doubl
     for (const torch::Tensor& norm : norms_of(group)) norms.push_back(norm.to(first));
   torch::Tensor total = at::stack(norms).norm();
   if (max_norm <= 0) return total;
-  // As torch.nn.utils.clip_grad_norm_: multiplying by 1 when there is nothing to clip spares a wait for the
-  // device.
+  // As torch.nn.utils.clip_grad_norm_: multiplying by 1 if there is nothing to clip avoids synchronising with
+  // the device.
   scale_gradients(parameters, (max_norm / (total + 1e-6)).clamp_max(1.0));
   return total;
 }

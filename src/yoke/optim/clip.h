@@ -7,8 +7,8 @@
 
 namespace yoke::optim {
 
-// The 2-norm of all gradients together, as an fp64 scalar tensor on their device: finite whenever they are.
-// Parameters without a gradient are left out. With max_norm > 0 the gradients are scaled down to that norm.
+// The 2-norm over all gradients, as an fp64 scalar tensor on their device: finite whenever they are.
+// Parameters without a gradient are skipped. With max_norm > 0 the gradients are scaled down to that norm.
 torch::Tensor clip_grad_norm(const std::vector<torch::Tensor>& parameters, double max_norm);
 
 // Multiplies all gradients by a scalar tensor.

@@ -12,7 +12,7 @@ namespace yoke::optim {
 
 namespace {
 
-// All of floating-point numbers, none empty.
+// Floating-point tensors only, none empty.
 std::optional<std::string> first_of(const std::vector<NamedTensor>& tensors) {
   if (tensors.empty()) return std::nullopt;
   // The largest magnitude neither overflows nor hides a NaN.

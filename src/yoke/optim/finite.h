@@ -1,4 +1,4 @@
-// Finding the first tensor that holds something that is not a number.
+// Finds the first tensor with non-finite values.
 #pragma once
 
 #include <optional>
@@ -9,11 +9,11 @@
 
 namespace yoke::optim {
 
-// Name of the first parameter whose gradient holds an inf or NaN; nothing where all are finite or absent.
-// Waits for the device once.
+// Name of the first parameter whose gradient has an inf or NaN; empty if all are finite or absent.
+// Synchronises with the device once.
 std::optional<std::string> first_non_finite_gradient(const std::vector<NamedTensor>& parameters);
 
-// The same for the tensors themselves; those of whole numbers are finite.
+// The same for the tensors themselves; integer tensors are finite.
 std::optional<std::string> first_non_finite(const std::vector<NamedTensor>& tensors);
 
 }  // namespace yoke::optim

@@ -1,4 +1,4 @@
-// What SGD, AdamW and Adagrad share: gradients in groups, a learning rate that CUDA graphs can follow.
+// Common base of SGD, AdamW and Adagrad: grouped gradients, and a learning rate that CUDA graphs can follow.
 #pragma once
 
 #include <torch/types.h>
@@ -21,7 +21,7 @@ class FirstOrderOptimizer : public Optimizer {
   virtual void update_dense(const UpdateGroup& group) = 0;
   virtual void update_sparse(const SparseUpdate& update) = 0;
 
-  // Calls a fused operator with the learning rate as the kind of argument this device wants.
+  // Calls a fused operator with the learning rate in the form this device needs.
   template <class Operator>
   void with_lr(const Operator& fused) const {
     if (lr_on_device_.defined()) {
@@ -39,12 +39,12 @@ class FirstOrderOptimizer : public Optimizer {
  private:
   ParameterList list_;
   double lr_ = 0;
-  // CUDA: fp32, read by the kernels when they run, so that a replayed graph sees the latest set_lr().
+  // CUDA: fp32, read by the kernels when they run, so that a replayed graph uses the latest set_lr().
   torch::Tensor lr_on_device_;
 };
 
-// How many updates each parameter has had. One tensor, with a scalar view for each parameter, because a
-// parameter without a gradient does not advance.
+// Number of updates of each parameter. One tensor with a scalar view per parameter, because a parameter
+// without a gradient does not advance.
 class StepCounters {
  public:
   explicit StepCounters(const ParameterList& list);
@@ -53,7 +53,7 @@ class StepCounters {
   const torch::Tensor& all() const { return all_; }
 
  private:
-  torch::Tensor all_;                  // fp32 [parameters], as the fused operators want it
+  torch::Tensor all_;                  // fp32 [parameters], as required by the fused operators
   std::vector<torch::Tensor> single_;  // views of all_
 };
 

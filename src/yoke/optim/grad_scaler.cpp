@@ -32,10 +32,9 @@ bool GradScaler::unscale(const std::vector<torch::Tensor>& parameters) {
   torch::NoGradGuard no_grad;
   std::map<std::string, torch::Tensor> found;  // by device
   for (const auto& group : gradient_groups(parameters)) {
-    YOKE_CHECK(
-        group[0].scalar_type() != torch::kHalf,
-        "GradScaler: fp16 gradients would lose in unscaling what scaling kept. Keep parameters in fp32 "
-        "and compute under AutocastGuard");
+    YOKE_CHECK(group[0].scalar_type() != torch::kHalf,
+               "GradScaler: unscaling fp16 gradients would lose precision. Keep parameters in fp32 and use "
+               "AutocastGuard");
     auto options = at::TensorOptions().dtype(torch::kFloat).device(group[0].device());
     torch::Tensor& flag = found.try_emplace(group[0].device().str(), at::zeros({1}, options)).first->second;
     at::_amp_foreach_non_finite_check_and_unscale_(group, flag, at::full({}, 1.0 / scale_, options));

@@ -17,8 +17,8 @@ struct GradScalerOptions {
   double growth = 2.0;
   double backoff = 0.5;
   int64_t growth_interval = 2000;
-  double min_scale = 1.0;  // what still overflows at this scale does not do so because of it
-  bool enabled = true;     // false: every call passes through
+  double min_scale = 1.0;  // overflows at this scale have another cause
+  bool enabled = true;     // false: every call is a no-op
 };
 
 // Not thread-safe.
@@ -27,10 +27,10 @@ class GradScaler {
   explicit GradScaler(GradScalerOptions options = {});
 
   torch::Tensor scale(const torch::Tensor& loss) const;
-  // Divides the gradients of `parameters` by the scale. Returns whether all are finite.
-  // Call once a step; `found_inf` lets several ranks agree before update().
+  // Divides the gradients of `parameters` by the scale. Returns whether all are finite. Call it once per
+  // step; found_inf() and set_found_inf() let several ranks agree before update().
   bool unscale(const std::vector<torch::Tensor>& parameters);
-  // Tells the scaler that some rank saw an inf in this step.
+  // Sets whether any rank had an inf or NaN in this step; overrides what unscale() found here.
   void set_found_inf(bool found);
   bool found_inf() const;
   // Adjusts the scale after a step, skipped or not.
@@ -38,7 +38,7 @@ class GradScaler {
 
   double current_scale() const;
   int64_t growth_tracker() const;
-  // From a checkpoint.
+  // Restores the state from a checkpoint.
   void restore(double scale, int64_t growth_tracker);
 
  private:

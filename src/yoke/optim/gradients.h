@@ -1,4 +1,4 @@
-// Gradients as lists that foreach operators take.
+// Gradients as lists for foreach operators.
 #pragma once
 
 #include <torch/types.h>
@@ -7,11 +7,11 @@
 
 namespace yoke::optim {
 
-// The gradient of `parameter`, or the stored values of a sparse one (which it coalesces in place, so that
-// each element stands there once); undefined where there is none. Changing it changes the gradient.
+// The gradient of `parameter`, or the values of a sparse one (which is coalesced in place, so that each
+// element occurs once); undefined if there is none. Modifying it modifies the gradient.
 torch::Tensor gradient_values(const torch::Tensor& parameter);
 
-// gradient_values of all parameters that have a gradient, in lists of one device and number format each.
+// gradient_values of all parameters that have a gradient, in lists of one device and type each.
 std::vector<std::vector<torch::Tensor>> gradient_groups(const std::vector<torch::Tensor>& parameters);
 
 }  // namespace yoke::optim

@@ -58,8 +58,7 @@ class Lbfgs final : public Optimizer {
 
   void update(const LossFunction& loss) override {
     if (!loss.evaluate)
-      throw ConfigError(
-          "L-BFGS evaluates the loss again: it needs step(lr, loss), and got no loss function.");
+      throw ConfigError("L-BFGS re-evaluates the loss: call step(lr, loss) with a loss function.");
     torch::NoGradGuard no_grad;
     same_everywhere_ = loss.same_everywhere;
     double value = evaluate(loss);
@@ -87,8 +86,7 @@ class Lbfgs final : public Optimizer {
   enum Counter { kIterations, kRemembered, kOldest };
   int64_t& counter(Counter which) { return counters_.data_ptr<int64_t>()[which]; }
 
-  // Whatever is computed from many elements steers all replicas alike: here is the only place where such
-  // numbers are made.
+  // Values computed from many elements must steer all replicas alike: they are only made here.
   torch::Tensor same(const torch::Tensor& number) const {
     return same_everywhere_ ? same_everywhere_(number) : number;
   }
@@ -125,7 +123,7 @@ class Lbfgs final : public Optimizer {
     list_.write_back();
   }
 
-  // Row of the i-th oldest remembered step: the history is a ring.
+  // Row of the i-th oldest stored step: the history is a ring buffer.
   int64_t row(int64_t i) { return (counter(kOldest) + i) % options_.history; }
 
   void find_direction(const torch::Tensor& gradient) {
@@ -190,8 +188,9 @@ class Lbfgs final : public Optimizer {
 
 std::unique_ptr<Optimizer> make_lbfgs(const OptimizerOptions& options, std::vector<NamedTensor> parameters) {
   if (options.weight_decay != 0) {
-    throw ConfigError("train.weight_decay = {}: L-BFGS has none. Hint: add the term to the loss, or set 0",
-                      options.weight_decay);
+    throw ConfigError(
+        "train.weight_decay = {}: L-BFGS does not support it. Hint: add the term to the loss, or set 0",
+        options.weight_decay);
   }
   return std::make_unique<Lbfgs>(options, std::move(parameters));
 }

@@ -29,7 +29,7 @@ std::unique_ptr<Optimizer> make(const OptimizerOptions& options, std::vector<Nam
   if (found == factories().end()) {
     std::vector<std::string> names;
     for (const auto& [name, factory] : factories()) names.push_back(name);
-    throw ConfigError("train.optimizer = \"{}\": there is no such optimizer. Accepted: {}", options.optimizer,
+    throw ConfigError("train.optimizer = \"{}\": unknown optimizer. Accepted: {}", options.optimizer,
                       join(names));
   }
   return found->second(options, std::move(parameters));

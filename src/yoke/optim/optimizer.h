@@ -1,4 +1,4 @@
-// Moves parameters along their gradients, many tensors per operator call.
+// Optimizers, with many tensors per operator call.
 #pragma once
 
 #include <torch/types.h>
@@ -15,12 +15,12 @@ namespace yoke::optim {
 
 using NamedTensor = std::pair<std::string, torch::Tensor>;
 
-// The loss, for optimizers that evaluate it several times in a step.
+// The loss, for optimizers that evaluate it several times per step.
 struct LossFunction {
-  // Runs forward and backward and returns the loss: with replicas the mean of theirs, on all of them.
+  // Runs forward and backward and returns the loss: with replicas the mean over them, on all of them.
   std::function<torch::Tensor()> evaluate;
-  // With replicas: a number that each has computed by itself, made the same on all of them. Sums may differ
-  // in their last bits between machines, and what is decided by them must not. Empty: there is one only.
+  // With replicas: makes a value that each has computed itself equal on all of them. Sums may differ in the
+  // last bits between machines, but decisions based on them must not. Empty: single device.
   std::function<torch::Tensor(const torch::Tensor&)> same_everywhere;
 
   LossFunction() = default;
@@ -30,21 +30,21 @@ struct LossFunction {
       : evaluate(std::move(loss)), same_everywhere(std::move(same)) {}
 };
 
-// The results are those of torch.optim's optimizers of the same name. Not thread-safe.
+// Results equal those of torch.optim's optimizers of the same name. Not thread-safe.
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
 
-  // One update with learning rate `lr`. Parameters without a gradient stay as they are, and so does their
-  // state. Only L-BFGS evaluates `loss`, each time with absent gradients.
+  // One update with learning rate `lr`. Parameters without a gradient, and their state, are unchanged. Only
+  // L-BFGS evaluates `loss`, each time with absent gradients.
   void step(double lr, const LossFunction& loss = {}) {
     set_lr(lr);
     update(loss);
   }
 
-  // The two halves of step(), for CUDA graphs: update() waits for nothing and may be captured; set_lr()
-  // between replays changes the learning rate they use. Not so L-BFGS and sparse gradients, whose work
-  // depends on values: they cannot be captured.
+  // The two halves of step(), for CUDA graphs: update() does not synchronise and may be captured; set_lr()
+  // between replays changes the learning rate they use. L-BFGS and sparse gradients depend on values and
+  // cannot be captured.
   virtual void set_lr(double lr) = 0;
   virtual void update(const LossFunction& loss) = 0;
 
@@ -52,14 +52,13 @@ class Optimizer {
   virtual void zero_grad() = 0;
 
   // Everything a checkpoint must hold besides the parameters, in a fixed order, by name
-  // ("momentum/conv1.weight"). The tensors are the optimizer's own: copying into them restores it.
+  // ("momentum/conv1.weight"). The tensors are live: copying into them restores the state.
   virtual std::vector<NamedTensor> state() = 0;
 };
 
-// `parameters`: name and leaf tensor, all on one device. Throws ConfigError for an unknown optimizer and for
-// options that contradict each other.
-// Low-precision parameters (bf16, fp16) get fp32 master copies, kept in state() as "master/<name>" and taken
-// from the parameters now: load weights first, or restore the masters with them.
+// `parameters`: name and leaf tensor, all on one device. Throws ConfigError for an unknown optimizer and
+// contradictory options. Low-precision parameters (bf16, fp16) get fp32 master copies, in state() as
+// "master/<name>", copied from the parameters now: load weights first, or restore the masters with them.
 std::unique_ptr<Optimizer> make(const OptimizerOptions& options, std::vector<NamedTensor> parameters);
 
 }  // namespace yoke::optim

@@ -1,4 +1,4 @@
-// The factories behind make(), one a file.
+// The factories behind make(), one per file.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,4 @@
-// The part of [train] that says how parameters move.
+// The optimizer part of [train].
 #pragma once
 
 #include <cstdint>
@@ -19,23 +19,23 @@ struct OptimizerOptions {
   double beta2 = 0.999;       // adamw
   double eps = 0;             // adamw, adagrad; 0: PyTorch's default for each (effective_eps)
   int64_t history = 10;       // lbfgs
-  int64_t inner_steps = 20;   // lbfgs: iterations of one step
+  int64_t inner_steps = 20;   // lbfgs: iterations per step
   double clip_norm = 0.0;     // 0: no clipping
 };
 
 inline void describe(config::Fields& f, OptimizerOptions& o) {
-  f.choice("optimizer", o.optimizer, {"sgd", "adamw", "adagrad", "lbfgs"}, "how parameters are updated");
-  f.number("lr", o.lr, "learning rate, before schedule and scaling rule");
+  f.choice("optimizer", o.optimizer, {"sgd", "adamw", "adagrad", "lbfgs"}, "optimizer");
+  f.number("lr", o.lr, "learning rate, before schedule and scaling");
   f.number("momentum", o.momentum, "sgd: momentum", 0, 0.9999999);
-  f.boolean("nesterov", o.nesterov, "sgd: Nesterov's form of momentum");
-  f.number("weight_decay", o.weight_decay, "adamw: decoupled weight decay; others: L2 term of the gradient");
-  f.number("beta1", o.beta1, "adamw: decay of the mean of gradients", 0, 0.9999999);
-  f.number("beta2", o.beta2, "adamw: decay of the mean of squared gradients", 0, 0.9999999);
+  f.boolean("nesterov", o.nesterov, "sgd: Nesterov momentum");
+  f.number("weight_decay", o.weight_decay, "adamw: decoupled weight decay; others: L2 penalty");
+  f.number("beta1", o.beta1, "adamw: decay rate of the first moment", 0, 0.9999999);
+  f.number("beta2", o.beta2, "adamw: decay rate of the second moment", 0, 0.9999999);
   f.number("eps", o.eps,
-           "adamw, adagrad: added to the root in the denominator; 0 is 1e-8 for adamw and 1e-10 for adagrad");
-  f.integer("history", o.history, "lbfgs: number of remembered steps", 1);
-  f.integer("inner_steps", o.inner_steps, "lbfgs: most iterations within one step", 1);
-  f.number("clip_norm", o.clip_norm, "scale gradients down to this total norm; 0 does not clip");
+           "adamw, adagrad: term added to the denominator; 0: 1e-8 for adamw, 1e-10 for adagrad");
+  f.integer("history", o.history, "lbfgs: history size", 1);
+  f.integer("inner_steps", o.inner_steps, "lbfgs: maximum iterations per step", 1);
+  f.number("clip_norm", o.clip_norm, "clip the gradient norm to this value; 0: no clipping");
 }
 
 inline double effective_eps(const OptimizerOptions& o) {
@@ -55,16 +55,16 @@ struct ScheduleOptions {
 
 inline void describe(config::Fields& f, ScheduleOptions& o) {
   f.choice("schedule", o.schedule, {"constant", "cosine", "step", "linear"},
-           "how the learning rate changes after warm-up");
-  f.integer("warmup_steps", o.warmup_steps, "steps over which the learning rate rises linearly");
-  f.number("warmup_epochs", o.warmup_epochs, "the same in epochs; the longer of the two counts");
-  f.number("min_lr", o.min_lr, "cosine, linear: where the learning rate ends");
+           "learning rate schedule after warm-up");
+  f.integer("warmup_steps", o.warmup_steps, "steps of linear learning rate warm-up");
+  f.number("warmup_epochs", o.warmup_epochs, "warm-up in epochs; the longer of the two is used");
+  f.number("min_lr", o.min_lr, "cosine, linear: final learning rate");
   f.numbers("decay_epochs", o.decay_epochs,
             "step: epochs at which the learning rate is multiplied by train.decay");
-  f.number("decay", o.decay, "step: the factor at each of train.decay_epochs", 0, 1);
+  f.number("decay", o.decay, "step: factor applied at each of train.decay_epochs", 0, 1);
   f.boolean(
       "scale_lr", o.scale_lr,
-      "linear scaling rule: multiply the learning rate by the number of replicas, rising during warm-up");
+      "linear scaling rule: multiply the learning rate by the number of replicas, reached during warm-up");
 }
 
 }  // namespace yoke::optim

@@ -1,4 +1,4 @@
-// The tensors an optimizer moves: parameters, their fp32 masters where need be, and today's gradients.
+// The tensors an optimizer updates: parameters, their fp32 masters if needed, and the current gradients.
 #pragma once
 
 #include <torch/types.h>
@@ -11,10 +11,10 @@
 
 namespace yoke::optim {
 
-// Some parameters that share a number format, as lists that fused operators take.
+// Parameters of the same type, as lists for fused operators.
 struct UpdateGroup {
   std::vector<size_t> indices;           // into the parameter list
-  std::vector<torch::Tensor> targets;    // what to move: parameter or master
+  std::vector<torch::Tensor> targets;    // what to update: parameter or master
   std::vector<torch::Tensor> gradients;  // same dtype and layout as the target
 };
 
@@ -36,15 +36,15 @@ class ParameterList {
   const torch::Tensor& target(size_t index) const { return targets_[index]; }
   torch::Device device() const;
 
-  // The parameters that have a dense gradient now; groups are never empty. Gradients of low-precision
-  // parameters come as fp32 copies.
+  // The parameters with a dense gradient; groups are never empty. Gradients of low-precision parameters are
+  // fp32 copies.
   std::vector<UpdateGroup> dense_updates() const;
   std::vector<SparseUpdate> sparse_updates() const;
-  // Rounds the masters into their parameters.
+  // Rounds the masters to their parameters.
   void write_back() const;
   void zero_grad() const;
 
-  // One zero tensor for each target, with its layout.
+  // One zero tensor per target, with its layout.
   std::vector<torch::Tensor> zeros() const;
   // Appends "master/<name>" for parameters that have one.
   void append_masters(std::vector<NamedTensor>& state) const;
@@ -58,7 +58,7 @@ class ParameterList {
 
   std::vector<NamedTensor> parameters_;
   std::vector<torch::Tensor> targets_;
-  std::vector<std::vector<size_t>> groups_;  // indices with the same dtype of parameter
+  std::vector<std::vector<size_t>> groups_;  // indices with the same parameter dtype
 };
 
 // Elements of `tensors` at `indices`.

@@ -13,7 +13,7 @@
 namespace yoke::optim {
 namespace {
 
-// What a schedule may look at, after warm-up.
+// Inputs of a schedule, after warm-up.
 struct Moment {
   double full;      // learning rate without decay
   double progress;  // 0 at the end of warm-up, 1 at the end of the run
@@ -51,7 +51,7 @@ Function find(const std::string& name) {
     if (name == known) return function;
     names.push_back(known);
   }
-  throw ConfigError("train.schedule = \"{}\": there is no such schedule. Accepted: {}", name, join(names));
+  throw ConfigError("train.schedule = \"{}\": unknown schedule. Accepted: {}", name, join(names));
 }
 
 int64_t warmup_length(const ScheduleOptions& o, const ScheduleContext& context) {

@@ -1,4 +1,4 @@
-// Nodes, boundaries, devices and stages are numbered with int; vectors are not.
+// Index conversion: nodes, boundaries, devices and stages are int, vectors are indexed by size_t.
 #pragma once
 
 #include <cstddef>

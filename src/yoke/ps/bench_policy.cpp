@@ -21,7 +21,7 @@ namespace {
 constexpr uint64_t kNoiseSeed = 0x6e6f697365;  // "noise"
 constexpr int64_t kUpdatesBetweenReports = 64;
 
-// What the servers do: plain SGD, and a look at the loss after each measured update.
+// Server side: plain SGD, with the loss evaluated after each measured update.
 struct Floor {
   double sum = 0;
   int64_t count = 0;
@@ -64,7 +64,7 @@ class Run {
     for (auto& server : servers_) {
       try {
         server->run();
-      } catch (const std::exception&) {  // what a worker said comes first
+      } catch (const std::exception&) {  // an error of a worker takes precedence
         fail();
       }
     }
@@ -94,11 +94,11 @@ class Run {
   }
 
   void work(int worker) {
-    ::prctl(PR_SET_TIMERSLACK, 1);  // the kernel adds 50 us to every sleep otherwise
+    ::prctl(PR_SET_TIMERSLACK, 1);  // otherwise the kernel adds 50 us to every sleep
     auto index = static_cast<size_t>(worker);
     plan::DelayLaw law = bench_.slow.empty() || bench_.slow[index] ? bench_.law : plan::DelayLaw();
     if (!(bench_.compute + law.mean(bench_.compute) > 0))
-      throw ConfigError("worker {}: its minibatches take no time: give it some to compute, or a delay law.",
+      throw ConfigError("worker {}: its minibatches take no time: set a compute time or a delay law.",
                         worker);
     plan::DelayStream delays(law, bench_.seed, worker);
     Random noise(derive_seed(bench_.seed, kNoiseSeed, index));
@@ -149,7 +149,7 @@ class Run {
     if (bench_.objective && floor_.count > 0) {
       result.loss_floor = floor_.sum / static_cast<double>(floor_.count);
       if (!std::isfinite(*result.loss_floor))
-        throw ConfigError("the iterates grow without bound: the step {} is too large for this staleness.",
+        throw ConfigError("the iterates diverge: the step {} is too large for this staleness.",
                           bench_.objective->step);
     }
     return result;
@@ -162,13 +162,13 @@ class Run {
   std::mutex mutex_;
   std::exception_ptr error_;
   std::vector<std::unique_ptr<Server>> servers_;
-  LocalGroup group_;  // goes first: its threads call the servers
+  LocalGroup group_;  // destroyed first: its threads call the servers
 };
 
 }  // namespace
 
 PolicyBenchResult bench_policy(const PolicyBench& bench) {
-  if (bench.updates < 1) throw ConfigError("updates = {}: at least 1 is wanted.", bench.updates);
+  if (bench.updates < 1) throw ConfigError("updates = {}: expected at least 1.", bench.updates);
   plan::validate(bench.policy);
   return Run(bench).run();
 }

@@ -13,7 +13,7 @@
 namespace yoke::ps {
 namespace {
 
-// One worker: each answer sends the next request, on the messenger's own thread.
+// One worker: each reply triggers the next request, on the messenger's own thread.
 class Load {
  public:
   Load(comm::Messenger& messenger, const ThroughputBench& bench)
@@ -23,7 +23,7 @@ class Load {
     for (auto& one : seen_) one.resize(values_.size());
   }
 
-  // Returns operations a second.
+  // Returns operations per second.
   double run(double seconds) {
     double begin = now_seconds();
     end_ = begin + seconds;
@@ -31,7 +31,7 @@ class Load {
     for (size_t lane = 0; lane < seen_.size(); ++lane) send(lane);
     std::unique_lock lock(mutex_);
     if (!over_.wait_for(lock, std::chrono::duration<double>(60 + seconds), [&] { return under_way_ == 0; }))
-      throw CommError("bench ps: no end in sight");
+      throw CommError("bench ps: timed out");
     if (!error_.empty()) throw CommError("bench ps: {}", error_);
     return static_cast<double>(done_) / (now_seconds() - begin);
   }
@@ -64,21 +64,22 @@ class Load {
   }
 
   std::vector<float> values_;
-  std::vector<std::vector<float>> seen_;  // one for each request under way
+  std::vector<std::vector<float>> seen_;  // one per request in flight
   double end_ = 0;
-  int64_t done_ = 0;  // of the messenger's thread
+  int64_t done_ = 0;  // used by the messenger's thread only
   std::mutex mutex_;
   std::condition_variable over_;
   size_t under_way_ = 0;
   std::string error_;
-  Client client_;  // goes first: nothing is under way after that
+  Client client_;  // destroyed first: nothing is in flight after that
 };
 
 }  // namespace
 
 ThroughputResult bench_throughput(const ThroughputBench& bench) {
   std::vector<std::unique_ptr<Server>> servers;
-  LocalGroup group(bench.workers + bench.servers, bench.backend);  // goes first: its threads call the servers
+  // Destroyed first: its threads call the servers
+  LocalGroup group(bench.workers + bench.servers, bench.backend);
   for (int server = 0; server < bench.servers; ++server) {
     ServerOptions options;
     options.workers = bench.workers;
@@ -109,7 +110,7 @@ ThroughputResult bench_throughput(const ThroughputBench& bench) {
   for (auto& server : servers) {
     try {
       server->run();
-    } catch (const std::exception&) {  // what a worker said comes first
+    } catch (const std::exception&) {  // an error of a worker takes precedence
       if (!error) error = std::current_exception();
     }
   }

@@ -25,7 +25,7 @@ struct Client::Operation {
   std::string error;
   Done done;
   bool told = false;                           // errors go to the caller's callback, not to wait()
-  std::vector<std::vector<std::byte>> memory;  // of requests on keys
+  std::vector<std::vector<std::byte>> memory;  // payloads of requests on keys
 };
 
 Client::Client(comm::Messenger& messenger, ClientOptions options)
@@ -39,6 +39,7 @@ Client::Client(comm::Messenger& messenger, ClientOptions options)
   OpenHead head{tensors[0], options_.range_bytes, options_.width, options_.type};
   FlightPlan plan;
   plan.first_server = rank_of(0);
+  plan.ranks = {options_.workers};
   plan.requests = static_cast<size_t>(options_.servers);
   plan.timeout = options_.timeout;
   plan.make = [&](size_t server) {
@@ -59,14 +60,14 @@ Client::~Client() {
     lock.unlock();
     goodbye();
   } catch (const std::exception&) {
-    // The servers are gone, or will see us go.
+    // The servers are gone, or will notice that we are.
   }
 }
 
 std::vector<Client::Part> Client::parts_of(int64_t begin, size_t bytes) const {
   auto count = static_cast<int64_t>(bytes / element_);
   if (count < 1 || bytes % element_ != 0 || begin < 0 || begin > sharding_.elements() - count)
-    throw ConfigError("elements {}..{}: there are {} of {} bytes.", begin, begin + count,
+    throw ConfigError("elements {}..{}: out of range; there are {} of {} bytes.", begin, begin + count,
                       sharding_.elements(), element_);
   std::vector<Part> parts;
   for (size_t i = sharding_.range_at(begin); count > 0; ++i) {
@@ -89,6 +90,7 @@ std::shared_ptr<Client::Operation> Client::begin_operation(size_t requests, Done
   return operation;
 }
 
+// `settled` is the lowest number still open: the server may forget everything below it.
 Client::Number Client::next_number(int server) {
   std::lock_guard lock(mutex_);
   Line& line = lines_[static_cast<size_t>(server)];
@@ -108,8 +110,8 @@ void Client::send(const std::shared_ptr<Operation>& operation, int server, const
     }
     std::string problem = error;
     if (short_of)
-      problem = fmt::format("it answered with {} bytes, {} were asked for", reply.payload.size(), wanted);
-    if (!problem.empty()) problem = fmt::format("{}: {}", server_name(rank_of(server), rank_of(0)), problem);
+      problem = fmt::format("it answered with {} bytes, but {} were requested", reply.payload.size(), wanted);
+    if (!problem.empty()) problem = fmt::format("{}: {}", server_name(server, {options_.workers}), problem);
     over(operation, problem);
   };
   try {
@@ -143,7 +145,8 @@ Client::Timestamp Client::move(uint16_t kind, int64_t begin, std::span<const std
                                std::span<std::byte> into, Done done) {
   std::vector<Part> parts = parts_of(begin, kind == kPull ? into.size() : values.size());
   if (kind == kPushPull && into.size() != values.size())
-    throw ConfigError("push_pull of {} bytes into {}: both must be as long.", values.size(), into.size());
+    throw ConfigError("push_pull of {} bytes into {}: both must have the same size.", values.size(),
+                      into.size());
   fault::at(kind == kPull ? fault::Point::kPsPull : fault::Point::kPsPush);
   auto operation = begin_operation(parts.size(), std::move(done));
   for (const Part& part : parts) {
@@ -182,17 +185,17 @@ Client::Timestamp Client::push_pull(int64_t begin, std::span<const std::byte> va
 
 void Client::check_keys(const char* verb, size_t keys, size_t bytes, size_t each) const {
   if (bytes != keys * each || keys == 0)
-    throw ConfigError("{} of {} keys with {} bytes: {} are wanted.", verb, keys, bytes, keys * each);
+    throw ConfigError("{} of {} keys with {} bytes: expected {}.", verb, keys, bytes, keys * each);
   size_t most = most_keys(options_.keys, each);
   if (keys > most)
-    throw ConfigError("{} of {} keys of {} bytes: at most {} in one operation.", verb, keys, each, most);
+    throw ConfigError("{} of {} keys of {} bytes: at most {} per operation.", verb, keys, each, most);
 }
 
 std::vector<std::vector<size_t>> Client::keys_by_server(std::span<const int64_t> keys) const {
   std::vector<std::vector<size_t>> by_server(static_cast<size_t>(options_.servers));
   for (size_t i = 0; i < keys.size(); ++i) {
     if (keys[i] < 0 || keys[i] >= options_.keys)
-      throw ConfigError("key {}: there are {}.", keys[i], options_.keys);
+      throw ConfigError("key {}: out of range; there are {}.", keys[i], options_.keys);
     size_t range = sharding_.range_at(keys[i] * options_.width);
     by_server[static_cast<size_t>(sharding_.ranges()[range].server)].push_back(i);
   }
@@ -232,7 +235,7 @@ Client::Timestamp Client::pull_keys(std::span<const int64_t> keys, std::span<std
   auto busy =
       std::count_if(by_server->begin(), by_server->end(), [](const auto& own) { return !own.empty(); });
   const bool told = static_cast<bool>(done);
-  // Values come in the order of the servers and are put into that of the keys.
+  // Values arrive ordered by server and are reordered by key.
   auto replies = std::make_shared<std::vector<std::vector<std::byte>>>(by_server->size());
   Done scatter = [by_server, replies, into, each, done = std::move(done)](const std::string& error) {
     for (size_t server = 0; error.empty() && server < by_server->size(); ++server) {
@@ -287,6 +290,7 @@ void Client::goodbye() {
   if (std::exchange(said_goodbye_, true)) return;
   FlightPlan plan;
   plan.first_server = rank_of(0);
+  plan.ranks = {options_.workers};
   plan.requests = static_cast<size_t>(options_.servers);
   plan.timeout = kClientGoodbyeSeconds;
   plan.make = [&](size_t server) {

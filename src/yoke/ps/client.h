@@ -1,13 +1,13 @@
-// Values on parameter servers, from your own program: push, pull, push_pull on ranges or on keys.
+// Access to values on parameter servers from your own program: push, pull, push_pull on ranges or keys.
 //
 //   yoke::ps::Client client(messenger, {.workers = 2, .servers = 1, .keys = 1'000'000});
 //   auto pushed = client.push(0, std::span(gradient));
 //   client.wait(client.pull(0, std::span(values)));
 //
-// Every operation returns at once with a timestamp. Memory that was handed in must stay until it is over.
-// What a push does to the values is the servers' choice (ps/updater.h): an optimizer, a sum, or a function of
-// yours. Thread-safe: operations of one thread on one server happen in order, those of several in any. Every
-// push counts exactly once, unless it ends with an error: then at most once.
+// Every operation returns immediately with a timestamp. Buffers must stay valid until it is complete. What a
+// push does to the values is configured on the servers (ps/updater.h): an optimizer, a sum, or a custom
+// function. Thread-safe: operations of one thread on one server are applied in order, those of several
+// threads in any order. Every push is applied exactly once, or at most once if it ends with an error.
 #pragma once
 
 #include <condition_variable>
@@ -30,31 +30,31 @@ struct ClientOptions {
   int workers = 1;
   int servers = 1;
   int64_t keys = 1;
-  int64_t width = 1;  // values of one key; key k holds elements k x width and following
+  int64_t width = 1;  // values per key; key k holds elements k * width and following
   DataType type = DataType::kFloat32;
   int64_t range_bytes = 256 << 10;
-  double timeout = 300;  // seconds of one request
+  double timeout = 300;  // seconds per request
 };
 
 class Client {
  public:
   using Timestamp = int64_t;
-  // Called once, on the messenger's thread, when an operation is over; `error` is empty when all is well.
-  // Must not wait. What it throws becomes the error of wait().
+  // Called once, on the messenger's thread, when an operation is complete; `error` is empty on success. Must
+  // not block. An exception becomes the error of wait().
   using Done = std::function<void(const std::string& error)>;
 
-  // Opens the values on all servers; the first client lays them out (as zeros), the others must agree. Throws
-  // ConfigError, CommError.
+  // Opens the values on all servers; the first client allocates them (as zeros), the others must use the same
+  // options. Throws ConfigError, CommError.
   Client(comm::Messenger& messenger, ClientOptions options);
-  ~Client();  // waits for what is under way, says goodbye
+  ~Client();  // waits for operations in flight, then leaves
 
-  // Elements [begin, begin + size). Throw ConfigError where there are no such elements.
+  // Elements [begin, begin + size). Throw ConfigError if out of range.
   Timestamp push(int64_t begin, std::span<const std::byte> values, Done done = {});
   Timestamp pull(int64_t begin, std::span<std::byte> into, Done done = {});
-  // The values after this push, and perhaps after others.
+  // Returns the values after this push, and possibly after others.
   Timestamp push_pull(int64_t begin, std::span<const std::byte> values, std::span<std::byte> into,
                       Done done = {});
-  // `width` values of each key, in the order of the keys.
+  // `width` values per key, in the order of `keys`.
   Timestamp push_keys(std::span<const int64_t> keys, std::span<const std::byte> values, Done done = {});
   Timestamp pull_keys(std::span<const int64_t> keys, std::span<std::byte> into, Done done = {});
 
@@ -67,12 +67,15 @@ class Client {
     return pull(begin, std::as_writable_bytes(into), std::move(done));
   }
 
-  // Until the operation is over. Throws CommError when it failed, once.
+  // Blocks until the operation is complete. Throws CommError if it failed, once, unless it had a Done
+  // callback.
   void wait(Timestamp timestamp);
   bool is_over(Timestamp timestamp) const;
-  // Where the servers train under bounded_delay or ssp: turns their dial while they run (kUnbounded of
-  // plan::PolicyOptions: no bound). Returns when it holds. Throws CommError where the rule has none.
+  // For servers that train under bounded_delay or ssp: changes the maximum delay while they run
+  // (plan::PolicyOptions::kUnbounded: no bound). Returns once it is in effect. Throws CommError if the rule
+  // has none.
   void set_max_delay(int64_t max_delay);
+  // Leaves the servers. Called by the destructor. Throws CommError.
   void goodbye();
 
  private:
@@ -82,14 +85,14 @@ class Client {
     int64_t begin;
     int64_t count;
   };
-  // Pushes to one server: each has a number of its own, by which the server knows it again.
+  // Numbers of pushes to one server, by which it recognises resends.
   struct Line {
     int64_t next = 1;
-    std::set<int64_t> open;  // not over
+    std::set<int64_t> open;  // not complete
   };
   struct Number {
-    int64_t own = 0;      // 0: no push
-    int64_t settled = 1;  // all below are over
+    int64_t own = 0;      // 0: not a push
+    int64_t settled = 1;  // all numbers below are complete
   };
   std::vector<Part> parts_of(int64_t begin, size_t bytes) const;
   std::shared_ptr<Operation> begin_operation(size_t requests, Done done);
@@ -112,7 +115,7 @@ class Client {
   Timestamp next_ = 1;
   std::vector<Line> lines_;  // by server
   std::map<Timestamp, std::shared_ptr<Operation>> under_way_;
-  std::map<Timestamp, std::string> failed_;  // and nobody has waited for it
+  std::map<Timestamp, std::string> failed_;  // not waited for yet
   bool said_goodbye_ = false;
 };
 

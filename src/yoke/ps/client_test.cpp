@@ -228,12 +228,12 @@ TEST_P(PsClient, WhatCannotBeIsRefusedByNameAndNotApplied) {
       }
       return std::string("taken");
     };
-    EXPECT_THAT(refusal({7, 0, 4, 1, 0, 1}, 4), HasSubstr("worker 0 names range 7"));
-    EXPECT_THAT(refusal({0, 2, 4, 1, 0, 1}, 4), HasSubstr("worker 0 names elements 2..6"));
+    EXPECT_THAT(refusal({7, 0, 4, 1, 0, 1}, 4), HasSubstr("worker 0 refers to range 7"));
+    EXPECT_THAT(refusal({0, 2, 4, 1, 0, 1}, 4), HasSubstr("worker 0 refers to elements 2..6"));
     EXPECT_THAT(refusal({0, 0, 4, 1, 0, 1}, 3), HasSubstr("worker 0 pushed 24 bytes for 4 elements"));
     EXPECT_THAT(refusal({0, 0, 4, 1, 9999, 1}, 4), HasSubstr("worker 0 pushed for update 9999"));
     values[2] = std::numeric_limits<double>::quiet_NaN();
-    EXPECT_THAT(refusal({0, 0, 4, 1, 0, 1}, 4), HasSubstr("worker 0 pushed a number that is not finite"));
+    EXPECT_THAT(refusal({0, 0, 4, 1, 0, 1}, 4), HasSubstr("worker 0 pushed a non-finite value"));
     client.wait(client.pull(0, std::span(seen)));
     EXPECT_THAT(seen, Each(0.0));
     EXPECT_THROW(client.push(2, std::span(values)), ConfigError);

@@ -17,8 +17,8 @@ std::optional<ClipHead> Clipping::add(int server, const SquareHead& head) {
   auto awaited = std::find_if(awaited_.begin(), awaited_.end(),
                               [&](const Awaited& one) { return one.number == head.number; });
   if (index >= servers_ || awaited == awaited_.end() || awaited->squares[index] || head.square < 0)
-    throw CommError("server {} tells a sum of squares of {} for update {}, which is not awaited of it",
-                    server, head.square, head.number);
+    throw CommError("unexpected sum of squares {1} from server {0} for update {2}", server, head.square,
+                    head.number);
   awaited->squares[index] = head.square;
   double sum = 0;
   for (const std::optional<double>& square : awaited->squares) {

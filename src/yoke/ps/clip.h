@@ -1,7 +1,7 @@
-// Clipping the gradient of an update by its norm over all servers.
+// Clips the gradient of an update by its global norm over all servers.
 //
-// A server whose ranges have all gradients of the update tells its sum of squares to the scheduler, which
-// adds them up in the order of the servers and tells all of them the factor.
+// A server that has all gradients of the update sends its sum of squares to the scheduler, which adds them in
+// server order and sends the factor to all servers.
 #pragma once
 
 #include <cstdint>
@@ -13,15 +13,15 @@
 
 namespace yoke::ps {
 
-// The scheduler's side. One thread.
+// The scheduler's side. Not thread-safe.
 class Clipping {
  public:
   explicit Clipping(int servers) : servers_(static_cast<size_t>(servers)) {}
 
-  // An update that is clipped was decided. Numbers grow.
+  // Registers an update that is to be clipped. Numbers must increase.
   void await(int64_t number, double clip_norm);
-  // What a server tells. The factor, once all have told theirs. Throws CommError where nothing, or nothing
-  // more, is awaited of it.
+  // Adds the sum of squares of one server. Returns the factor once all servers have sent theirs. Throws
+  // CommError if it is not expected.
   std::optional<ClipHead> add(int server, const SquareHead& head);
 
  private:

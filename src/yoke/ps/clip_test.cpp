@@ -210,19 +210,20 @@ TEST(PsClip, AServerTellsItsSumOnceAndWaitsForTheFactor) {
   for (int64_t range : {1, 3, 5}) EXPECT_EQ(shop.push(0, range), "");
   for (int64_t range : {1, 3}) EXPECT_EQ(shop.push(1, range), "");
   EXPECT_THAT(shop.messenger.told, ::testing::IsEmpty());
-  EXPECT_THAT(shop.clip(1, 0.5), HasSubstr("not awaited"));
+  EXPECT_THAT(shop.clip(1, 0.5), HasSubstr("unexpected `clip` message"));
   EXPECT_EQ(shop.push(1, 5), "");
   EXPECT_THAT(shop.messenger.told, ElementsAre(kSquare));
   EXPECT_EQ(shop.answers_to_pull(1), 0);
-  EXPECT_THAT(shop.clip(2, 0.5), HasSubstr("clips update 2"));
+  EXPECT_THAT(shop.clip(2, 0.5), HasSubstr("update 2"));
   EXPECT_THAT(shop.clip(1, 1.5), HasSubstr("by 1.5"));
   EXPECT_THAT(shop.clip(1, std::nan("")), HasSubstr("by nan"));
   EXPECT_THAT(shop.clip(1, 0.5, 0), HasSubstr("rank 0 is not the scheduler"));
-  EXPECT_THAT(shop.send(kSquare, SquareHead{1, 1}, {}, 2), HasSubstr("not its business"));
+  EXPECT_THAT(shop.send(kSquare, SquareHead{1, 1}, {}, 2),
+              HasSubstr("unexpected `square` message from rank 2"));
   int before = shop.messenger.answers;
   EXPECT_EQ(shop.clip(1, 0.5), "");
   EXPECT_EQ(shop.messenger.answers, before + 1) << "the pull that waited";
-  EXPECT_THAT(shop.clip(1, 0.5), HasSubstr("not awaited"));
+  EXPECT_THAT(shop.clip(1, 0.5), HasSubstr("unexpected `clip` message"));
   EXPECT_EQ(shop.answers_to_pull(1), 1);
 }
 

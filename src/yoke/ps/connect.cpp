@@ -32,12 +32,12 @@ void fill(Setup& setup, int rank, int size, std::shared_ptr<cluster::Failure> fa
 
 void check_backend(const std::string& backend) {
   if (backend != "shm" && backend != "tcp")
-    throw ConfigError("backend '{}': parameter servers talk over shm or tcp.", backend);
+    throw ConfigError("backend '{}': parameter servers support shm and tcp.", backend);
 }
 
 }  // namespace
 
-// What ranks that are threads tell each other before they are connected.
+// Key-value store for ranks that are threads, used until they are connected.
 class LocalBoard {
  public:
   void put(const std::string& key, const std::string& value) {
@@ -49,7 +49,7 @@ class LocalBoard {
     std::unique_lock lock(mutex_);
     auto there = [&] { return values_.count(key) > 0; };
     if (!changed_.wait_for(lock, std::chrono::duration<double>(deadline.left()), there))
-      throw CommError("connecting threads: '{}' was not told", key);
+      throw CommError("connecting threads: '{}' was not set", key);
     return values_[key];
   }
 
@@ -61,7 +61,7 @@ class LocalBoard {
 
 namespace {
 
-// One rank of a messenger between `members`, of whom several may be one rank of the job.
+// Creates the messengers of ranks of this process; several ranks of a messenger may be one rank of the job.
 class Seats {
  public:
   Seats(cluster::World& world, std::vector<cluster::Member> members, const std::string& backend)
@@ -119,7 +119,7 @@ Colocated connect_colocated(cluster::World& world, int servers, const std::strin
   for (int server = 0; server < servers; ++server) members.push_back(members[static_cast<size_t>(server)]);
   Seats seats(world, std::move(members), backend);
   Colocated both;
-  // All ranks wait for each other: the two of this process come at the same time.
+  // Connecting is collective: the worker and the server of this process must connect concurrently.
   std::future<std::unique_ptr<comm::Messenger>> server;
   if (world.rank() < servers)
     server = std::async(std::launch::async, [&] { return seats.take(world.size() + world.rank()); });

@@ -1,4 +1,4 @@
-// Messengers between workers and servers: of a job, or of threads in this process.
+// Creates messengers between workers and servers: of a job, or of threads in this process.
 #pragma once
 
 #include <memory>
@@ -10,31 +10,31 @@
 
 namespace yoke::ps {
 
-// Collective over the whole job, workers and servers. auto: shm when all are on one machine, else tcp. The
-// world must outlive it. Throws ConfigError, CommError.
+// Collective over all workers and servers of the job. auto: shm if all are on one machine, else tcp. The
+// world must outlive the messenger. Throws ConfigError, CommError.
 std::unique_ptr<comm::Messenger> connect(cluster::World& world, const std::string& backend = "auto");
 
-// Servers inside the first workers: rank r of the job is worker r and, for r < servers, server r as well.
+// Servers inside the first workers: rank r of the job is worker r and, for r < servers, also server r.
 struct Colocated {
   std::unique_ptr<comm::Messenger> worker;
-  std::unique_ptr<comm::Messenger> server;  // null: none lives here
+  std::unique_ptr<comm::Messenger> server;  // nullptr: no server in this process
 };
-// Collective. Requires servers <= world.size(). A world of one talks to itself. Otherwise as connect().
+// Collective. Requires servers <= world.size(). Also works in a world of one. Otherwise like connect().
 Colocated connect_colocated(cluster::World& world, int servers, const std::string& backend = "auto");
 
-// Ranks that are threads of this process, connected to each other over shm or tcp (loopback).
+// Ranks that are threads of this process, connected over shm or tcp (loopback).
 class LocalGroup {
  public:
   LocalGroup(int size, const std::string& backend = "shm");
   ~LocalGroup();
   comm::Messenger& messenger(int rank) { return *messengers_[static_cast<size_t>(rank)]; }
-  // Takes the rank's messenger out of the group, which may end before it.
+  // Moves the rank's messenger out of the group. With shm the messenger may outlive the group.
   std::unique_ptr<comm::Messenger> take(int rank) {
     return std::move(messengers_[static_cast<size_t>(rank)]);
   }
-  // The rank's messenger ends: the others see it leave.
+  // Destroys the rank's messenger: the others lose this peer.
   void close(int rank) { messengers_[static_cast<size_t>(rank)].reset(); }
-  // It comes back, in its next life. Requires that it was closed.
+  // Rejoins in its next life. Requires close() before.
   void open_again(int rank);
 
  private:

@@ -1,3 +1,6 @@
+// Requests are sent from the messenger's thread as replies arrive, so the caller's thread sleeps until
+// everything is done. The destructor may run only when nothing is in flight: callbacks refer to this object
+// and to the caller's memory.
 #include "yoke/ps/flight.h"
 
 #include <algorithm>
@@ -53,7 +56,8 @@ class Flight {
                           if (!error.empty() && plan_.late && deadline.passed()) return is_late(index);
                           std::string problem = error.empty() ? problem_of(index, wanted, reply) : error;
                           if (!problem.empty())
-                            problem = fmt::format("{}: {}", server_name(peer, plan_.first_server), problem);
+                            problem = fmt::format(
+                                "{}: {}", server_name(peer - plan_.first_server, plan_.ranks), problem);
                           came(problem);
                         });
   }
@@ -64,7 +68,7 @@ class Flight {
     ended_.notify_all();
   }
 
-  // The waiting thread's. They count as in flight until they are answered, or given up here.
+  // Called by the waiting thread. Late requests count as in flight until they are answered or abandoned here.
   void send_again(const std::vector<size_t>& late, bool failed) {
     std::exception_ptr problem;
     try {
@@ -81,10 +85,10 @@ class Flight {
     under_way_ -= late.size();
   }
 
-  // What came is looked at on the messenger's thread: an exception there is told to who waits.
+  // Runs on the messenger's thread: exceptions are passed to the waiting thread.
   std::string problem_of(size_t index, size_t wanted, const comm::Message& reply) {
     if (reply.payload.size() != wanted)
-      return fmt::format("it answered with {} bytes, {} were asked for", reply.payload.size(), wanted);
+      return fmt::format("it answered with {} bytes, but {} were requested", reply.payload.size(), wanted);
     try {
       if (plan_.got) plan_.got(index, reply);
     } catch (const std::exception& problem) {
@@ -97,7 +101,7 @@ class Flight {
     if (error.empty()) send_next();
     std::lock_guard lock(mutex_);
     if (!error.empty() && !error_) error_ = std::make_exception_ptr(CommError("{}", error));
-    // Under the lock: the waiting thread destroys all this as soon as it sees the last one.
+    // Under the lock: the waiting thread destroys this object once it sees that nothing is in flight.
     if (--under_way_ == 0) ended_.notify_all();
   }
 
@@ -113,8 +117,8 @@ class Flight {
 
 }  // namespace
 
-std::string server_name(int rank, int first_server) {
-  return fmt::format("parameter server {} (rank {})", rank - first_server, rank);
+std::string server_name(int server, const ReplicaRanks& ranks) {
+  return fmt::format("parameter server {} (rank {})", server, ranks.ranks() + server);
 }
 
 void fly(comm::Messenger& messenger, FlightPlan plan) {

@@ -1,4 +1,4 @@
-// Several requests under way at a time, and one wait for all of them.
+// Keeps several requests in flight and waits for all of them.
 #pragma once
 
 #include <condition_variable>
@@ -9,6 +9,7 @@
 #include <string>
 
 #include "yoke/comm/messenger.h"
+#include "yoke/ps/replica_ranks.h"
 
 namespace yoke::ps {
 
@@ -18,23 +19,25 @@ struct FlightPlan {
     comm::Message message;
     std::span<std::byte> into;
   };
-  int first_server = 0;  // rank of it: errors name the server they came from
-  size_t requests = 0;
-  size_t window = 64;    // at most so many under way
-  double timeout = 300;  // seconds, of each
-  // Called by the thread that waits when a request was not answered in time, which is then sent again. It
-  // throws where waiting has no sense any more. Empty: such a request is an error.
+  int first_server = 0;  // peer number of the first server, so that errors name the server
+  ReplicaRanks ranks;    // ranks of the job, before the servers'
+  size_t requests = 0;   // number of requests
+  size_t window = 64;    // maximum in flight
+  double timeout = 300;  // seconds, of each request
+  // Called by the waiting thread if a request timed out; the request is then sent again. It throws if waiting
+  // is pointless. Empty: a timeout is an error.
   std::function<void()> late;
+  // Creates request `index`. Any thread.
   std::function<Request(size_t index)> make;
-  std::function<void(size_t index, const comm::Message& reply)>
-      got;  // on the messenger's thread; may be empty
+  // Handles a reply, on the messenger's thread; may be empty.
+  std::function<void(size_t index, const comm::Message& reply)> got;
 };
 
 // "parameter server 1 (rank 4)".
-std::string server_name(int rank, int first_server);
+std::string server_name(int server, const ReplicaRanks& ranks);
 
-// Sends everything and returns when every reply is there. The next request leaves when a reply comes, without
-// the caller's thread. After an error no more are sent; throws the first one once all that were in flight
+// Sends all requests and returns once every reply has arrived. Replies trigger the next requests on the
+// messenger's thread. After an error no more are sent; throws the first error once all requests in flight
 // have ended, so that their memory is free.
 void fly(comm::Messenger& messenger, FlightPlan plan);
 

@@ -47,7 +47,7 @@ TEST(PsLate, AWorkerThatComputesForEverIsNamed) {
   for (auto rule : {plan::Rule::kSync, plan::Rule::kBoundedDelay}) {
     Waiting waiting{.lesson = {.policy = {rule, 2, 0, 0}, .updates = 1000, .timeout = 1}};
     EXPECT_THAT(waiting.news_of([](Learner&, LocalGroup&) {}),
-                HasSubstr("worker 1 (rank 1) has given no sign for"));
+                HasSubstr("worker 1 (rank 1) has been silent for"));
   }
 }
 
@@ -60,8 +60,8 @@ TEST(PsLate, AWorkerThatNeverSendsWhatItPromisedIsNamed) {
         FinishedHead{.version = learner.work().version, .minibatch = learner.work().minibatch, .lr = 0.1});
     group.messenger(1).ask(2, message, {}, Deadline::after(20)).get();
   });
-  EXPECT_THAT(news, HasSubstr("worker 1 (rank 1) has given no sign"));
-  EXPECT_THAT(news, HasSubstr("owes the servers a gradient"));
+  EXPECT_THAT(news, HasSubstr("worker 1 (rank 1) has been silent"));
+  EXPECT_THAT(news, HasSubstr("announced a gradient"));
 }
 
 TEST(PsLate, AWorkerThatSaysItIsAliveIsWaitedFor) {
@@ -91,7 +91,7 @@ TEST(PsLate, AWorkerThatDoesNotEndIsNamed) {
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     if (worker == 1) return learner.goodbye(1234);
     EXPECT_THAT([&] { learner.await_end(); },
-                ::testing::ThrowsMessage<LateWorker>(HasSubstr("worker 1 (rank 1) has not ended")));
+                ::testing::ThrowsMessage<LateWorker>(HasSubstr("worker 1 (rank 1) has not exited")));
     waiting.over = true;
     EXPECT_EQ(learner.await_end(), (std::vector<int64_t>{0, 1234}));
   });

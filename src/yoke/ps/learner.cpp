@@ -1,6 +1,7 @@
 #include "yoke/ps/learner.h"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cmath>
 #include <cstring>
@@ -19,7 +20,7 @@ using comm::Message;
 using comm::Messenger;
 
 constexpr double kAliveSeconds = 1;  // between two signs of life
-constexpr double kLateSeconds = 30;  // for a server to say who is late
+constexpr double kLateSeconds = 30;  // for a server to report late workers
 constexpr size_t kReportBytes = 8 << 20;
 constexpr double kLearnerGoodbyeSeconds = 5;
 constexpr int64_t kNoWork = -1;
@@ -38,8 +39,8 @@ template <class Head>
 void check_told(const Head& head, int64_t minibatch, bool sane) {
   if (!sane || minibatch < 0 || head.version < 0 || head.version > kMostVersion || head.gradients < 0 ||
       head.losses < 0 || head.samples < 0)
-    throw CommError("the scheduler tells of version {} and minibatch {}: out of range", head.version,
-                    minibatch);
+    throw CommError("invalid release from the scheduler: version {} and minibatch {} are out of range",
+                    head.version, minibatch);
 }
 
 const char* describe_late(int64_t state) {
@@ -47,9 +48,9 @@ const char* describe_late(int64_t state) {
     case kNotJoined:
       return "it has not joined";
     case kOwes:
-      return "it owes the servers a gradient";
+      return "it has announced a gradient but not sent it";
     default:
-      return "it computes";
+      return "it is computing";
   }
 }
 
@@ -60,16 +61,28 @@ Learner::Learner(Messenger& messenger, LearnerOptions options)
       options_(std::move(options)),
       sharding_(options_.tensors,
                 {options_.servers, static_cast<int64_t>(size_of(options_.type)), options_.range_bytes, 1}),
+      begin_(options_.replica ? options_.replica->begin : 0),
+      end_(options_.replica ? options_.replica->end : sharding_.elements()),
       element_(size_of(options_.type)) {
+  if (options_.ranks.parts() == 1) options_.ranks = {options_.workers};
+  for (size_t i = 0; i < sharding_.ranges().size(); ++i) {
+    const Range& range = sharding_.ranges()[i];
+    if (range.begin < begin_ || range.begin >= end_) continue;
+    YOKE_CHECK(range.end() <= end_, "range {} crosses the end of a part", i);
+    own_.push_back(i);
+  }
   work_.minibatch = kNoWork;
-  messenger_.on_peer_lost([inbox = inbox_, workers = options_.workers](int peer, const std::string& why) {
-    if (peer < workers) return;
-    std::lock_guard lock(inbox->mutex);
-    inbox->lost = fmt::format("{} is lost: {}", server_name(peer, workers), why);
-    inbox->changed.notify_all();
-  });
+  messenger_.on_peer_lost(
+      [inbox = inbox_, workers = options_.workers, own = messenger_.rank(), names = options_.ranks,
+       fellow_lost = options_.replica ? options_.replica->lost : nullptr](int peer, const std::string& why) {
+        if (peer == own && fellow_lost) fellow_lost(why);
+        if (peer < workers) return;
+        std::lock_guard lock(inbox->mutex);
+        inbox->lost = fmt::format("{} is lost: {}", server_name(peer - workers, names), why);
+        inbox->changed.notify_all();
+      });
   auto nothing = [](int from, const Message& message, size_t bytes) -> std::span<std::byte> {
-    throw CommError("rank {} sent {} bytes with a message of kind {}, which has none", from, bytes,
+    throw CommError("rank {} sent {} bytes with a message of kind {}, which has no payload", from, bytes,
                     message.kind);
   };
   messenger_.serve(nothing, [inbox = inbox_, from_rank = scheduler()](int from, const Message& message,
@@ -84,13 +97,13 @@ Learner::~Learner() {
   try {
     goodbye();
   } catch (const std::exception&) {
-    // The servers are gone, or will see us go.
+    // The servers are gone, or will notice that we are.
   }
 }
 
 void Learner::Inbox::told(const Message& message) {
   if (message.kind != kStop && message.kind != kRelease)
-    throw CommError("the scheduler sent a message of kind {}, which no worker knows", message.kind);
+    throw CommError("unexpected message of kind {} from the scheduler", message.kind);
   std::lock_guard lock(mutex);
   if (message.kind == kStop) {
     auto head = message.get_head<StopHead>();
@@ -106,8 +119,28 @@ void Learner::Inbox::told(const Message& message) {
   changed.notify_all();
 }
 
+// What the first rank of a replica was told, on all of them.
+template <class Value>
+void Learner::take_from_first(Value& value) {
+  static_assert(std::is_trivially_copyable_v<Value>);
+  if (options_.replica) options_.replica->from_first(std::as_writable_bytes(std::span(&value, 1)));
+}
+
+double Learner::sum_over_parts(double own) {
+  if (options_.replica) options_.replica->sum(std::span(&own, 1));
+  return own;
+}
+
+std::vector<double> Learner::of_all_parts(double own) {
+  if (!options_.replica) return {own};
+  std::vector<double> all(static_cast<size_t>(options_.replica->parts), 0);
+  all[static_cast<size_t>(options_.replica->part)] = own;
+  options_.replica->sum(all);
+  return all;
+}
+
 void Learner::open() {
-  OpenHead head{elements(), options_.range_bytes, 1, options_.type};
+  OpenHead head{sharding_.elements(), options_.range_bytes, 1, options_.type};
   FlightPlan plan = plan_of(static_cast<size_t>(options_.servers));
   plan.make = [&](size_t server) {
     return FlightPlan::Request{scheduler() + static_cast<int>(server),
@@ -121,11 +154,11 @@ void Learner::open() {
 }
 
 std::byte* Learner::at(void* vector, const Range& range) const {
-  return static_cast<std::byte*>(vector) + static_cast<size_t>(range.begin) * element_;
+  return static_cast<std::byte*>(vector) + static_cast<size_t>(range.begin - begin_) * element_;
 }
 
 const std::byte* Learner::at(const void* vector, const Range& range) const {
-  return static_cast<const std::byte*>(vector) + static_cast<size_t>(range.begin) * element_;
+  return static_cast<const std::byte*>(vector) + static_cast<size_t>(range.begin - begin_) * element_;
 }
 
 size_t Learner::bytes_of(const Range& range) const {
@@ -133,11 +166,10 @@ size_t Learner::bytes_of(const Range& range) const {
 }
 
 Message Learner::ask(int server, const Message& message, std::span<std::byte> into, double seconds) {
-  const int rank = scheduler() + server;
   try {
-    return messenger_.ask(rank, message, into, Deadline::after(seconds)).get();
+    return messenger_.ask(scheduler() + server, message, into, Deadline::after(seconds)).get();
   } catch (const CommError& error) {
-    throw CommError("{}: {}", server_name(rank, scheduler()), error.what());
+    throw CommError("{}: {}", server_name(server, options_.ranks), error.what());
   }
 }
 
@@ -148,30 +180,32 @@ Message Learner::ask_scheduler(const Message& message, std::span<std::byte> into
 FlightPlan Learner::plan_of(size_t requests) {
   FlightPlan plan;
   plan.first_server = scheduler();
+  plan.ranks = options_.ranks;
   plan.requests = requests;
   plan.timeout = options_.timeout;
   return plan;
 }
 
 void Learner::assign(int64_t array, const void* data, int64_t version, int64_t steps) {
-  FlightPlan plan = plan_of(sharding_.ranges().size());
+  FlightPlan plan = plan_of(own_.size());
   plan.make = [&](size_t index) {
-    const Range& range = sharding_.ranges()[index];
-    AssignHead head{static_cast<int64_t>(index), array, version, steps};
+    const Range& range = own_range(index);
+    AssignHead head{static_cast<int64_t>(own_[index]), array, version, steps};
     return FlightPlan::Request{
         rank_of(range), message_of(kAssign, head, {at(data, range), bytes_of(range)}), {}};
   };
   fly(messenger_, std::move(plan));
 }
 
+// Once all parts of the replica have assigned theirs.
 void Learner::join(int64_t updates) {
-  ask_scheduler(message_of(kJoin, JoinHead{updates}));
+  sum_over_parts(0);
+  if (leads()) ask_scheduler(message_of(kJoin, JoinHead{updates}));
 }
 
-bool Learner::wait() {
-  Stopwatch watch;
+Learner::Told Learner::await_news() {
   std::unique_lock lock(inbox_->mutex);
-  // Minibatches are numbered from 0 on; that at hand is kNoWork at first.
+  // Minibatches are numbered from 0; the initial one is kNoWork.
   auto told = [&] {
     bool news = inbox_->latest.load() >= 0 && inbox_->newest.minibatch > work_.minibatch;
     return inbox_->stop || !inbox_->lost.empty() || news;
@@ -182,15 +216,26 @@ bool Learner::wait() {
     patience = std::max(kAliveSeconds, options_.timeout - check_late());
     lock.lock();
   }
-  idle_seconds_ = watch.seconds();
-  if (inbox_->stop) return false;
+  if (inbox_->stop) return {true, work_, *inbox_->stop};
   if (!inbox_->lost.empty()) throw CommError("{}", inbox_->lost);
-  work_ = inbox_->newest;
-  return true;
+  return {false, inbox_->newest, {}};
 }
 
-// Asks all servers whom they wait for, and for how long. Throws where that is too long, or where they wait
-// for nobody and nothing moves.
+bool Learner::wait() {
+  Stopwatch watch;
+  Told told;
+  if (leads()) told = await_news();
+  take_from_first(told);
+  idle_seconds_ = watch.seconds();
+  work_ = told.work;
+  if (!leads()) {
+    std::lock_guard lock(inbox_->mutex);
+    if (told.ended) inbox_->stop = told.stop;
+    inbox_->latest.store(told.ended ? kEnded : work_.minibatch, std::memory_order_release);
+  }
+  return !told.ended;
+}
+
 double Learner::check_late() {
   LateReply latest;
   for (int server = 0; server < options_.servers; ++server) {
@@ -201,14 +246,16 @@ double Learner::check_late() {
   }
   if (latest.worker < 0 && ended()) return 0;
   if (latest.worker < 0)
-    throw CommError("worker {} has waited {:.3g} s for the parameter servers, and they wait for no worker",
-                    messenger_.rank(), options_.timeout);
+    throw CommError(
+        "worker {} has waited {:.3g} s for the parameter servers, which are not waiting for any worker",
+        messenger_.rank(), options_.timeout);
   if (latest.seconds >= options_.timeout)
     throw LateWorker(
         static_cast<int>(latest.worker),
-        fmt::format("worker {} (rank {}) has given no sign for {:.3g} s while others wait for it: {}. "
-                    "If it is not stuck, raise ps.timeout",
-                    latest.worker, latest.worker, latest.seconds, describe_late(latest.state)));
+        fmt::format("{} has been silent for {:.3g} s while others wait for it: {}. If it is not stuck, raise "
+                    "ps.timeout",
+                    worker_name(options_.ranks, static_cast<int>(latest.worker)), latest.seconds,
+                    describe_late(latest.state)));
   return std::clamp(latest.seconds, 0.0, options_.timeout);
 }
 
@@ -244,49 +291,56 @@ bool Learner::pull(void* parameters) {
   if (held_version_ == work_.version) {
     pull_seconds_ = 0;
     update_norm_.reset();
-    return !cancelled();
+    return sum_over_parts(cancelled() ? 1 : 0) == 0;
   }
   held_version_ = -1;
   bool same = fetch(work_.version, parameters);
   pull_seconds_ = watch.seconds();
   if (same) held_version_ = work_.version;
-  // Ranges moved on while they were read: what was handed out is void, and newer work is on its way.
+  // Ranges were updated while they were read: this work is void, and newer work will be assigned.
   if (options_.one_version && !same) return false;
-  return !cancelled();
+  return sum_over_parts(cancelled() ? 1 : 0) == 0;
 }
 
 void Learner::pull_at(int64_t version, void* parameters) {
   fetch(version, parameters);
 }
 
-// Whether all ranges came with this very version.
+// Returns whether all ranges had exactly this version.
 bool Learner::fetch(int64_t version, void* parameters) {
   fault::at(fault::Point::kPsPull);
-  const std::vector<Range>& ranges = sharding_.ranges();
-  std::vector<PullReply> replies(ranges.size());
-  FlightPlan plan = plan_of(ranges.size());
+  std::vector<PullReply> replies(own_.size());
+  FlightPlan plan = plan_of(own_.size());
   plan.window = kPullsAhead * static_cast<size_t>(options_.servers);
   plan.late = [this] { check_late(); };
   plan.make = [&](size_t index) {
-    const Range& range = ranges[index];
-    PullHead head{static_cast<int64_t>(index), range.begin, range.count, version};
+    const Range& range = own_range(index);
+    PullHead head{static_cast<int64_t>(own_[index]), range.begin, range.count, version};
     return FlightPlan::Request{
         rank_of(range), message_of(kPull, head), {at(parameters, range), bytes_of(range)}};
   };
   plan.got = [&](size_t index, const Message& reply) { replies[index] = reply.get_head<PullReply>(); };
   fly(messenger_, std::move(plan));
+  bytes_pulled_ += elements() * static_cast<int64_t>(element_);
   update_norm_.reset();
-  bool same = true, measured = true;
-  double square = 0;
-  UpdateNorm norm;
-  for (size_t i = 0; i < ranges.size(); ++i) {
-    same &= replies[i].version == version;
-    measured &= !(replies[i].square < 0);
+  double others = 0, unmeasured = 0, square = 0;
+  double first_bad = -1;
+  for (size_t i = 0; i < own_.size(); ++i) {
+    others += replies[i].version == version ? 0 : 1;
+    unmeasured += replies[i].square < 0 ? 1 : 0;
     square += replies[i].square;
-    if (!std::isfinite(replies[i].square) && norm.first_bad < 0) norm.first_bad = ranges[i].begin;
+    if (!std::isfinite(replies[i].square) && first_bad < 0)
+      first_bad = static_cast<double>(own_range(i).begin);
   }
-  norm.norm = std::sqrt(square);
-  if (same && measured) update_norm_ = norm;
+  std::array<double, 2> both = {others, unmeasured};
+  if (options_.replica) options_.replica->sum(both);
+  const bool same = both[0] == 0;
+  if (both[1] > 0 || !same) return same;
+  UpdateNorm norm;
+  norm.norm = std::sqrt(sum_over_parts(square));
+  for (double bad : of_all_parts(first_bad))
+    if (norm.first_bad < 0 && bad >= 0) norm.first_bad = static_cast<int64_t>(bad);
+  update_norm_ = norm;
   return same;
 }
 
@@ -299,18 +353,16 @@ bool Learner::is_finite(const void* gradient) const {
 double Learner::distance_to_newest() {
   scratch_.resize(static_cast<size_t>(elements()) * element_);
   pull_newest(scratch_.data());
-  if (options_.type == DataType::kFloat32)
-    return kernels::squared_distance(static_cast<const float*>(held_),
-                                     reinterpret_cast<const float*>(scratch_.data()), elements());
-  return kernels::squared_distance(static_cast<const double*>(held_),
-                                   reinterpret_cast<const double*>(scratch_.data()), elements());
+  double own = options_.type == DataType::kFloat32
+                   ? kernels::squared_distance(static_cast<const float*>(held_),
+                                               reinterpret_cast<const float*>(scratch_.data()), elements())
+                   : kernels::squared_distance(static_cast<const double*>(held_),
+                                               reinterpret_cast<const double*>(scratch_.data()), elements());
+  return sum_over_parts(own);
 }
 
-bool Learner::push(const Gradient& gradient) {
-  fault::at(fault::Point::kPsPush);
-  if (!gradient.known_finite && !is_finite(gradient.data))
-    throw ConfigError("worker {}: its gradient is not finite; nothing was pushed. Lower train.lr.",
-                      messenger_.rank());
+// Asks the scheduler, for all parts.
+GrantReply Learner::announce(const Gradient& gradient, double distance2) {
   FinishedHead finished;
   finished.version = work_.version;
   finished.minibatch = work_.minibatch;
@@ -320,9 +372,21 @@ bool Learner::push(const Gradient& gradient) {
   finished.compute_seconds = static_cast<float>(gradient.compute_seconds);
   finished.push_seconds = static_cast<float>(push_seconds_);
   finished.pull_seconds = static_cast<float>(pull_seconds_);
-  if (options_.measure_distance && held_ != nullptr) finished.distance2 = distance_to_newest();
+  finished.distance2 = distance2;
+  GrantReply grant;
+  if (leads()) grant = ask_scheduler(message_of(kFinished, finished)).get_head<GrantReply>();
+  take_from_first(grant);
+  return grant;
+}
+
+bool Learner::push(const Gradient& gradient) {
+  fault::at(fault::Point::kPsPush);
+  if (!gradient.known_finite && sum_over_parts(is_finite(gradient.data) ? 0 : 1) > 0)
+    throw ConfigError("worker {}: its gradient is not finite; nothing was pushed. Lower train.lr.",
+                      messenger_.rank());
+  const double distance2 = options_.measure_distance && held_ != nullptr ? distance_to_newest() : -1;
   Stopwatch watch;
-  auto grant = ask_scheduler(message_of(kFinished, finished)).get_head<GrantReply>();
+  const GrantReply grant = announce(gradient, distance2);
   if (grant.verdict != static_cast<int64_t>(plan::Verdict::kAccepted)) return false;
   if (grant.update < 1 || !std::isfinite(grant.scale))
     throw CommError("the scheduler grants update {} with a scale of {}: out of range", grant.update,
@@ -331,33 +395,42 @@ bool Learner::push(const Gradient& gradient) {
   const double scale = combined ? grant.scale : grant.scale * gradient.clip;
   const int64_t flags =
       (combined && gradient.measure ? kMeasureFlag : 0) | (grant.in_order != 0 ? kInOrderFlag : 0);
-  FlightPlan plan = plan_of(sharding_.ranges().size());
+  if (gradient.also) gradient.also(scale, (flags & kMeasureFlag) != 0);
+  FlightPlan plan = plan_of(own_.size());
   plan.window = kPushesAhead * static_cast<size_t>(options_.servers);
   plan.late = [this] { check_late(); };
   plan.make = [&](size_t index) {
-    const Range& range = sharding_.ranges()[index];
-    PushHead head{
-        static_cast<int64_t>(index), range.begin, range.count, work_.minibatch, grant.update, scale, flags};
+    const Range& range = own_range(index);
+    PushHead head{static_cast<int64_t>(own_[index]),
+                  range.begin,
+                  range.count,
+                  work_.minibatch,
+                  grant.update,
+                  scale,
+                  flags};
     return FlightPlan::Request{
         rank_of(range), message_of(kPush, head, {at(gradient.data, range), bytes_of(range)}), {}};
   };
   fly(messenger_, std::move(plan));
+  bytes_pushed_ += elements() * static_cast<int64_t>(element_);
   push_seconds_ = watch.seconds();
   return true;
 }
 
-Learner::State Learner::fetch_state(const std::vector<void*>& arrays) {
+Learner::State Learner::fetch_state(const std::vector<void*>& arrays,
+                                    const std::function<void(int64_t version)>& also) {
   Message snapshot;
   snapshot.kind = kSnapshot;
   State state;
-  state.version = ask_scheduler(snapshot).get_head<VersionReply>().version;
-  size_t ranges = sharding_.ranges().size();
+  if (leads()) state.version = ask_scheduler(snapshot).get_head<VersionReply>().version;
+  take_from_first(state);
+  size_t ranges = own_.size();
   FlightPlan plan = plan_of(ranges * arrays.size());
   plan.late = [this] { check_late(); };
   plan.make = [&](size_t index) {
-    const Range& range = sharding_.ranges()[index % ranges];
+    const Range& range = own_range(index % ranges);
     auto array = static_cast<int64_t>(index / ranges);
-    FetchHead head{static_cast<int64_t>(index % ranges), array, state.version};
+    FetchHead head{static_cast<int64_t>(own_[index % ranges]), array, state.version};
     return FlightPlan::Request{rank_of(range),
                                message_of(kFetch, head),
                                {at(arrays[static_cast<size_t>(array)], range), bytes_of(range)}};
@@ -366,6 +439,11 @@ Learner::State Learner::fetch_state(const std::vector<void*>& arrays) {
     if (index == 0) state.steps = reply.get_head<FetchReply>().steps;
   };
   fly(messenger_, std::move(plan));
+  if (also) also(state.version);
+  // A part may be without parameters.
+  for (double steps : of_all_parts(static_cast<double>(state.steps)))
+    state.steps = std::max(state.steps, static_cast<int64_t>(steps));
+  if (!leads()) return state;
   FlightPlan drop = plan_of(static_cast<size_t>(options_.servers));
   drop.make = [&](size_t server) {
     Message message;
@@ -403,17 +481,19 @@ std::vector<int64_t> Learner::await_end() {
     message.kind = kAskLate;
     auto late = ask_scheduler(message).get_head<LateReply>();
     if (late.worker < 0) throw;
-    throw LateWorker(static_cast<int>(late.worker),
-                     fmt::format("worker {} (rank {}) has not ended {:.3g} s after the run did", late.worker,
-                                 late.worker, options_.timeout));
+    throw LateWorker(
+        static_cast<int>(late.worker),
+        fmt::format("{} has not exited {:.3g} s after the end of the run",
+                    worker_name(options_.ranks, static_cast<int>(late.worker)), options_.timeout));
   }
   if (reply.payload.size() != bytes.size() * sizeof(int64_t))
-    throw CommError("the scheduler tells of {} bytes for {} workers", reply.payload.size(), bytes.size());
+    throw CommError("invalid message from the scheduler: {} bytes for {} workers", reply.payload.size(),
+                    bytes.size());
   return bytes;
 }
 
 void Learner::goodbye(int64_t peak_memory) {
-  if (std::exchange(said_goodbye_, true)) return;
+  if (std::exchange(said_goodbye_, true) || !leads()) return;
   FlightPlan plan = plan_of(static_cast<size_t>(options_.servers));
   plan.timeout = kLearnerGoodbyeSeconds;
   plan.make = [&](size_t server) {

@@ -1,56 +1,79 @@
-// A worker's side of training with parameter servers.
+// The worker side of training with parameter servers.
 //
-//   while (learner.wait()) {                      // the scheduler hands out work, or ends the run
-//     if (!learner.pull(parameters)) continue;    // void meanwhile: there is newer work
+//   while (learner.wait()) {                      // the scheduler assigns work, or ends the run
+//     if (!learner.pull(parameters)) continue;    // cancelled meanwhile: there is newer work
 //     … compute; stop when learner.cancelled() …
 //     learner.push({gradient, loss, lr});
 //   }
 //
-// One thread, but for cancelled(). Throws CommError when a server is lost, named, or refuses something, and
-// LateWorker when a worker that others wait for gives no sign for LearnerOptions::timeout.
+// One thread, except for cancelled(). Throws CommError (with its name) if a server is lost or refuses a
+// request, and LateWorker if a worker that others wait for is silent for LearnerOptions::timeout.
 #pragma once
 
 #include <atomic>
 #include <condition_variable>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "yoke/comm/messenger.h"
 #include "yoke/ps/flight.h"
 #include "yoke/ps/messages.h"
+#include "yoke/ps/replica_ranks.h"
 #include "yoke/ps/sharding.h"
 
 namespace yoke::ps {
 
+// Where a worker is a replica in parts: one of its ranks. Each moves the elements of its own part; the first
+// one talks to the scheduler, and all go by what it was told.
+struct ReplicaLinks {
+  int part = 0;
+  int parts = 1;
+  int64_t begin = 0, end = 0;  // elements of this part, in the vector of the whole model
+  // Both collective over the ranks of the replica: sums over them, in place; what the first one has, on all.
+  std::function<void(std::span<double>)> sum;
+  std::function<void(std::span<std::byte>)> from_first;
+  // One of these ranks is lost. On the messenger's thread; may be empty.
+  std::function<void(const std::string& why)> lost;
+};
+
 struct LearnerOptions {
   int workers = 1;
   int servers = 1;
-  std::vector<int64_t> tensors;  // elements of each, in the order in which the model needs them
+  // Elements of each, in the order in which the model uses them; a 0 ends the part of a rank.
+  std::vector<int64_t> tensors;
   DataType type = DataType::kFloat32;
   int64_t range_bytes = 256 << 10;
-  double timeout = 300;           // seconds for an answer, and for a sign of a worker that is waited for
-  bool one_version = false;       // all ranges must have the version that was handed out
-  bool measure_distance = false;  // how far parameters have moved since they were pulled
+  // Seconds without a reply, or without a sign of life of a worker that others wait for
+  double timeout = 300;
+  bool one_version = false;       // all ranges must have exactly the assigned version
+  bool measure_distance = false;  // measure how far the parameters have moved since they were pulled
+  ReplicaRanks ranks{};           // ranks of the job, for messages; by default each worker is a rank
+  std::optional<ReplicaLinks> replica{};
 };
 
 struct Gradient {
-  const void* data = nullptr;  // the whole vector
+  const void* data = nullptr;  // the whole vector, or this rank's part of it
   double loss = 0;
   double lr = 0;
   double compute_seconds = 0;
-  double clip = 1;            // what clips it by itself, where its update is not clipped as a whole
-  bool measure = false;       // update_norm() shall tell, where the update is of gradients of one version
-  bool known_finite = false;  // somebody has looked already
-  int64_t samples = 0;        // that it is of
+  double clip = 1;       // own clipping factor, used if the update is not clipped as a whole
+  bool measure = false;  // request update_norm(), available if the update consumes gradients of one version
+  bool known_finite = false;  // skip the check for NaN and infinity
+  int64_t samples = 0;        // number of samples in it
+  // Called once the scheduler has accepted it, with the factor for the gradient: pushes what is in sparse
+  // tables, for work().minibatch. May be empty.
+  std::function<void(double scale, bool measure)> also{};
 };
 
-// Of the gradient of an update, before clipping.
+// Norm of the gradient of an update, before clipping.
 struct UpdateNorm {
   double norm = 0;
-  int64_t first_bad = -1;  // where the first range begins whose part is not finite; -1: none
+  int64_t first_bad = -1;  // first element of the first range with a non-finite part; -1: none
 };
 
 class LateWorker : public CommError {
@@ -64,67 +87,81 @@ class LateWorker : public CommError {
 
 class Learner {
  public:
-  // Serves what the scheduler tells: before the first request of the messenger.
+  // Registers its handlers: create it before the first request of the messenger.
   Learner(comm::Messenger& messenger, LearnerOptions options);
-  ~Learner();  // says goodbye, if nobody has
+  ~Learner();  // leaves, unless goodbye() or abandon() was called
 
   const Sharding& sharding() const { return sharding_; }
-  int64_t elements() const { return sharding_.elements(); }
-  // Arrays that the servers' optimizer keeps.
+  // Elements that this rank updates: the size of all vectors below.
+  int64_t elements() const { return end_ - begin_; }
+  // Whether this rank acts for its worker: only it calls ask_stop(), report(), await_end() and the like.
+  bool leads() const { return !options_.replica || options_.replica->part == 0; }
+  // Number of state arrays of the servers' optimizer.
   int64_t state_arrays() const { return state_arrays_; }
 
-  // One worker sets the start: array 0 are the parameters, then the optimizer's state; each the whole vector.
+  // Sets the initial state, called by one worker: array 0 is the parameters, the following are the
+  // optimizer's; each is the whole vector.
   void assign(int64_t array, const void* data, int64_t version, int64_t steps);
-  // Work is handed out when all have joined, so the one who assigns joins last. `updates`: where the run
-  // ends, told by one of them.
+  // Work is assigned once all workers have joined, so the worker that calls assign() must join last.
+  // `updates`: number of updates of the run, passed by one of the workers.
   void join(int64_t updates = 0);
 
-  // Waits for newer work than that at hand. False: the run has ended.
+  // Waits for newer work than the current one. False: the run has ended.
   bool wait();
-  // A sign of life, for who does something else than the work at hand for long. Cheap: at most one a second.
+  // Sends a sign of life during long activities other than a minibatch. Cheap: at most once per second.
   void say_alive();
   const ReleaseHead& work() const { return work_; }
   bool ended() const;
   StopHead end() const;  // requires ended()
 
-  // What was handed out is void: by an update, or by the end of the run. Any thread.
+  // For requests of others that timed out: asks all servers which worker they wait for, and how long. Throws
+  // LateWorker if that is too long, CommError if they wait for nobody and nothing moves. Returns the longest
+  // silence in seconds.
+  double check_late();
+
+  // Whether the current work is void, by an update or the end of the run. Any thread.
   bool cancelled() const { return inbox_->latest.load(std::memory_order_acquire) != work_.minibatch; }
   // False: cancelled before the time was over.
   bool sleep(double seconds);
 
-  // Brings `parameters` (the whole vector) to the version of the work at hand, first ranges first. False:
-  // void meanwhile.
+  // Updates `parameters` (the whole vector) to the version of the current work, first ranges first. False:
+  // cancelled meanwhile.
   bool pull(void* parameters);
-  // All ranges at this version or later. Requires that it was decided.
+  // Pulls all ranges at this version or later. Requires that the version was decided.
   void pull_at(int64_t version, void* parameters);
-  // Whatever is newest of each range.
+  // Pulls the newest version of each range.
   void pull_newest(void* parameters) { pull_at(0, parameters); }
-  // Asks whether the gradient counts and sends it if so. False: it was void. Refuses numbers that are not
-  // finite before anything is sent (ConfigError).
+  // Asks the scheduler whether the gradient counts, and pushes it if so. False: it was cancelled. Throws
+  // ConfigError for non-finite values before anything is sent.
   bool push(const Gradient& gradient);
   bool is_finite(const void* gradient) const;
-  // Of the update that made the version that was pulled last, as far as it was measured.
+  // Of the update that produced the version pulled last, if it was measured.
   const std::optional<UpdateNorm>& update_norm() const { return update_norm_; }
 
-  // A consistent state of all servers: fetches into `arrays` (parameters, then the optimizer's; whole
-  // vectors).
+  // Fetches a consistent snapshot of all servers into `arrays` (parameters, then optimizer state; whole
+  // vectors). One worker at a time.
   struct State {
     int64_t version = 0;
     int64_t steps = 0;
   };
-  State fetch_state(const std::vector<void*>& arrays);
+  // `also`: fetches more of the same snapshot; may be empty.
+  State fetch_state(const std::vector<void*>& arrays, const std::function<void(int64_t version)>& also = {});
 
-  std::string report();  // of the scheduler
+  std::string report();  // of the scheduler, as JSON
   void ask_stop(int64_t signal);
-  // Turns the dial of bounded_delay or ssp for all workers, at once. Throws CommError where the rule has
-  // none.
+  // Changes the maximum delay of bounded_delay or ssp for all workers immediately. Throws CommError if the
+  // rule has none.
   void set_max_delay(int64_t max_delay);
-  // Until all other workers have left or are lost: the peak memory that each told with its goodbye, 0 where
-  // none did. Throws LateWorker when that takes longer than the timeout.
+  // Blocks until all other workers have left or are lost. Returns the peak memory in bytes that each reported
+  // with its goodbye, 0 if none. Throws LateWorker after the timeout.
   std::vector<int64_t> await_end();
   void goodbye(int64_t peak_memory = 0);
-  // Leaves without a word: the messenger ends, or has ended.
+  // Skips goodbye(): the messenger ends, or has ended.
   void abandon() { said_goodbye_ = true; }
+
+  // Of gradients and parameters, by this rank, so far.
+  int64_t bytes_pushed() const { return bytes_pushed_; }
+  int64_t bytes_pulled() const { return bytes_pulled_; }
 
   // Seconds of the last minibatch.
   double push_seconds() const { return push_seconds_; }
@@ -133,37 +170,51 @@ class Learner {
 
  private:
   void open();
+  struct Told {
+    bool ended = false;
+    ReleaseHead work;
+    StopHead stop;
+  };
+  Told await_news();
+  template <class Value>
+  void take_from_first(Value& value);
+  double sum_over_parts(double own);
+  std::vector<double> of_all_parts(double own);
+  const Range& own_range(size_t index) const { return sharding_.ranges()[own_[index]]; }
   comm::Message ask(int server, const comm::Message& message, std::span<std::byte> into, double seconds);
   comm::Message ask_scheduler(const comm::Message& message, std::span<std::byte> into = {});
   FlightPlan plan_of(size_t requests);
-  double check_late();
   std::byte* at(void* vector, const Range& range) const;
   const std::byte* at(const void* vector, const Range& range) const;
   size_t bytes_of(const Range& range) const;
   bool fetch(int64_t version, void* parameters);
   double distance_to_newest();
+  GrantReply announce(const Gradient& gradient, double distance2);
   int scheduler() const { return options_.workers; }
   int rank_of(const Range& range) const { return options_.workers + range.server; }
 
   comm::Messenger& messenger_;
   LearnerOptions options_;
   Sharding sharding_;
+  int64_t begin_ = 0, end_ = 0;  // elements of this rank
+  std::vector<size_t> own_;      // and their ranges
   size_t element_;
   int64_t state_arrays_ = 0;
+  int64_t bytes_pushed_ = 0, bytes_pulled_ = 0;
 
-  // What was told, on the messenger's thread, which may outlive the learner.
+  // Written by the messenger's thread, which may outlive the learner.
   struct Inbox {
     std::mutex mutex;
     std::condition_variable changed;
     ReleaseHead newest;
     std::optional<StopHead> stop;
-    std::string lost;                 // a server
+    std::string lost;                 // a server; reason
     std::atomic<int64_t> latest{-1};  // minibatch of `newest`; -2: the run has ended
     void told(const comm::Message& message);
   };
   std::shared_ptr<Inbox> inbox_ = std::make_shared<Inbox>();
-  ReleaseHead work_;           // at hand
-  int64_t held_version_ = -1;  // of the parameters, where all ranges have one
+  ReleaseHead work_;           // current work
+  int64_t held_version_ = -1;  // version of the parameters, if all ranges have the same; else -1
   void* held_ = nullptr;       // where they were pulled to
   std::vector<std::byte> scratch_;
   std::optional<UpdateNorm> update_norm_;

@@ -6,7 +6,7 @@
 namespace yoke::ps {
 namespace {
 
-// Both as one point, each gradient counting the same.
+// Merges two points, weighted by their gradients.
 LossPoint one_of_both(const LossPoint& first, const LossPoint& second) {
   int64_t gradients = first.gradients + second.gradients;
   auto weight = static_cast<double>(std::max<int64_t>(1, gradients));

@@ -20,7 +20,7 @@ void add_scaled(DataType type, std::byte* into, const std::byte* from, double sc
 
 template <class T>
 double sum_of_squares(const std::byte* data, int64_t count) {
-  constexpr int64_t kLanes = 8;  // sums that do not wait for each other
+  constexpr int64_t kLanes = 8;  // independent partial sums
   const T* values = reinterpret_cast<const T*>(data);
   double sums[kLanes] = {};
   int64_t i = 0;
@@ -52,7 +52,7 @@ RangeStore::RangeStore(size_t number, const Range& range, DataType type, std::un
 void RangeStore::assign(int64_t array, std::span<const std::byte> data, int64_t version, int64_t steps) {
   auto state = updater_->state();
   if (array < 0 || static_cast<size_t>(array) > state.size())
-    throw CommError("range {} has {} arrays, not one of number {}", number_, state.size() + 1, array);
+    throw CommError("range {} has {} arrays, but not number {}", number_, state.size() + 1, array);
   if (data.size() != values_->size())
     throw CommError("range {} has {} bytes, not {}", number_, values_->size(), data.size());
   std::byte* target =
@@ -67,7 +67,7 @@ void RangeStore::begin_life(int worker, int64_t life) {
   auto index = static_cast<size_t>(worker);
   std::vector<int64_t>& before = before_[index];
   before.push_back(std::exchange(last_[index], -1));
-  before.resize(static_cast<size_t>(life), -1);  // lives that never came here
+  before.resize(static_cast<size_t>(life), -1);  // lives that never pushed here
 }
 
 bool RangeStore::is_over(int worker, int64_t life, int64_t sequence) const {
@@ -86,7 +86,7 @@ bool RangeStore::write_off(int worker, int64_t life, int64_t sequence) {
 }
 
 void RangeStore::add(std::span<const std::byte> gradient, double scale) {
-  // Made for the first who needs it: a server whose updates take one gradient each never does.
+  // Allocated on first use: with one gradient per update it is never needed.
   if (accumulator_.empty()) accumulator_.resize(values_->size());
   if (counted_++ == 0 && scale == 1)
     std::memcpy(accumulator_.data(), gradient.data(), gradient.size());
@@ -128,7 +128,7 @@ void RangeStore::apply_now(int64_t begin, std::span<const std::byte> gradient, d
   ++version_;
 }
 
-// Where new values go: over the old ones, unless somebody still reads them.
+// New values overwrite the old ones, unless somebody still reads those.
 void* RangeStore::writable(bool whole) {
   if (values_.use_count() == 1) return values_->data();
   moved_ = spare_ && spare_.use_count() == 1 ? std::move(spare_)

@@ -94,7 +94,7 @@ TEST(PsRejoin, EveryRuleGoesOnWithAWorkerThatIsBack) {
       run.run();
       EXPECT_EQ(run.lesson.version, 100);
       EXPECT_THAT(run.lesson.news, Contains(HasSubstr("worker 2 is lost")));
-      EXPECT_THAT(run.lesson.news, Contains(HasSubstr("worker 2 is back")));
+      EXPECT_THAT(run.lesson.news, Contains(HasSubstr("worker 2 rejoined")));
       EXPECT_FALSE(run.lesson.counts.workers[kLost].lost);
       EXPECT_EQ(run.lesson.counts.workers[kLost].rejoined, 1);
     }

@@ -14,7 +14,7 @@ namespace yoke::ps {
 
 namespace {
 
-// Nothing that a record or a line for people throws may stop an update halfway.
+// Exceptions of user callbacks must not interrupt an update halfway.
 template <class Argument>
 std::function<void(const Argument&)> guarded(std::function<void(const Argument&)> function) {
   if (!function) return {};
@@ -45,7 +45,7 @@ Scheduler::Scheduler(SchedulerOptions options, SchedulerWire wire)
   plan::validate(options_.policy);
   const plan::RuleTraits& traits = plan::traits_of(options_.policy.rule);
   if (options_.adasync && traits.k != plan::RuleTraits::kGiven)
-    throw ConfigError("ps.adasync = true with ps.policy = \"{}\": it has no K to turn. Use a k_ rule.",
+    throw ConfigError("ps.adasync = true with ps.policy = \"{}\": it has no K. Use a k_ rule.",
                       plan::to_string(options_.policy.rule));
   desks_.resize(static_cast<size_t>(options_.policy.workers));
 }
@@ -56,7 +56,7 @@ int64_t Scheduler::k() const {
 
 void Scheduler::joined(int worker, int64_t version, int64_t life) {
   if (worker < 0 || static_cast<size_t>(worker) >= desks_.size())
-    throw CommError("rank {} is no worker of these {}", worker, desks_.size());
+    throw CommError("rank {} is not one of the {} workers", worker, desks_.size());
   Desk& own = desk(worker);
   own.here = true;
   own.computing = false;
@@ -76,7 +76,7 @@ void Scheduler::joined(int worker, int64_t version, int64_t life) {
   obey(policy_->joined(worker));
   restore_k();
   if (life > 0 && options_.say)
-    options_.say(fmt::format("worker {} is back at version {}; going on with {}", worker, this->version(),
+    options_.say(fmt::format("worker {} rejoined at version {}; workers: {}", worker, this->version(),
                              policy_->alive()));
 }
 
@@ -91,7 +91,7 @@ void Scheduler::begin() {
   plan::PolicyOptions policy = options_.policy;
   warm_starting_ = options_.warm_start > version && desk(0).here;
   policy.workers = warm_starting_ ? 1 : policy.workers - static_cast<int>(lost_early_.size());
-  // Batch rules get their K from however few there are.
+  // Batch rules collect K minibatches from however few workers there are.
   if (warm_starting_ || plan::traits_of(policy.rule).waits)
     policy.k = std::min<int64_t>(policy.k, policy.workers);
   for (; next_delay_ < options_.delay_schedule.size(); ++next_delay_) {
@@ -109,17 +109,17 @@ void Scheduler::begin() {
   }
 }
 
-// The others are let in, each on what is current.
+// Admits the other workers, at the current version.
 void Scheduler::end_warm_start() {
   warm_starting_ = false;
-  if (options_.say) options_.say(fmt::format("warm start ends at version {}", version()));
+  if (options_.say) options_.say(fmt::format("warm start ended at version {}", version()));
   for (int worker = 1; worker < static_cast<int>(desks_.size()); ++worker) {
     if (desk(worker).here) obey(policy_->joined(worker));
   }
   restore_k();
 }
 
-// K was bounded by fewer workers than there are now.
+// K was limited by fewer workers than there are now.
 void Scheduler::restore_k() {
   if (plan::traits_of(options_.policy.rule).k != plan::RuleTraits::kGiven) return;
   if (policy_->options().k < options_.policy.k) obey(policy_->set_k(options_.policy.k));
@@ -129,7 +129,7 @@ GrantReply Scheduler::finished(int worker, const FinishedHead& head) {
   GrantReply reply;
   reply.verdict = static_cast<int64_t>(plan::Verdict::kCancelled);
   if (stopped_) return reply;
-  if (!policy_) throw CommError("worker {} has a gradient before anything was handed out", worker);
+  if (!policy_) throw CommError("worker {} has a gradient before it was given any work", worker);
   if (!std::isfinite(head.lr))
     throw CommError("worker {} has a gradient with a learning rate of {}; nothing was applied", worker,
                     head.lr);
@@ -142,9 +142,8 @@ GrantReply Scheduler::finished(int worker, const FinishedHead& head) {
   reply.staleness = decision.staleness;
   if (decision.verdict == plan::Verdict::kStranger || decision.verdict == plan::Verdict::kNotIssued)
     throw CommError(
-        "worker {}: minibatch {} of version {} was never given to it (the current version is {}); nothing "
-        "was "
-        "applied",
+        "worker {}: minibatch {} of version {} was never assigned to it (the current version is {}); nothing "
+        "was applied",
         worker, head.minibatch, head.version, policy_->version());
   if (decision.verdict != plan::Verdict::kAccepted) return reply;
   reply.scale = scale_of(head, decision.staleness);
@@ -162,7 +161,7 @@ GrantReply Scheduler::finished(int worker, const FinishedHead& head) {
   samples_ += head.samples;
   if (measuring_) counts_.count(decision.staleness);
   auto place = pending_.end();
-  // In the order of workers, so that sums of losses are the same in equal runs.
+  // In worker order, so that sums of losses are reproducible.
   if (in_order())
     place = std::find_if(pending_.begin(), pending_.end(),
                          [&](const Contributor& other) { return other.worker > worker; });
@@ -181,7 +180,7 @@ void Scheduler::count_loss(double loss) {
   loss_total_ += loss;
 }
 
-// An update takes one gradient of a worker, of one version.
+// Whether an update consumes one gradient of each worker, all of one version.
 bool Scheduler::in_order() const {
   const plan::RuleTraits& traits = plan::traits_of(options_.policy.rule);
   return by_rounds_ || (traits.waits && traits.cancels);
@@ -195,7 +194,7 @@ double Scheduler::scale_of(const FinishedHead& head, int64_t staleness) const {
 }
 
 void Scheduler::obey(const plan::Decision& decision) {
-  // Copies: what follows may ask the policy again.
+  // Copied, because the calls below may query the policy again, which invalidates the decision.
   const std::vector<plan::Release> releases = decision.releases;
   const bool updated = decision.update.has_value();
   if (updated) note_update(plan::Update(*decision.update));
@@ -236,11 +235,13 @@ void Scheduler::note_update(const plan::Update& update) {
   pending_staleness_ = 0;
 }
 
-// Updates are of gradients of one version: there is one gradient to clip, and to measure.
+// Whether updates consume gradients of one version: there is one gradient to clip and to measure.
 bool Scheduler::combines() const {
   return by_rounds_ || plan::traits_of(options_.policy.rule).cancels;
 }
 
+// Updates are numbered without gaps and sent before the releases that depend on them; a worker's push names
+// the number, so a server can tell which update it belongs to, whichever message arrives first.
 void Scheduler::tell_update(double weight) {
   if (policy_->version() == told_version_) return;
   told_version_ = policy_->version();
@@ -249,7 +250,7 @@ void Scheduler::tell_update(double weight) {
   untold_.clear();
 }
 
-// Who waits now has waited before the measurement too.
+// Workers that are waiting now also waited before the measurement.
 void Scheduler::begin_measuring() {
   measuring_ = true;
   measured_from_ = now_seconds();
@@ -307,11 +308,11 @@ void Scheduler::follow_schedule() {
 }
 
 void Scheduler::set_max_delay(int64_t max_delay) {
-  plan::Policy(options_.policy).set_max_delay(max_delay);  // throws where that cannot be
+  plan::Policy(options_.policy).set_max_delay(max_delay);  // throws if not supported
   options_.policy.max_delay = max_delay;
   if (!policy_) options_.delay_schedule.clear();
   if (!policy_ || stopped_) return;
-  // Servers apply what has come of a round before rounds end, or begin.
+  // Servers apply what has arrived of a round before rounds end or begin.
   if (by_rounds_) tell_update(1);
   by_rounds_ = options_.policy.rule == plan::Rule::kBoundedDelay && max_delay == 0;
   if (options_.say)
@@ -329,7 +330,7 @@ void Scheduler::left(int worker, bool lost, const std::string& why) {
   own.time.lost |= lost;
   if (lost && options_.say && !stopped_)
     options_.say(
-        fmt::format("worker {} is lost ({}); going on with {}", worker, why,
+        fmt::format("worker {} is lost ({}); workers: {}", worker, why,
                     std::max(0, (policy_ ? policy_->alive() : static_cast<int>(desks_.size())) - 1)));
   if (!policy_) {
     lost_early_.insert(worker);

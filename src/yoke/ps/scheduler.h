@@ -1,8 +1,7 @@
-// Decides for all servers: runs the one policy, hands out work, and counts.
+// Makes the decisions for all servers: runs the policy, assigns work, and keeps statistics.
 //
-// A worker that has a gradient asks before it sends any of it, so that no undecided gradient is ever held;
-// the answer names the update it goes into. No I/O of its own: what is to be sent goes through SchedulerWire.
-// One thread.
+// A worker asks before it pushes a gradient, so that undecided gradients are never stored; the reply names
+// the update it belongs to. No I/O: messages go through SchedulerWire. Not thread-safe.
 #pragma once
 
 #include <functional>
@@ -19,70 +18,69 @@
 
 namespace yoke::ps {
 
-// One update as it was decided.
+// One update, as decided.
 struct UpdateRecord {
   int64_t version = 0;
   double time = 0;  // seconds since the first release
   int64_t gradients = 0;
-  double loss = 0;  // mean of its gradients
+  double loss = 0;  // mean over its gradients
   double staleness = 0;
   int64_t k = 0;
-  std::optional<int64_t> max_delay{};  // where the rule has one
+  std::optional<int64_t> max_delay{};  // if the rule has one
 };
 
 struct SchedulerOptions {
   plan::PolicyOptions policy;
-  int64_t updates = 0;  // the run ends at this version; 0: never by itself
-  // Of bounded_delay and ssp, in place of policy.max_delay; empty: that holds throughout.
+  int64_t updates = 0;  // the run ends at this version; 0: not by itself
+  // bounded_delay and ssp: replaces policy.max_delay; empty: no schedule.
   std::vector<plan::DelayStep> delay_schedule{};
-  int64_t warm_up = 0;     // updates that are not counted
-  int64_t warm_start = 0;  // updates that the first worker makes alone
-  // What a stale gradient counts: all of it; 1/staleness; or so that its step is at most
-  // min(distance_c / |w_now - w_then|^2, distance_max).
+  int64_t warm_up = 0;     // updates excluded from the statistics
+  int64_t warm_start = 0;  // initial updates by the first worker alone
+  // Weight of a stale gradient: full; 1/staleness; or such that its step is at most min(distance_c / |w_now -
+  // w_then|^2, distance_max).
   std::string stale_step = "full";  // full inverse distance
   double distance_c = 1;
   double distance_max = 1;
-  // Updates of gradients of one version are clipped to this norm; 0: they are not.
+  // Updates of gradients of one version are clipped to this norm; 0: no clipping.
   double clip_norm = 0;
-  bool adasync = false;        // K follows the loss, looked at every
-  double adasync_seconds = 1;  // seconds
-  // May be empty. What they throw is logged: no update waits for its record.
+  bool adasync = false;        // K follows the loss
+  double adasync_seconds = 1;  // seconds between adjustments
+  // May be empty. Exceptions are logged, so that they cannot interrupt an update.
   std::function<void(const UpdateRecord&)> on_update;
-  std::function<void(const std::string&)> say;  // news for people
+  std::function<void(const std::string&)> say;  // messages for the user
 };
 
 struct SchedulerWire {
   std::function<void(int worker, const ReleaseHead&)> release;
   std::function<void(const UpdateHead&, const std::vector<Contributor>&)> update;  // to all servers
   std::function<void(int worker, const StopHead&)> stop;
-  std::function<void()> ended{};  // to all servers: no update will be decided any more; may be empty
+  std::function<void()> ended{};  // to all servers: no more updates will be decided; may be empty
 };
 
 class Scheduler {
  public:
-  // Throws ConfigError as plan::validate() does.
+  // Throws ConfigError like plan::validate().
   Scheduler(SchedulerOptions options, SchedulerWire wire);
 
-  // The run ends at this version.
+  // Sets the version at which the run ends.
   void set_updates(int64_t updates) { options_.updates = updates; }
-  // Work begins on `version` once all workers that are not lost have joined. A worker that was lost and joins
-  // again, in another `life`, goes on with what is current.
+  // Work starts at `version` once all workers that are not lost have joined. A lost worker that rejoins, in
+  // another `life`, continues with the current version.
   void joined(int worker, int64_t version, int64_t life = 0);
-  // Throws CommError naming the worker when it claims something it was never given.
+  // Throws CommError naming the worker if it claims work that was never assigned to it.
   GrantReply finished(int worker, const FinishedHead& head);
-  // Ended, well or not. `lost`: it did not say so itself.
+  // The worker has ended. `lost`: without a goodbye.
   void left(int worker, bool lost, const std::string& why);
-  // Turns the dial of bounded_delay and ssp, until it is turned again. Throws ConfigError where the rule has
-  // none.
+  // Changes the maximum delay of bounded_delay and ssp. Throws ConfigError if the rule has none.
   void set_max_delay(int64_t max_delay);
-  // A sign of life of a worker that does something else than compute.
+  // Records a sign of life of a worker that is not computing.
   void seen(int worker);
-  // Who has been waited for longest: it computes, or has not joined.
+  // The worker that has been waited for longest: it computes, or has not joined.
   LateReply who_is_late() const;
-  // Ends the run. `signal`: why; 0: it is done.
+  // Ends the run. `signal`: the reason; 0: it is done.
   void stop(int64_t signal);
 
-  // What the servers have, or will have when all pushes are in.
+  // The version the servers have, or will have once all pushes have arrived.
   int64_t version() const { return told_version_; }
   bool stopped() const { return stopped_; }
   int64_t k() const;
@@ -93,8 +91,8 @@ class Scheduler {
     bool here = false;
     bool computing = false;
     int64_t life = 0;
-    double since = 0;  // it computes, or waits
-    double seen = 0;   // last, whatever it did
+    double since = 0;  // start of computing or waiting
+    double seen = 0;   // last sign of life
     WorkerTime time;
   };
 
@@ -120,30 +118,30 @@ class Scheduler {
   SchedulerWire wire_;
   std::optional<plan::Policy> policy_;
   std::vector<Desk> desks_;
-  std::set<int> lost_early_;  // before work began
-  // bounded_delay with no delay: the servers apply a round at once, as `sync` does, so that optimizers with a
-  // memory do the same, and nobody reads half a round.
+  std::set<int> lost_early_;  // before work started
+  // bounded_delay with delay 0: servers apply a whole round at once, like `sync`, so that stateful optimizers
+  // behave identically and nobody reads half a round.
   bool by_rounds_ = false;
   int64_t start_version_ = 0;
   int64_t updates_told_ = 0;
   int64_t told_version_ = 0;
-  size_t next_delay_ = 0;             // in the schedule
-  std::vector<Contributor> untold_;   // gradients that the servers have not been told of
-  std::vector<Contributor> pending_;  // gradients of the next update
+  size_t next_delay_ = 0;             // index into the schedule
+  std::vector<Contributor> untold_;   // not sent to the servers yet
+  std::vector<Contributor> pending_;  // of the next update
   std::vector<double> pending_losses_;
   int64_t pending_staleness_ = 0;
   double lr_ = 0;
   double last_loss_ = 0;  // of the last update
   LossCurve curve_;
-  int64_t losses_ = 0;  // of all gradients that counted, as far as they are finite
+  int64_t losses_ = 0;  // number of finite losses of accepted gradients
   double loss_total_ = 0;
   int64_t gradients_ = 0;
   int64_t samples_ = 0;
-  const double made_;  // seconds
+  const double made_;  // time of creation, seconds
   bool warm_starting_ = false;
   bool stopped_ = false;
   int64_t stop_signal_ = 0;
-  double begun_ = 0;  // seconds
+  double begun_ = 0;  // time of the first release, seconds
   double measured_from_ = 0;
   bool measuring_ = false;
   Accounting counts_;

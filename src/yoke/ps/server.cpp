@@ -12,6 +12,7 @@
 #include "yoke/base/error.h"
 #include "yoke/base/units.h"
 #include "yoke/kernels/optimizer_steps.h"
+#include "yoke/ps/flight.h"
 
 namespace yoke::ps {
 namespace {
@@ -23,32 +24,32 @@ using comm::Reply;
 constexpr int64_t kMostElements = int64_t{1} << 40;
 constexpr int64_t kMostRanges = 1 << 22;
 constexpr int64_t kMostTensors = 1 << 20;
-constexpr size_t kMostUpdate = size_t{64} << 20;  // bytes of a list of gradients to apply
-constexpr size_t kMostWaiting = 64;               // requests of one worker that wait for the same range
-constexpr double kLastWorkersSeconds = 10;        // for the last workers, once another server has gone
+constexpr size_t kMostUpdate = size_t{64} << 20;  // of the list of gradients of an update
+constexpr size_t kMostWaiting = 64;               // pending requests of one worker for the same range
+constexpr double kLastWorkersSeconds = 10;        // for the last workers, after another server is lost
 
 bool consumes_own_version_only(const plan::PolicyOptions& policy) {
   return policy.rule == plan::Rule::kSync || plan::traits_of(policy.rule).cancels;
 }
 
-// The payload as a list of `T`. Throws CommError where it is none.
+// Interprets the payload as an array of `T`. Throws CommError if the size does not fit.
 template <class T>
 std::vector<T> list_in(int from, const Message& message) {
   if (message.payload.size() % sizeof(T) != 0)
-    throw CommError("rank {} sent {} bytes with a message of kind {}, which are no list", from,
+    throw CommError("rank {} sent {} bytes with a message of kind {}, which is not a list", from,
                     message.payload.size(), message.kind);
   std::vector<T> list(message.payload.size() / sizeof(T));
   if (!list.empty()) std::memcpy(list.data(), message.payload.data(), message.payload.size());
   return list;
 }
 
-// Whether a model can be laid out so, with numbers that stay in bounds.
+// Whether the layout is valid, with numbers in range.
 bool is_sane(const OpenHead& head, std::span<const int64_t> tensors) {
   if (head.elements < 1 || head.elements > kMostElements || head.align < 1 || head.align > head.elements ||
       (head.type != DataType::kFloat32 && head.type != DataType::kFloat64))
     return false;
   auto element = static_cast<int64_t>(size_of(head.type));
-  // Cuts between tensors may make twice as many.
+  // Splitting at tensor boundaries can double the number of ranges.
   if (head.range_bytes < element * head.align || head.elements * element / head.range_bytes > kMostRanges)
     return false;
   int64_t sum = 0;
@@ -65,7 +66,7 @@ size_t waiting_of(const Waiting& list, int from) {
       std::count_if(list.begin(), list.end(), [&](const auto& one) { return one.from == from; }));
 }
 
-// For texts: what a peer says may be more than can be added.
+// For error texts: begin + count of a peer may overflow.
 int64_t end_of(int64_t begin, int64_t count) {
   int64_t end = 0;
   return __builtin_add_overflow(begin, count, &end) ? begin : end;
@@ -84,6 +85,8 @@ Reply reply_with(uint16_t kind, const Head& head) {
 Server::Server(Messenger& messenger, ServerOptions options)
     : messenger_(messenger),
       options_(std::move(options)),
+      tables_({options_.workers, options_.servers, messenger.rank() - options_.workers, options_.make_rule,
+               options_.rule_lr}),
       clipping_(options_.servers),
       strict_(consumes_own_version_only(options_.scheduler.policy)),
       lost_(static_cast<size_t>(options_.workers), false),
@@ -99,6 +102,7 @@ Server::Server(Messenger& messenger, ServerOptions options)
              messenger.size());
   YOKE_CHECK(!is_worker(messenger.rank()), "rank {} is a worker", messenger.rank());
   options_.scheduler.policy.workers = options_.workers;
+  if (options_.ranks.parts() == 1) options_.ranks = {options_.workers};
   if (own_index() == 0) {
     SchedulerWire wire;
     wire.release = [this](int worker, const ReleaseHead& head) {
@@ -135,18 +139,19 @@ void Server::run() {
   std::unique_lock lock(mutex_);
   auto all_gone = [&] { return std::all_of(gone_.begin(), gone_.end(), [](bool gone) { return gone; }); };
   changed_.wait(lock, [&] { return all_gone() || !error_.empty(); });
-  // A server that has seen the last worker leave ends before one that has not. A server that died takes
-  // workers with it, which are lost after it. (One that was started again may be too late for the end.)
+  // A server that has seen the last worker leave ends before one that has not, so losing it is normal. If a
+  // server died, workers are lost after it. (A restarted worker may be too late for the end.)
   if (!changed_.wait_for(lock, std::chrono::duration<double>(kLastWorkersSeconds), all_gone) ||
       (!error_.empty() && losses_ > lost_before_))
-    throw CommError("parameter server {} (rank {}): {}", own_index(), messenger_.rank(), error_);
+    throw CommError("{}: {}", server_name(own_index(), options_.ranks), error_);
   if (left_in_order_ == 0)
-    throw CommError("parameter server {} (rank {}): all {} workers were lost", own_index(), messenger_.rank(),
+    throw CommError("{}: all {} workers were lost", server_name(own_index(), options_.ranks),
                     options_.workers);
 }
 
 Server::Numbers Server::numbers() const {
   Numbers numbers = numbers_;
+  numbers.tables = tables_.numbers();
   for (const auto& slot : slots_) {
     numbers.bytes_held += slot->store.bytes_held();
     numbers.parameter_bytes += slot->store.values()->size();
@@ -154,8 +159,9 @@ Server::Numbers Server::numbers() const {
   return numbers;
 }
 
-// What was agreed on when the model was laid out; before that, what a layout needs.
+// Given by the layout; before that, what kOpen needs.
 size_t Server::most_bytes(uint16_t kind) const {
+  if (sparse::Tables::handles(kind)) return sparse::Tables::most_bytes(kind);
   switch (kind) {
     case kOpen:
       return kMostTensors * sizeof(int64_t);
@@ -183,12 +189,15 @@ void Server::check_size(int from, const Message& head, size_t bytes) const {
                     head.kind, most);
 }
 
+// Everything a peer sends is checked here or in the functions below before it changes any state; an exception
+// refuses the message.
 void Server::handle(int from, const Message& request, const Messenger::Answer& answer) {
   bool of_server = request.kind == kUpdate || request.kind == kSquare || request.kind == kClip ||
                    request.kind == kSnapshot || request.kind == kStop;
   if (!is_worker(from) && !of_server)
-    throw CommError("rank {} is no worker of these {}", from, options_.workers);
+    throw CommError("rank {} is not one of the {} workers", from, options_.workers);
   if (is_worker(from)) heard_[static_cast<size_t>(from)] = now_seconds();
+  if (sparse::Tables::handles(request.kind)) return tables_.handle(from, request, answer);
   switch (request.kind) {
     case kPush:
       return push(from, request, answer, /*pulls=*/false);
@@ -202,7 +211,7 @@ void Server::handle(int from, const Message& request, const Messenger::Answer& a
     }
     case kSquare:
       if (!scheduler_ || is_worker(from))
-        throw CommError("rank {} tells rank {} of sums, which is not its business", from, messenger_.rank());
+        throw CommError("unexpected `square` message from rank {} to rank {}", from, messenger_.rank());
       return take_square(from - options_.workers, request.get_head<SquareHead>());
     case kClip:
       if (scheduler_ || from != options_.workers) throw CommError("rank {} is not the scheduler", from);
@@ -219,6 +228,7 @@ void Server::handle(int from, const Message& request, const Messenger::Answer& a
       return fetch(from, request, answer);
     case kDrop:
       for (auto& slot : slots_) slot->store.drop_snapshot();
+      tables_.drop();
       return answer({});
     case kGoodbye:
       goodbye(from, request);
@@ -238,13 +248,13 @@ void Server::handle(int from, const Message& request, const Messenger::Answer& a
 
 void Server::to_scheduler(int from, const Message& request, const Messenger::Answer& answer) {
   if (!scheduler_)
-    throw CommError("rank {} holds no scheduler and does not know messages of kind {}", messenger_.rank(),
-                    request.kind);
-  if (!is_worker(from)) throw CommError("rank {} is no worker of these {}", from, options_.workers);
+    throw CommError("rank {} received an unexpected message of kind {}", messenger_.rank(), request.kind);
+  if (!is_worker(from)) throw CommError("rank {} is not one of the {} workers", from, options_.workers);
   switch (request.kind) {
     case kJoin:
       if (int64_t updates = request.get_head<JoinHead>().updates; updates > kMostVersion)
-        throw CommError("worker {} wants {} updates: at most {} are accepted", from, updates, kMostVersion);
+        throw CommError("worker {} requests {} updates: at most {} are accepted", from, updates,
+                        kMostVersion);
       else if (updates > 0)
         scheduler_->set_updates(updates);
       answer({});
@@ -279,13 +289,13 @@ void Server::to_scheduler(int from, const Message& request, const Messenger::Ans
     case kAskStop: {
       int64_t signal = request.get_head<StopHead>().signal;
       if (signal < 0 || signal > kMostSignal)
-        throw CommError("worker {} wants to stop for signal {}: 0 to {} are accepted", from, signal,
+        throw CommError("worker {} requests a stop for signal {}: 0 to {} are accepted", from, signal,
                         kMostSignal);
       scheduler_->stop(signal);
       return answer({});
     }
     default:
-      throw CommError("rank {} does not know messages of kind {}", messenger_.rank(), request.kind);
+      throw CommError("rank {} received an unexpected message of kind {}", messenger_.rank(), request.kind);
   }
 }
 
@@ -293,14 +303,14 @@ void Server::open(int from, const Message& request, const Messenger::Answer& ans
   auto head = request.get_head<OpenHead>();
   auto tensors = list_in<int64_t>(from, request);
   if (!is_sane(head, tensors))
-    throw CommError("worker {} wants {} elements in {} tensors laid out, in ranges of {} bytes: invalid",
-                    from, head.elements, tensors.size(), head.range_bytes);
+    throw CommError("invalid layout from worker {}: {} elements in {} tensors, in ranges of {} bytes", from,
+                    head.elements, tensors.size(), head.range_bytes);
   auto element = static_cast<int64_t>(size_of(head.type));
   Sharding sharding(tensors, {options_.servers, element, head.range_bytes, head.align});
   if (opened_) {
     bool same = opened_->type == head.type && sharding.ranges() == sharding_.ranges();
     if (!same)
-      throw CommError("worker {} has another model than the others ({} parameters)", from, head.elements);
+      throw CommError("worker {} has a different model than the others ({} parameters)", from, head.elements);
   } else {
     lay_out(head, std::move(sharding));
   }
@@ -308,14 +318,14 @@ void Server::open(int from, const Message& request, const Messenger::Answer& ans
   answer(reply_with(kOpen, OpenReply{static_cast<int64_t>(slots_.size()), arrays}));
 }
 
-// All of it, or nothing: memory may not suffice.
+// All or nothing: allocation may fail.
 void Server::lay_out(const OpenHead& head, Sharding sharding) {
   double wanted =
       static_cast<double>(sharding.elements_of(own_index())) * static_cast<double>(size_of(head.type));
   double memory =
       static_cast<double>(::sysconf(_SC_PHYS_PAGES)) * static_cast<double>(::sysconf(_SC_PAGESIZE));
   if (wanted > memory)
-    throw CommError("server {} needs {} for its part of {} parameters, and the machine has {}", own_index(),
+    throw CommError("server {} needs {} for its part of {} parameters, but the machine has {}", own_index(),
                     format_bytes(wanted), head.elements, format_bytes(memory));
   std::vector<int64_t> index(sharding.ranges().size(), -1);
   std::vector<std::unique_ptr<Slot>> slots;
@@ -338,7 +348,7 @@ Server::Slot& Server::slot_of(int from, int64_t range) {
   bool known = range >= 0 && static_cast<size_t>(range) < slot_index_.size();
   int64_t index = known ? slot_index_[static_cast<size_t>(range)] : -1;
   if (index < 0)
-    throw CommError("worker {} names range {}, which server {} does not hold (of {} in all)", from, range,
+    throw CommError("worker {} refers to range {}, which is not on server {} (of {} ranges)", from, range,
                     own_index(), slot_index_.size());
   return *slots_[static_cast<size_t>(index)];
 }
@@ -346,8 +356,8 @@ Server::Slot& Server::slot_of(int from, int64_t range) {
 void Server::check_part(int from, const Slot& slot, int64_t begin, int64_t count) const {
   const Range& range = slot.store.range();
   if (count < 1 || begin < range.begin || count > range.count || begin > range.end() - count)
-    throw CommError("worker {} names elements {}..{}, but range {} holds {}..{}; nothing was applied", from,
-                    begin, end_of(begin, count), slot.store.number(), range.begin, range.end());
+    throw CommError("worker {} refers to elements {}..{}, but range {} holds {}..{}; nothing was applied",
+                    from, begin, end_of(begin, count), slot.store.number(), range.begin, range.end());
 }
 
 void Server::check_finite(int from, std::span<const std::byte> payload) const {
@@ -356,7 +366,7 @@ void Server::check_finite(int from, std::span<const std::byte> payload) const {
                                           static_cast<int64_t>(payload.size() / sizeof(float)))
                     : kernels::all_finite(reinterpret_cast<const double*>(payload.data()),
                                           static_cast<int64_t>(payload.size() / sizeof(double)));
-  if (!finite) throw CommError("worker {} pushed a number that is not finite; nothing was applied", from);
+  if (!finite) throw CommError("worker {} pushed a non-finite value; nothing was applied", from);
 }
 
 void Server::assign(int from, const Message& request, const Messenger::Answer& answer) {
@@ -397,7 +407,7 @@ void Server::push(int from, const Message& request, const Messenger::Answer& ans
   answer({});
 }
 
-// Of those outside of updates.
+// For pushes outside of updates.
 bool Server::is_new_push(int from, int64_t number, int64_t settled) {
   if (number < 1 || settled < 1 || settled > number)
     throw CommError("worker {} pushed number {} after {} were settled; nothing was applied", from, number,
@@ -409,7 +419,7 @@ bool Server::is_new_push(int from, int64_t number, int64_t settled) {
     return false;
   }
   if (taken.full())
-    throw CommError("worker {} left {} pushes out before number {}; nothing was applied", from, taken.gaps(),
+    throw CommError("worker {} skipped {} pushes before number {}; nothing was applied", from, taken.gaps(),
                     number);
   return true;
 }
@@ -430,7 +440,7 @@ void Server::pull(int from, const Message& request, const Messenger::Answer& ans
   check_part(from, slot, head.begin, head.count);
   if (slot.store.version() >= head.version) return answer_pull(slot, head, answer);
   if (head.version > kMostVersion || waiting_of(slot.pulls, from) >= kMostWaiting)
-    throw CommError("worker {} asks for version {} of range {}, which is at {}, and waits for {} others",
+    throw CommError("worker {} requests version {} of range {}, which is at {}, with {} requests pending",
                     from, head.version, head.range, slot.store.version(), waiting_of(slot.pulls, from));
   slot.pulls.push_back({from, head, answer});
 }
@@ -439,13 +449,13 @@ void Server::fetch(int from, const Message& request, const Messenger::Answer& an
   WaitingFetch fetch{from, request.get_head<FetchHead>(), answer};
   Slot& slot = slot_of(from, fetch.head.range);
   if (fetch.head.array < 0 || fetch.head.array > static_cast<int64_t>(slot.store.state_arrays()))
-    throw CommError("worker {} wants array {} of range {}, which is not there", from, fetch.head.array,
+    throw CommError("worker {} requests array {} of range {}, which does not exist", from, fetch.head.array,
                     fetch.head.range);
   if (slot.store.snapshot() && slot.store.snapshot()->version == fetch.head.version)
     return answer_fetch(slot, fetch);
   if (waiting_of(slot.fetches, from) >= kMostWaiting)
-    throw CommError("worker {} waits for version {} of range {} and {} others", from, fetch.head.version,
-                    fetch.head.range, waiting_of(slot.fetches, from));
+    throw CommError("worker {} waits for version {} of range {}, with {} other requests pending", from,
+                    fetch.head.version, fetch.head.range, waiting_of(slot.fetches, from));
   slot.fetches.push_back(fetch);
 }
 

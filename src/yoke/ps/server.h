@@ -1,15 +1,15 @@
-// A parameter server: keeps ranges of the parameters and moves them as the scheduler decides.
+// A parameter server: stores ranges of the parameters and updates them as the scheduler decides.
 //
-// The first server's process also holds the scheduler. Everything happens on the messenger's thread, as
-// messages come; nothing waits there. Memory: parameters, one accumulator, and the optimizer's state, however
-// many workers there are, plus a range on its way from or to each of them. Where gradients are added in the
-// order of workers (kInOrderFlag), those that come early are held, and answered only when it is their turn: a
-// worker has at most kPushesAhead of them in flight, which bounds what is held.
+// The first server also runs the scheduler. Everything runs on the messenger's thread and never blocks.
+// Memory: parameters, one accumulator and the optimizer's state, independent of the number of workers, plus
+// the ranges in flight. If gradients are added in worker order (kInOrderFlag), early ones are held and
+// answered only when it is their turn; a worker has at most kPushesAhead of them in flight, which bounds the
+// memory.
 //
-// What a worker sends that is not valid (a wrong range, shape or version, a NaN) is refused with a text that
-// names it, and nothing of it is applied. A resend is recognised by worker, minibatch and range, or outside
-// of updates by its number, and counts once. More bytes than a message of its kind can have end the
-// connection to their sender before anything is allocated for them.
+// Invalid messages (wrong range, shape or version, NaN) are refused with a text that names the sender, and
+// nothing is applied; so are messages larger than their kind allows (beyond MessengerSetup::largest the
+// sender is disconnected). Resends are recognised by worker, minibatch and range, or outside of updates by
+// their number, and are applied once.
 #pragma once
 
 #include <condition_variable>
@@ -23,7 +23,9 @@
 #include "yoke/comm/messenger.h"
 #include "yoke/ps/clip.h"
 #include "yoke/ps/range_store.h"
+#include "yoke/ps/replica_ranks.h"
 #include "yoke/ps/scheduler.h"
+#include "yoke/ps/sparse/tables.h"
 #include "yoke/ps/taken_numbers.h"
 
 namespace yoke::ps {
@@ -31,45 +33,51 @@ namespace yoke::ps {
 struct ServerOptions {
   int workers = 1;
   int servers = 1;
+  ReplicaRanks ranks{};  // of the job, for messages; by default each worker is a rank
   MakeUpdater make_updater;
-  SchedulerOptions scheduler;  // of the first server
+  // Rules of sparse tables, by their number. Empty: there are none.
+  std::function<std::shared_ptr<const sparse::Rule>(int table)> make_rule{};
+  double rule_lr = 1;          // of pushes to tables outside of updates
+  SchedulerOptions scheduler;  // used by the first server
   // Gradients that a worker may push before it pulls again: more than one with Downpour.
   int64_t pushes_between_pulls = 1;
-  // Asked by the first server for what it counted, when a worker asks it.
+  // First server: formats the statistics when a worker requests them.
   std::function<std::string(const Accounting&, int64_t version, int64_t k)> report;
 };
 
 class Server {
  public:
-  // Serves from here on; before the first request reaches the messenger, which must end before the server.
-  // Throws ConfigError.
+  // Starts serving; create it before the first request reaches the messenger, which must be destroyed before
+  // the server. Throws ConfigError.
   Server(comm::Messenger& messenger, ServerOptions options);
 
-  // Until every worker has left, well or not. Throws CommError when another server is lost, or when all
-  // workers were.
+  // Blocks until every worker has left or is lost. Throws CommError if another server is lost, or if all
+  // workers were lost.
   void run();
 
   struct Numbers {
     size_t bytes_held = 0;  // parameters, accumulators and optimizer state
     size_t parameter_bytes = 0;
-    size_t most_early_bytes = 0;  // of gradients that were held because they came early
+    size_t most_early_bytes = 0;  // peak size of gradients held because they arrived early
     int64_t duplicates = 0;       // resends that were recognised
     int64_t refused = 0;
     int64_t payload_bytes = 0;  // pushed and pulled
-    double cpu_seconds = 0;     // of the thread that serves, until the last worker left
+    sparse::Tables::Numbers tables{};
+    double cpu_seconds = 0;  // of the serving thread, until the last worker left
   };
   Numbers numbers() const;  // after run(), or on the messenger's thread
 
  private:
+  // An update that was decided but is not applied by all ranges yet.
   struct Decided {
     UpdateHead head;
     std::vector<Contributor> from;
-    size_t ranges_left = 0;  // that have not applied it
-    // Where it is clipped:
-    size_t ranges_summed = 0;  // that have all its gradients
-    bool told = false;         // the scheduler knows the sum of squares
+    size_t ranges_left = 0;  // ranges that have not applied it
+    // With clipping:
+    size_t ranges_summed = 0;  // ranges that have all its gradients
+    bool told = false;         // the sum of squares was sent to the scheduler
     std::optional<double> factor{};
-    double since = 0;  // it was decided
+    double since = 0;  // time of the decision
   };
   struct WaitingPull {
     int from;
@@ -81,7 +89,7 @@ class Server {
     int64_t life;
     PushHead head;
     std::vector<std::byte> payload;
-    comm::Messenger::Answer answer;  // empty: it has been answered
+    comm::Messenger::Answer answer;  // empty: already answered
     bool in_order() const { return (head.flags & kInOrderFlag) != 0; }
   };
   struct WaitingFetch {
@@ -89,18 +97,18 @@ class Server {
     FetchHead head;
     comm::Messenger::Answer answer;
   };
-  // A range, and who waits for it.
+  // A range and the requests that wait for it.
   struct Slot {
     RangeStore store;
     int64_t updates = 0;    // applied
-    int64_t shortfall = 0;  // gradients of lost workers that count and will not come
+    int64_t shortfall = 0;  // accepted gradients of lost workers that will never arrive
     std::vector<WaitingPull> pulls{};
     std::deque<HeldPush> held{};
     std::vector<int> added{};  // workers whose gradients of the next update were added in order
     std::vector<WaitingFetch> fetches{};
-    bool measure = false;            // somebody wants to know `square` of the next update
-    std::optional<double> summed{};  // it is clipped, all its gradients are here: their sum of squares
-    double square = -1;              // of the last update: PullReply
+    bool measure = false;            // a worker wants the norm of the next update
+    std::optional<double> summed{};  // sum of squares of the next update, complete and waiting to be clipped
+    double square = -1;              // of the last update, see PullReply
   };
 
   void handle(int from, const comm::Message& request, const comm::Messenger::Answer& answer);
@@ -168,35 +176,36 @@ class Server {
   comm::Messenger& messenger_;
   ServerOptions options_;
   std::unique_ptr<Scheduler> scheduler_;
-  Clipping clipping_;    // of the first server
+  sparse::Tables tables_;
+  Clipping clipping_;    // used by the first server
   bool strict_ = false;  // updates consume gradients of their own version only
   std::optional<OpenHead> opened_;
   Sharding sharding_;
-  std::vector<int64_t> slot_index_;  // by range: its slot, -1: of another server
+  std::vector<int64_t> slot_index_;  // by range: its slot; -1: on another server
   std::vector<std::unique_ptr<Slot>> slots_;
   size_t largest_range_ = 0;  // bytes
   std::deque<Decided> decided_;
   int64_t updates_heard_ = 0;
   int64_t snapshot_wanted_ = -1;
-  bool ended_ = false;                // no update will be decided any more
+  bool ended_ = false;                // no more updates will be decided
   std::vector<bool> lost_;            // by worker
-  std::vector<bool> left_;            // by worker: in order
-  std::vector<TakenNumbers> taken_;   // by worker: pushes outside of updates
-  std::vector<double> heard_;         // by worker: when it last asked for anything
-  std::vector<int64_t> peak_memory_;  // by worker: what it said when it left
+  std::vector<bool> left_;            // by worker: left normally
+  std::vector<TakenNumbers> taken_;   // by worker: numbers of pushes outside of updates
+  std::vector<double> heard_;         // by worker: time of its last request
+  std::vector<int64_t> peak_memory_;  // by worker: as reported when it left
   std::vector<std::pair<int, comm::Messenger::Answer>> await_end_;
   size_t early_bytes_ = 0;
-  std::vector<int64_t> lives_;           // by worker: how often it was started again
-  std::vector<Contributor> last_named_;  // by worker: its last gradient that an update consumes
+  std::vector<int64_t> lives_;           // by worker: restart count
+  std::vector<Contributor> last_named_;  // by worker: its last gradient consumed by an update
   Numbers numbers_;
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::vector<bool> gone_;     // by worker: left or lost
+  std::vector<bool> gone_;     // by worker: left or lost; guarded by mutex_, like all below
   int64_t left_in_order_ = 0;  // workers
   std::string error_;
-  int64_t losses_ = 0;       // workers that were lost in their first life
-  int64_t lost_before_ = 0;  // when another server was lost
+  int64_t losses_ = 0;       // workers lost in their first life
+  int64_t lost_before_ = 0;  // value of losses_ when another server was lost
 };
 
 }  // namespace yoke::ps

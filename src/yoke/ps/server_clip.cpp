@@ -1,7 +1,7 @@
-// The half of Server that clips the gradient of an update by its norm over all servers.
+// The part of Server that clips the gradient of an update by its norm over all servers.
 //
-// Ranges that have all gradients of such an update wait for its factor: since no server can tell its sum
-// before all its ranges have theirs, none of them is past the update then.
+// Ranges that have all gradients of such an update wait for its factor. A server sends its sum only after all
+// of its ranges are complete, so none of them can be past the update when the factor arrives.
 #include <algorithm>
 #include <cmath>
 
@@ -21,8 +21,8 @@ comm::Message clip_message(uint16_t kind, const Head& head) {
 
 }  // namespace
 
-// Once all ranges have the gradients of the oldest update that waits to be clipped. To be called last:
-// another update may follow.
+// Sends the sum of squares of the oldest update that waits to be clipped, once all ranges have its gradients.
+// Call it last: it may trigger the next update.
 void Server::tell_square() {
   auto update = std::find_if(decided_.begin(), decided_.end(),
                              [](const Decided& one) { return one.head.clip_norm > 0 && !one.factor; });
@@ -47,11 +47,12 @@ void Server::take_square(int server, const SquareHead& head) {
 }
 
 void Server::take_factor(const ClipHead& head) {
-  if (slots_.empty()) return;  // nothing to scale
+  if (slots_.empty()) return;  // nothing to clip
   Decided* update = decided(head.number);
   bool awaited = update != nullptr && update->told && !update->factor;
   if (!awaited || !(head.factor >= 0 && head.factor <= 1))
-    throw CommError("the scheduler clips update {} by {}, which is not awaited", head.number, head.factor);
+    throw CommError("unexpected `clip` message from the scheduler: update {} by {}", head.number,
+                    head.factor);
   update->factor = head.factor;
   for (auto& slot : slots_) advance(*slot);
   tell_square();

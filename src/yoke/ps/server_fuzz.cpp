@@ -64,6 +64,16 @@ size_t head_bytes(uint16_t kind) {
       return sizeof(SquareHead);
     case kClip:
       return sizeof(ClipHead);
+    case kOpenTable:
+      return sizeof(sparse::OpenTableHead);
+    case kAssignTable:
+      return sizeof(sparse::AssignTableHead);
+    case kPushTable:
+      return sizeof(sparse::PushTableHead);
+    case kPullTable:
+      return sizeof(sparse::PullTableHead);
+    case kFetchTable:
+      return sizeof(sparse::FetchTableHead);
     default:
       return sizeof(int64_t);
   }
@@ -90,7 +100,8 @@ void deliver(ScriptedMessenger& messenger, Bytes& bytes) {
     return;  // memory that a real model may need
   bool carries = message.kind == kOpen || message.kind == kAssign || message.kind == kPush ||
                  message.kind == kPushPull || message.kind == kPushKeys || message.kind == kPullKeys ||
-                 message.kind == kUpdate;
+                 message.kind == kUpdate || message.kind == kAssignTable || message.kind == kPushTable ||
+                 message.kind == kPullTable;
   std::vector<std::byte> payload(carries || (form & 32) ? bytes.byte() : 0);
   bytes.read(payload.data(), payload.size());
   message.payload = payload;
@@ -103,6 +114,7 @@ void serve(int rank, Bytes bytes) {
   options.workers = kWorkers;
   options.servers = kServers;
   options.make_updater = make_optimizer({.momentum = 0.9});
+  options.make_rule = [](int) { return sparse::make_rule({.name = "adagrad"}); };
   uint8_t rule = bytes.byte();
   options.scheduler.policy = {static_cast<plan::Rule>(rule % 8), kWorkers, 1 + rule / 8 % kWorkers,
                               rule / 16};
@@ -113,6 +125,7 @@ void serve(int rank, Bytes bytes) {
     messenger.deliver(worker,
                       message_with(kOpen, OpenHead{kElements, kRangeBytes, kWidth, DataType::kFloat32},
                                    std::as_bytes(std::span(tensors))));
+    messenger.deliver(worker, message_with(kOpenTable, sparse::OpenTableHead{0, 1, 64, DataType::kFloat32}));
     messenger.deliver(worker, message_with(kJoin, JoinHead{1000}));
   }
   for (int life = 1; !bytes.empty() && life < 200;) {

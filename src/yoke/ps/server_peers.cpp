@@ -1,5 +1,4 @@
-// The part of Server that knows who is there: workers that leave, are lost, come back, or keep others
-// waiting.
+// The part of Server that tracks workers: those that leave, are lost, rejoin, or keep others waiting.
 #include <time.h>
 
 #include <algorithm>
@@ -7,6 +6,7 @@
 
 #include "yoke/base/clock.h"
 #include "yoke/base/error.h"
+#include "yoke/ps/flight.h"
 #include "yoke/ps/server.h"
 
 namespace yoke::ps {
@@ -22,10 +22,10 @@ constexpr int kMostLives = 1 << 20;
 
 void Server::goodbye(int from, const Message& request) {
   int64_t peak = request.head_bytes > 0 ? request.get_head<GoodbyeHead>().peak_memory : 0;
-  if (peak < 0) throw CommError("worker {} leaves with a peak memory of {} bytes", from, peak);
+  if (peak < 0) throw CommError("worker {} leaves with an invalid peak memory of {} bytes", from, peak);
   left_[static_cast<size_t>(from)] = true;
   left(from, /*lost=*/false, "", peak);
-  // Gradients in order do not wait for it any more.
+  // Gradients in order no longer wait for this worker.
   for (auto& slot : slots_) advance(*slot);
   tell_square();
 }
@@ -74,8 +74,8 @@ void Server::answer_await_end() {
   }
 }
 
-// A gradient that was promised keeps everybody from the version it belongs to; otherwise the scheduler knows.
-// After the end who asks waits for those that have not left.
+// An accepted gradient that has not arrived blocks the version it belongs to; otherwise the scheduler knows.
+// After the end of the run the asker waits for workers that have not left.
 LateReply Server::who_is_late(int asker) const {
   for (int worker = 0; ended_ && decided_.empty() && worker < options_.workers; ++worker) {
     if (worker != asker && !gone_[static_cast<size_t>(worker)]) return {worker, 0, kComputes};
@@ -91,6 +91,8 @@ LateReply Server::who_is_late(int asker) const {
       }
     }
   }
+  if (std::optional<int> worker = tables_.owes())
+    return {*worker, now_seconds() - heard_[static_cast<size_t>(*worker)], kOwes};
   return scheduler_ ? scheduler_->who_is_late() : LateReply{};
 }
 
@@ -98,7 +100,7 @@ void Server::peer_lost(int peer, const std::string& why) {
   if (!is_worker(peer)) {
     std::lock_guard lock(mutex_);
     if (error_.empty()) lost_before_ = losses_;
-    error_ = fmt::format("parameter server {} (rank {}) is lost: {}", peer - options_.workers, peer, why);
+    error_ = fmt::format("{} is lost: {}", server_name(peer - options_.workers, options_.ranks), why);
     changed_.notify_all();
     return;
   }
@@ -114,20 +116,23 @@ void Server::peer_lost(int peer, const std::string& why) {
     std::erase_if(slot->fetches, [&](const WaitingFetch& fetch) { return fetch.from == peer; });
   }
   if (last_named_[worker].life == lives_[worker]) write_off(last_named_[worker]);
+  tables_.worker_lost(peer);
   for (auto& slot : slots_) advance(*slot);
   tell_square();
   left(peer, /*lost=*/true, why);
 }
 
-// It opens and joins as others do. Gradients of its life before may still be named in updates to come.
+// It opens and joins like a new worker. Gradients of its previous life may still be consumed by later
+// updates.
 void Server::peer_back(int peer, int life) {
   if (!is_worker(peer)) return;
-  if (life < 1 || life > kMostLives) throw CommError("rank {} was started again {} times", peer, life);
+  if (life < 1 || life > kMostLives) throw CommError("rank {} was restarted {} times", peer, life);
   auto worker = static_cast<size_t>(peer);
   lost_[worker] = false;
   left_[worker] = false;
   lives_[worker] = life;
   taken_[worker] = {};
+  tables_.worker_back(peer, life);
   for (auto& slot : slots_) slot->store.begin_life(peer, life);
   std::lock_guard lock(mutex_);
   gone_[worker] = false;

@@ -1,15 +1,15 @@
-// The half of Server that moves parameters and hands them out.
+// The part of Server that applies updates and answers pulls.
 //
-// A range applies an update when it holds as many gradients as that update consumes. Under the rules in which
-// an update consumes gradients of its own version, nobody can be early: who pushes for the next one has read
-// the range after this one. Under the others ranges are independent of each other: a gradient that overtakes
+// A range applies an update once it holds as many gradients as the update consumes. Under rules whose updates
+// consume gradients of their own version, no gradient can be early: a worker that pushes for the next update
+// has read the range after this one. Under the other rules ranges are independent: a gradient that overtakes
 // another takes its place, and nobody waits for a slow sender.
 //
-// Sums of floats depend on their order. Where an update is of gradients of one version, one of each worker,
-// they are added in the order of workers, so that equal runs have equal bits. Who comes early is held, and
-// its sender waits for the answer: it has at most kPushesAhead ranges in flight at each server. The turn of a
-// gradient has come when those of all workers before it are in: of those that the update names, once it is
-// decided; until then of all that have not left.
+// Floating-point sums depend on the order of addition. If an update consumes one gradient of each worker, all
+// of one version, they are added in worker order, so that runs are bit-identical. Early ones are held, and
+// their sender waits for the reply: it has at most kPushesAhead ranges in flight per server. It is a
+// gradient's turn once those of all preceding workers were added: of the workers that the update names once
+// it is decided, until then of all that have not left.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -27,10 +27,10 @@ using comm::Message;
 using comm::Messenger;
 using comm::Reply;
 
-// Updates that a worker may have heard of before this server has.
+// Updates that a worker may know of before this server does.
 constexpr int64_t kMostAhead = 256;
 constexpr double kTellSeconds = 30;
-constexpr size_t kMostKeysBytes = size_t{4} << 30;  // of a reply
+constexpr size_t kMostKeysBytes = size_t{4} << 30;  // limit of a reply
 
 }  // namespace
 
@@ -38,7 +38,7 @@ void Server::tell(int peer, const Message& message) {
   try {
     messenger_.tell(peer, message, Deadline::after(kTellSeconds));
   } catch (const CommError&) {
-    // It is lost, which is told to peer_lost().
+    // The peer is lost; peer_lost() will handle it.
   }
 }
 
@@ -64,15 +64,16 @@ Server::Decided* Server::decided(int64_t number) {
 
 void Server::update_decided(const UpdateHead& head, std::vector<Contributor> from) {
   if (head.number != updates_heard_ + 1)
-    throw CommError("the scheduler tells of update {} after {}", head.number, updates_heard_);
+    throw CommError("invalid message from the scheduler: update {} after {}", head.number, updates_heard_);
   if (head.version < 0 || head.version > kMostVersion || !std::isfinite(head.weight) ||
       !std::isfinite(head.lr) || !(head.clip_norm >= 0))
-    throw CommError("the scheduler tells of version {} with weight {}, step {}, norm {}: out of range",
-                    head.version, head.weight, head.lr, head.clip_norm);
+    throw CommError(
+        "invalid update from the scheduler: version {} with weight {}, step {}, norm {} is out of range",
+        head.version, head.weight, head.lr, head.clip_norm);
   for (const Contributor& one : from) {
     if (one.worker < 0 || one.worker >= options_.workers || one.life < 0 || one.minibatch < 0)
-      throw CommError("the scheduler names worker {} in life {} with minibatch {}", one.worker, one.life,
-                      one.minibatch);
+      throw CommError("invalid update from the scheduler: worker {} in life {} with minibatch {}", one.worker,
+                      one.life, one.minibatch);
   }
   ++updates_heard_;
   for (const Contributor& one : from) {
@@ -81,6 +82,7 @@ void Server::update_decided(const UpdateHead& head, std::vector<Contributor> fro
     if (!past) last_named_[worker] = one;
     if (past || lost_[worker]) write_off(one);
   }
+  tables_.update_decided(head, from);
   if (slots_.empty()) {
     if (head.clip_norm > 0) tell_square_of(head.number, 0);
     return;
@@ -91,8 +93,8 @@ void Server::update_decided(const UpdateHead& head, std::vector<Contributor> fro
   tell_square();
 }
 
-// A lost worker's gradient will not come where it has not: an update takes one less. Which one does not
-// matter, since another gradient may have taken its place already.
+// An accepted gradient of a lost worker that has not arrived never will: an update consumes one less. Which
+// update does not matter, because another gradient may already have taken its place.
 void Server::write_off(const Contributor& gradient) {
   for (auto& slot : slots_) {
     if (slot->store.write_off(static_cast<int>(gradient.worker), gradient.life, gradient.minibatch))
@@ -104,11 +106,11 @@ int64_t Server::needed(const Slot& slot, const Decided& update) {
   return std::max<int64_t>(0, static_cast<int64_t>(update.from.size()) - slot.shortfall);
 }
 
-// A range holds few gradients of a worker. One is ahead when it is for a later update than the range's next.
-// Before it pushes another a worker pulls what the scheduler had decided when it gave its word for this one,
-// so that the range is not behind it any more: at most `pushes_between_pulls` of each of P workers are ahead.
-// A gradient that is not ahead is held when one that was has taken its place, or when the part of a lost
-// worker was written off before its turn: that is at most once for each of those.
+// Bounds the gradients a range holds per worker. A gradient is ahead if it is for a later update than the
+// range's next. Before a worker pushes again, it pulls what the scheduler had decided when it accepted this
+// gradient, so the range has caught up: at most `pushes_between_pulls` of each of P workers are ahead. A
+// gradient that is not ahead is held if one that was took its place, or if the part of a lost worker was
+// written off before its turn: at most once for each of those.
 void Server::hold(Slot& slot, int from, const PushHead& head, std::span<const std::byte> payload,
                   Messenger::Answer answer) {
   int64_t life = lives_[static_cast<size_t>(from)];
@@ -117,8 +119,7 @@ void Server::hold(Slot& slot, int from, const PushHead& head, std::span<const st
   if (own >= 2 * options_.pushes_between_pulls * options_.workers)
     throw CommError(
         "rank {} has pushed {} gradients ahead of update {} of range {}, and pushes another for update {}: "
-        "it must "
-        "pull first; nothing was applied",
+        "it must pull first. Nothing was applied",
         from, own, slot.updates + 1, head.range, head.update);
   slot.store.note(from, head.sequence);
   early_bytes_ += payload.size();
@@ -132,7 +133,7 @@ void Server::hold(Slot& slot, int from, const PushHead& head, std::span<const st
                        in_order ? std::move(answer) : Messenger::Answer()});
 }
 
-// A resend of one that is held: the new request is answered in place of the one before.
+// A resend of a held push: reply to the new request instead of the old one.
 bool Server::answers_again(Slot& slot, int from, const PushHead& head, const Messenger::Answer& answer) {
   for (HeldPush& push : slot.held) {
     if (push.from != from || push.head.sequence != head.sequence || !push.answer) continue;
@@ -173,9 +174,10 @@ bool Server::is_turn(const Slot& slot, int from, const PushHead& head) const {
   return true;
 }
 
-// The scheduler's last word: gradients of updates that it has not decided go nowhere.
+// The scheduler has ended: gradients of undecided updates are discarded.
 void Server::updates_ended() {
   ended_ = true;
+  tables_.ended();
   for (auto& slot : slots_) {
     for (HeldPush& push : slot->held)
       if (push.head.update > updates_heard_) release(push);
@@ -196,8 +198,8 @@ void Server::take_push(Slot& slot, int from, const PushHead& head, std::span<con
                     head.update, head.range, slot.updates);
   Decided* update = decided(next);
   if (ended_ && head.update > updates_heard_) return answer({});
-  // The scheduler's word is still on its way: only what is meant for this update is surely part of it. Or the
-  // update has all it needs, and waits to be clipped.
+  // The decision is still in flight, and only pushes for exactly this update surely belong to it; or the
+  // update is complete and waits to be clipped.
   if (complete || (update == nullptr && head.update != next) || !is_turn(slot, from, head))
     return hold(slot, from, head, payload, answer);
   store.note(from, head.sequence);
@@ -228,7 +230,7 @@ void Server::advance(Slot& slot) {
   }
 }
 
-// Adds what is held for the slot's next update and whose turn it is; one that is added may make room for
+// Adds held gradients for the slot's next update whose turn it is; adding one may make it the turn of
 // another.
 void Server::add_held(Slot& slot) {
   RangeStore& store = slot.store;
@@ -253,10 +255,10 @@ void Server::add_held(Slot& slot) {
   }
 }
 
-// All gradients of the slot's next update are here. False: it waits to be clipped.
+// All gradients of the slot's next update have arrived. False: it waits to be clipped.
 bool Server::apply(Slot& slot, Decided& update) {
   RangeStore& store = slot.store;
-  // What lost workers did not send does not make the step smaller.
+  // Missing gradients of lost workers do not reduce the step size.
   double share =
       static_cast<double>(update.from.size()) / static_cast<double>(std::max<int64_t>(1, store.counted()));
   int64_t missing = static_cast<int64_t>(update.from.size()) - store.counted();
@@ -290,7 +292,7 @@ void Server::applied(Slot& slot, int64_t missing) {
   after_change(slot);
 }
 
-// Somebody may have waited for this version.
+// Answers requests that waited for this version.
 void Server::after_change(Slot& slot) {
   RangeStore& store = slot.store;
   if (store.version() == snapshot_wanted_) {
@@ -311,14 +313,15 @@ void Server::answer_pull(Slot& slot, const PullHead& head, const Messenger::Answ
   reply.message.kind = kPull;
   reply.message.set_head(PullReply{slot.store.version(), slot.square});
   reply.message.payload = slot.store.part(head.begin, head.count);
-  reply.sent = [values = slot.store.values()] {};  // holds them as they are until they are sent
+  reply.sent = [values = slot.store.values()] {};  // keeps the values unchanged until they are sent
   numbers_.payload_bytes += static_cast<int64_t>(reply.message.payload.size());
   answer(reply);
 }
 
-// Every range passes through this version, or is at it: no later update has been decided yet.
+// Every range is at this version or will pass through it: no later update has been decided yet.
 void Server::keep(int64_t version) {
   snapshot_wanted_ = version;
+  tables_.keep(version);
   for (auto& slot : slots_) {
     slot->store.drop_snapshot();
     if (slot->store.version() != version) continue;
@@ -340,7 +343,7 @@ void Server::answer_fetch(const Slot& slot, const WaitingFetch& fetch) {
   fetch.answer(reply);
 }
 
-// Whether a payload of so many bytes holds the keys of this head, with `each` bytes for a key.
+// Whether the payload has the size for the keys of this head, with `each` bytes per key.
 bool Server::has_keys(const KeysHead& head, size_t bytes, size_t each) const {
   return head.keys >= 1 && head.width == opened_->align && bytes % each == 0 &&
          bytes / each == static_cast<size_t>(head.keys);
@@ -348,7 +351,7 @@ bool Server::has_keys(const KeysHead& head, size_t bytes, size_t each) const {
 
 void Server::push_keys(int from, const Message& request, const Messenger::Answer& answer) {
   auto head = request.get_head<KeysHead>();
-  if (!opened_) throw CommError("worker {} names keys before it has opened anything", from);
+  if (!opened_) throw CommError("worker {} uses keys before it has opened a table", from);
   size_t element = size_of(opened_->type);
   size_t value_bytes = static_cast<size_t>(opened_->align) * element;
   if (!has_keys(head, request.payload.size(), sizeof(int64_t) + value_bytes))
@@ -362,7 +365,7 @@ void Server::push_keys(int from, const Message& request, const Messenger::Answer
   std::vector<Slot*> slots;
   for (int64_t key : keys) {
     if (key < 0 || key >= sharding_.elements() / head.width)
-      throw CommError("worker {} names key {}, there are {}; nothing was applied", from, key,
+      throw CommError("worker {} uses key {}, but there are {}; nothing was applied", from, key,
                       sharding_.elements() / head.width);
     slots.push_back(&slot_of(from, static_cast<int64_t>(sharding_.range_at(key * head.width))));
   }
@@ -376,18 +379,19 @@ void Server::push_keys(int from, const Message& request, const Messenger::Answer
 
 void Server::pull_keys(int from, const Message& request, const Messenger::Answer& answer) {
   auto head = request.get_head<KeysHead>();
-  if (!opened_) throw CommError("worker {} names keys before it has opened anything", from);
+  if (!opened_) throw CommError("worker {} uses keys before it has opened a table", from);
   size_t value_bytes = static_cast<size_t>(opened_->align) * size_of(opened_->type);
   if (!has_keys(head, request.payload.size(), sizeof(int64_t)) ||
       static_cast<size_t>(head.keys) > kMostKeysBytes / value_bytes)
-    throw CommError("worker {} asked for {} keys of {} values with {} bytes", from, head.keys, head.width,
+    throw CommError("worker {} requested {} keys of {} values with {} bytes", from, head.keys, head.width,
                     request.payload.size());
   auto values = std::make_shared<std::vector<std::byte>>();
   for (int64_t i = 0; i < head.keys; ++i) {
     int64_t key = 0;
     std::memcpy(&key, request.payload.data() + static_cast<size_t>(i) * sizeof(int64_t), sizeof(int64_t));
     if (key < 0 || key >= sharding_.elements() / head.width)
-      throw CommError("worker {} names key {}, there are {}", from, key, sharding_.elements() / head.width);
+      throw CommError("worker {} uses key {}, but there are {}", from, key,
+                      sharding_.elements() / head.width);
     Slot& slot = slot_of(from, static_cast<int64_t>(sharding_.range_at(key * head.width)));
     std::span<const std::byte> part = slot.store.part(key * head.width, head.width);
     values->insert(values->end(), part.begin(), part.end());

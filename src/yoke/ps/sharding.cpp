@@ -11,13 +11,13 @@ int64_t round_up(int64_t value, int64_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
 }
 
-// Where the vector is cut: never inside of a tensor that fits into what is left of a range.
+// Where the vector is split: never inside a tensor that fits into the rest of a range.
 std::vector<int64_t> cuts_of(std::span<const int64_t> tensors, int64_t most, int64_t align) {
   std::vector<int64_t> ends;
   int64_t begin = 0, at = 0;
   for (int64_t count : tensors) {
     if (count < 0) throw ConfigError("a tensor of {} elements cannot be sharded.", count);
-    if (at > begin && at + count - begin > most) ends.push_back(begin = at);
+    if (at > begin && (count == 0 || at + count - begin > most)) ends.push_back(begin = at);
     int64_t pieces = (count + most - 1) / most;
     for (int64_t piece = 1; piece < pieces; ++piece)
       ends.push_back(begin = at + std::min(count, round_up(count * piece / pieces, align)));
@@ -31,7 +31,7 @@ std::vector<int64_t> cuts_of(std::span<const int64_t> tensors, int64_t most, int
 }  // namespace
 
 Sharding::Sharding(std::span<const int64_t> tensors, const ShardingOptions& options) {
-  if (options.servers < 1) throw ConfigError("ps.servers = {}: at least 1 is wanted.", options.servers);
+  if (options.servers < 1) throw ConfigError("ps.servers = {}: expected at least 1.", options.servers);
   int64_t most = options.range_bytes / options.element_bytes / options.align * options.align;
   if (most < 1)
     throw ConfigError("ps.range_bytes = {}: a range must hold at least {} bytes.", options.range_bytes,
@@ -44,7 +44,7 @@ Sharding::Sharding(std::span<const int64_t> tensors, const ShardingOptions& opti
     *lightest += end - begin;
     begin = end;
   }
-  if (ranges_.empty()) throw ConfigError("there are no parameters to share between servers.");
+  if (ranges_.empty()) throw ConfigError("there are no parameters to distribute over servers.");
 }
 
 int64_t Sharding::elements_of(int server) const {

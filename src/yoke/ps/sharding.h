@@ -1,9 +1,9 @@
-// Which server keeps which part of the parameters.
+// Assigns ranges of the parameters to servers.
 //
-// The parameters are one vector: all tensors behind each other, in the order in which the model needs them.
-// It is cut into ranges of bounded size. Small tensors share a range; large ones span several, and several
-// servers. Every range goes to the server with the fewest bytes so far, so that the first layers lie on all
-// of them and no server has more than one range over another.
+// The parameters are one vector: all tensors in the order in which the model uses them. It is split into
+// ranges of bounded size. Small tensors share a range; large ones span several ranges and servers. Each range
+// goes to the server with the fewest bytes so far, so that the first layers are on all servers and loads
+// differ by at most one range.
 #pragma once
 
 #include <cstdint>
@@ -23,21 +23,21 @@ struct Range {
 struct ShardingOptions {
   int servers = 1;
   int64_t element_bytes = 4;
-  int64_t range_bytes = 256 << 10;  // at most, of a range
-  int64_t align = 1;                // cuts fall on multiples of so many elements (values of one key)
+  int64_t range_bytes = 256 << 10;  // maximum size of a range
+  int64_t align = 1;                // ranges start at multiples of this many elements (the values of one key)
 };
 
 class Sharding {
  public:
   Sharding() = default;
-  // `tensors`: elements of each. Throws ConfigError where there is nothing to shard, no server, or a range
-  // would hold less than one element.
+  // `tensors`: elements of each; a 0 ends a range: what follows belongs to another rank. Throws ConfigError
+  // if there are no parameters or no servers, or a range would hold less than one element.
   Sharding(std::span<const int64_t> tensors, const ShardingOptions& options);
 
   const std::vector<Range>& ranges() const { return ranges_; }  // in order, without gaps
   int64_t elements() const { return ranges_.empty() ? 0 : ranges_.back().end(); }
   int64_t elements_of(int server) const;
-  // The range that holds an element. Requires: 0 <= element < elements().
+  // Index of the range that holds an element. Requires: 0 <= element < elements().
   size_t range_at(int64_t element) const;
 
  private:

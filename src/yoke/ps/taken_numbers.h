@@ -1,8 +1,8 @@
-// Which numbers of a sender were taken: each once, in whatever order they come.
+// Tracks which sequence numbers of a sender were received, each once, in any order.
 //
-// A client numbers its pushes to a server 1, 2, 3, …; threads overtake each other between numbering and
-// sending, and a push may be sent again. Memory grows with the gaps between what was taken, not with the
-// numbers: a sender says below which number it sends nothing again, and that closes them. One thread.
+// A client numbers its pushes to a server 1, 2, 3, …; threads may overtake each other between numbering and
+// sending, and a push may be resent. Memory grows with the gaps, not with the numbers: the sender says below
+// which number it resends nothing, which closes them. Not thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -18,14 +18,14 @@ class TakenNumbers {
   bool has(int64_t number) const;
   // Requires !has(number) and !full().
   void take(int64_t number);
-  // Nothing below `number` is sent again: all of it counts as taken.
+  // Nothing below `number` is resent: all of it counts as received.
   void settle(int64_t number);
   bool full() const { return runs_.size() >= kMostGaps; }
   size_t gaps() const { return runs_.size(); }
 
  private:
-  int64_t floor_ = 1;                // everything below is taken
-  std::map<int64_t, int64_t> runs_;  // [begin, end) above it, not adjacent
+  int64_t floor_ = 1;                // everything below was received
+  std::map<int64_t, int64_t> runs_;  // disjoint [begin, end) above it
 };
 
 }  // namespace yoke::ps

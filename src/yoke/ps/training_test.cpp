@@ -1,7 +1,9 @@
 // Servers, scheduler and workers together, as threads over shared memory.
 #include <gmock/gmock.h>
 
+#include <chrono>
 #include <cmath>
+#include <future>
 #include <mutex>
 
 #include "yoke/base/error.h"
@@ -104,10 +106,14 @@ TEST(PsTraining, MemoryDoesNotGrowWithWorkers) {
 TEST(PsTraining, AVoidedMinibatchStopsAndIsNotCounted) {
   Class lesson{.policy = {plan::Rule::kKSync, 2, 1, 0}, .updates = 10};
   int voided = 0;
+  std::promise<void> pulled;  // by worker 1, before worker 0 makes the first update
+  std::shared_future<void> began = pulled.get_future().share();
   lesson.run([&](Learner& learner, int worker, LocalGroup&) {
     std::vector<double> parameters(static_cast<size_t>(learner.elements()));
-    while (learner.wait()) {
+    for (bool first = true; learner.wait(); first = false) {
       if (!learner.pull(parameters.data())) continue;
+      if (first && worker == 1) pulled.set_value();
+      if (first && worker == 0) began.wait_for(std::chrono::seconds(60));
       if (worker == 1 && !learner.sleep(20)) {
         ++voided;  // long before its time was over
         continue;
@@ -153,7 +159,7 @@ TEST(PsTraining, GradientsThatWereNeverAskedForAreRefused) {
       group.messenger(0).ask(1, message, {}, Deadline::after(20)).get();
       ADD_FAILURE() << "a version from the future was taken";
     } catch (const CommError& error) {
-      EXPECT_THAT(error.what(), HasSubstr("worker 0: minibatch 0 of version 7 was never given to it"));
+      EXPECT_THAT(error.what(), HasSubstr("worker 0: minibatch 0 of version 7 was never assigned to it"));
     }
     std::vector<double> bad(static_cast<size_t>(learner.elements()), std::nan(""));
     EXPECT_THROW(learner.push({bad.data(), 0, 0.1, 0}), ConfigError);

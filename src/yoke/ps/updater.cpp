@@ -120,7 +120,7 @@ MakeUpdater make_optimizer(const UpdaterOptions& options) {
         return make(options, type, count);
       };
   }
-  throw ConfigError("train.optimizer = \"{}\": a server can do sgd, adamw and adagrad.", options.optimizer);
+  throw ConfigError("train.optimizer = \"{}\": servers support sgd, adamw and adagrad.", options.optimizer);
 }
 
 MakeUpdater make_adder() {

@@ -1,4 +1,4 @@
-// How a server moves parameters: optimizers on plain memory, or a function of the user.
+// How a server updates parameters: optimizers on plain memory, or a custom function.
 #pragma once
 
 #include <cstddef>
@@ -15,24 +15,24 @@ namespace yoke::ps {
 
 struct UpdateStep {
   double lr = 0;
-  double weight = 1;    // what the sum of gradients is multiplied with
+  double weight = 1;    // factor for the sum of gradients
   int64_t version = 0;  // of the range after this step; 0 outside of updates
-  int64_t offset = 0;   // elements before the first one, within the range
+  int64_t offset = 0;   // first element, relative to the range
   int64_t count = 0;
 };
 
-// Keeps the state of one range. One thread.
+// Holds the optimizer state of one range. Not thread-safe.
 class Updater {
  public:
   virtual ~Updater() = default;
-  // Moves `count` elements. `gradient`, `from` and `to` point to the first of them; `to` may be `from`.
+  // Updates `count` elements. `gradient`, `from` and `to` point to the first of them; `to` may equal `from`.
   virtual void apply(const UpdateStep& step, const void* gradient, const void* from, void* to) = 0;
-  // What a checkpoint must hold besides the parameters: arrays as long as the range.
+  // State for checkpoints besides the parameters: arrays as long as the range.
   virtual std::vector<std::span<std::byte>> state() { return {}; }
-  int64_t steps = 0;  // done so far
+  int64_t steps = 0;  // completed
 };
 
-// One for each range, of `count` elements from `begin` on.
+// Creates the updater of a range of `count` elements from `begin`.
 using MakeUpdater = std::function<std::unique_ptr<Updater>(DataType type, int64_t begin, int64_t count)>;
 
 struct UpdaterOptions {
@@ -45,13 +45,13 @@ struct UpdaterOptions {
   double eps = 1e-8;  // adamw, adagrad
 };
 
-// Optimizers by name; fp32 and fp64. Throws ConfigError for others.
+// Optimizers by name, for fp32 and fp64. Throws ConfigError for others.
 MakeUpdater make_optimizer(const UpdaterOptions& options);
 
-// Parameters become parameters + weight x gradient: a plain sum, for values that are counted.
+// parameters += weight * gradient: a plain sum.
 MakeUpdater make_adder();
 
-// A function of the user for fp32 and fp64 without state: called with each step.
+// A stateless custom function for fp32 and fp64, called for each step.
 using UpdateFunction = std::function<void(const UpdateStep& step, DataType type, const void* gradient,
                                           const void* from, void* to)>;
 MakeUpdater make_custom(UpdateFunction function);

@@ -14,9 +14,9 @@ namespace {
 using metrics::Record;
 using Getter = std::function<std::optional<double>(const Record&)>;
 
-constexpr size_t kNoisy = 60;           // from here a curve is drawn smoothed over its own shadow
+constexpr size_t kNoisy = 60;           // from here a curve is smoothed and drawn over its raw values
 constexpr size_t kSmoothingShare = 60;  // neighbours on each side: this part of all points
-constexpr double kLogFrom = 200;        // a range this wide is told on a logarithmic axis
+constexpr double kLogFrom = 200;        // a range this wide is shown on a logarithmic axis
 constexpr size_t kMostBars = 40;
 
 std::vector<Point> points_of(const std::vector<Record>& records, const Getter& get) {
@@ -82,7 +82,7 @@ struct Simple {
 std::optional<Figure> draw(const std::vector<Record>& records, const Simple& figure) {
   std::vector<Point> points = points_of(records, figure.get);
   if (points.empty()) return std::nullopt;
-  // What was never anything else than nothing was not counted in this run.
+  // A quantity that was always zero was not measured in this run.
   bool nothing = std::all_of(points.begin(), points.end(), [](const Point& p) { return p.y == 0; });
   if (figure.from_zero && nothing) return std::nullopt;
   LineChart chart{.title = std::string(figure.heading) + " over the steps",
@@ -134,7 +134,7 @@ std::vector<Split> splits_of(const std::vector<Record>& records) {
   return splits;
 }
 
-// The mean of records, each counted by the steps it stands for.
+// The mean of records, weighted by the steps they cover.
 std::vector<double> mean_of(const Split* begin, const Split* end) {
   std::vector<double> mean(kPhases.size(), 0.0);
   double steps = 0;
@@ -155,7 +155,7 @@ std::optional<Figure> scaling_of(const metrics::Summary& summary) {
   if (!summary.one_device_samples_per_s || summary.world_size < 2) return std::nullopt;
   double one = *summary.one_device_samples_per_s;
   auto workers = static_cast<double>(summary.world_size);
-  LineChart chart{.title = "Speed against workers",
+  LineChart chart{.title = "Speed by number of workers",
                   .x_label = "workers",
                   .y_label = "samples per second",
                   .from_zero = true,
@@ -168,7 +168,7 @@ std::vector<Figure> figures_of(const std::vector<Record>& records, const std::ve
   if (records.empty()) return {};
   std::vector<Figure> figures = {loss(records, losses)};
   const std::vector<Simple> rest = {
-      {"Accuracy", "share right on the test set", Unit::kPercent, false, false, 2,
+      {"Accuracy", "accuracy on the test set", Unit::kPercent, false, false, 2,
        [](const Record& r) { return r.accuracy; }},
       throughput(has_tokens(records)),
       {"Learning rate", "rate", Unit::kNumber, true, false, 4, [](const Record& r) { return r.lr; }},
@@ -176,7 +176,7 @@ std::vector<Figure> figures_of(const std::vector<Record>& records, const std::ve
       {"Loss scale", "scale", Unit::kNumber, true, false, 4, [](const Record& r) { return r.loss_scale; }},
       {"Gradient noise scale", "critical batch, samples", Unit::kNumber, true, true, 6,
        [](const Record& r) { return r.noise_scale; }},
-      {"Communication", "under way, per step", Unit::kSeconds, true, false, 6,
+      {"Communication", "in flight, per step", Unit::kSeconds, true, false, 6,
        [](const Record& r) { return r.comm_seconds; }},
       {"Memory", "peak so far", Unit::kBytes, true, false, 3,
        [](const Record& r) -> std::optional<double> {
@@ -192,11 +192,11 @@ std::vector<Figure> figures_of(const std::vector<Record>& records, const std::ve
 TimeShares time_shares(const std::vector<Record>& records) {
   const std::vector<Split> splits = splits_of(records);
   if (splits.empty()) return {};
-  StackedBars chart{.title = "Time of a step over the run",
+  StackedBars chart{.title = "Step time over the run",
                     .x_label = "step",
                     .y_label = "time per step",
                     .unit = Unit::kSeconds,
-                    .legend = false,  // the table beside it is one
+                    .legend = false,  // the table beside it is the legend
                     .layers = {kPhases.begin(), kPhases.end()}};
   size_t bars = std::min(splits.size(), kMostBars);
   for (size_t i = 0; i < bars; ++i) {

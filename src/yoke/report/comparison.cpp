@@ -11,19 +11,17 @@
 namespace yoke::report {
 namespace {
 
-constexpr int kColours = 6;
-
 std::string figure(const std::string& heading, const std::string& svg) {
   return fmt::format("<figure class=\"card\"><h3>{}</h3>{}</figure>\n", escape(heading), svg);
 }
 
 template <class X>
-std::string losses(const std::string& heading, const std::string& x_label,
+std::string losses(const std::string& heading, const std::string& x_label, bool steps,
                    const std::vector<ComparedRun>& runs, X x) {
-  LineChart chart{.title = heading, .x_label = x_label, .y_label = "loss"};
+  LineChart chart{.title = heading, .x_label = x_label, .y_label = "loss", .whole_x = steps};
   int colour = 0;
   for (const ComparedRun& run : runs) {
-    Series series{.name = run.name, .colour = colour++ % kColours + 1};
+    Series series{.name = run.name, .colour = ++colour};
     for (const metrics::Record& record : run.records) series.points.push_back({x(record), record.loss});
     chart.series.push_back(std::move(series));
   }
@@ -32,7 +30,7 @@ std::string losses(const std::string& heading, const std::string& x_label,
 
 std::string staleness(const ComparedRun& run) {
   std::vector<double> counts(run.staleness.begin(), run.staleness.end());
-  StackedBars chart = histogram("Staleness", "updates behind", "gradients", counts);
+  StackedBars chart = histogram("Staleness", "updates late", "gradients", counts);
   return figure(fmt::format("{}: staleness {:.3g} on average", run.name, run.staleness_mean), to_svg(chart));
 }
 
@@ -86,9 +84,9 @@ std::string comparison_html(const std::string& title, const std::string& about, 
              "<p class=\"about\">{}</p></header>\n",
              escape(title), kStyle, escape(title), escape(about)) +
          winner(target, runs) + table(runs) + "<h2>Error and runtime</h2>\n<div class=\"grid2\">" +
-         losses("Loss against time", "seconds", runs,
+         losses("Loss over time", "seconds", /*steps=*/false, runs,
                 [](const metrics::Record& record) { return record.time; }) +
-         losses("Loss against updates", "updates", runs,
+         losses("Loss over updates", "updates", /*steps=*/true, runs,
                 [](const metrics::Record& record) { return static_cast<double>(record.step); }) +
          "</div>\n<h2>Staleness</h2>\n<div class=\"grid2\">" + histograms +
          "</div>\n<footer>Written by Yoke.</footer>\n</main>\n</body>\n</html>\n";

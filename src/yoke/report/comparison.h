@@ -1,5 +1,5 @@
-// Several runs of the same model side by side: loss against time and against updates, staleness, who was
-// first.
+// Several runs of the same model side by side: loss against time and updates, staleness, time to the target
+// loss.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ struct ComparedRun {
   double updates_per_s = 0;
   double final_loss = 0;
   std::optional<double> seconds_to_target;
-  std::optional<double> rate_kept;  // of the update rate without delays
+  std::optional<double> rate_kept;  // fraction of the update rate without delays
 };
 
 // Seconds until the loss is at most `target` for the first time; empty: never.

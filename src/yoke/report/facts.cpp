@@ -40,6 +40,22 @@ Fact memory_fact(const std::vector<int64_t>& by_rank) {
   return {"Peak memory", value_text(static_cast<double>(most), Unit::kBytes), detail};
 }
 
+// Of the rank that uses most: "62 MB parameters · …".
+std::string use_text(const std::vector<metrics::MemoryUse>& by_rank) {
+  auto held = [](const metrics::MemoryUse& use) { return use.parameters + use.gradients + use.optimizer; };
+  const metrics::MemoryUse& most = *std::max_element(
+      by_rank.begin(), by_rank.end(), [&](const auto& a, const auto& b) { return held(a) < held(b); });
+  auto bytes = [](int64_t count) { return value_text(static_cast<double>(count), Unit::kBytes); };
+  return fmt::format("gradients {} · optimizer {} · activations {} · other {}", bytes(most.gradients),
+                     bytes(most.optimizer), bytes(most.activations), bytes(most.other));
+}
+
+int64_t most_parameters(const std::vector<metrics::MemoryUse>& by_rank) {
+  int64_t most = 0;
+  for (const metrics::MemoryUse& use : by_rank) most = std::max(most, use.parameters);
+  return most;
+}
+
 std::vector<Fact> from_summary(const Summary& s) {
   std::vector<Fact> facts;
   facts.push_back({"Final loss", number(s.final_loss), s.eval_loss ? "test " + number(*s.eval_loss) : ""});
@@ -52,6 +68,13 @@ std::vector<Fact> from_summary(const Summary& s) {
                    s.resumed_from ? fmt::format("resumed at step {}", *s.resumed_from) : ""});
   facts.push_back({"Parameters", format_count(static_cast<double>(s.parameters)), ""});
   if (!s.peak_memory_bytes.empty()) facts.push_back(memory_fact(s.peak_memory_bytes));
+  if (!s.memory.empty())
+    facts.push_back({"Parameters held",
+                     value_text(static_cast<double>(most_parameters(s.memory)), Unit::kBytes),
+                     use_text(s.memory)});
+  if (s.mesh && s.mesh->pipeline * s.mesh->tensor > 1)
+    facts.push_back({"Mesh", fmt::format("{}x{}x{}", s.mesh->pipeline, s.mesh->data, s.mesh->tensor),
+                     "pipeline x data x tensor"});
   facts.push_back(
       {s.world_size == 1 ? "Worker" : "Workers", format_count(static_cast<double>(s.world_size)),
        s.scaling_efficiency ? fmt::format("{:.3g}% scaling efficiency", *s.scaling_efficiency * 100) : ""});

@@ -1,4 +1,4 @@
-// The numbers that a report shows first.
+// The key figures of a report.
 #pragma once
 
 #include <string>
@@ -14,10 +14,10 @@ struct Fact {
   std::string detail;  // "test 0.3310"; may be empty
 };
 
-// From the summary; where there is none, from the last records, and the labels then say "so far".
+// From the summary; without one, from the last records, and the labels then say "so far".
 std::vector<Fact> facts_of(const RunFolder& run);
 
-// "lenet on fashion_mnist"; the folder's name where neither summary nor configuration tells.
+// "lenet on fashion_mnist"; the folder's name if neither summary nor configuration has it.
 std::string name_of(const RunFolder& run);
 
 }  // namespace yoke::report

@@ -13,6 +13,7 @@ namespace {
 constexpr double kLeastWidth = 760, kGraphSide = 40, kGraphTop = 88, kGraphBottom = 34, kNarrowStep = 16,
                  kWideStep = 150, kLineHeight = 20;
 constexpr int kGroupColours = 8;
+constexpr double kLabelRadius = 9;  // smaller nodes have no labels
 
 constexpr const char* kGraphStyle = R"(<style>
   svg { --page: #ffffff; --text: #1f2328; --soft: #5d646d; --line: #d5d4d0; --cross: #1f2328; --on: #ffffff;
@@ -23,6 +24,7 @@ constexpr const char* kGraphStyle = R"(<style>
   text { font-family: system-ui, "Segoe UI", Roboto, "DejaVu Sans", Arial, sans-serif; font-size: 13px; fill: var(--text); }
   .title { font-size: 17px; font-weight: 620; } .soft { fill: var(--soft); font-size: 12px; }
   .n { fill: var(--on); font-size: 11px; text-anchor: middle; } .page { fill: var(--page); }
+  .on { fill: var(--soft); font-size: 9px; text-anchor: middle; }
   line { stroke: var(--line); stroke-width: 1; } .cross { stroke: var(--cross); stroke-width: 2.4; }
   .g0 { fill: var(--g0); } .g1 { fill: var(--g1); } .g2 { fill: var(--g2); } .g3 { fill: var(--g3); }
   .g4 { fill: var(--g4); } .g5 { fill: var(--g5); } .g6 { fill: var(--g6); } .g7 { fill: var(--g7); }
@@ -69,7 +71,7 @@ class Drawing {
     out_ += fmt::format("<text class=\"title\" x=\"24\" y=\"34\">{}</text>\n", escape(picture_.title));
     out_ += fmt::format("<text class=\"soft\" x=\"24\" y=\"56\">{}</text>\n", escape(picture_.subtitle));
     lines(false);
-    lines(true);  // those that cross lie above the others
+    lines(true);  // lines between groups are drawn above the others
     for (size_t i = 0; i < picture_.nodes.size(); ++i) node(i);
     for (size_t i = 0; i < picture_.groups.size(); ++i) legend(i);
     return out_ + "</svg>\n";
@@ -87,8 +89,13 @@ class Drawing {
     for (const GraphLine& line : picture_.lines) {
       if ((picture_.nodes[at(line.from)].group != picture_.nodes[at(line.to)].group) != crossing) continue;
       out_ +=
-          fmt::format("<line{} x1=\"{:.1f}\" y1=\"{:.1f}\" x2=\"{:.1f}\" y2=\"{:.1f}\"/>\n",
-                      crossing ? " class=\"cross\"" : "", x(line.from), y(line.from), x(line.to), y(line.to));
+          fmt::format("<line{} x1=\"{:.1f}\" y1=\"{:.1f}\" x2=\"{:.1f}\" y2=\"{:.1f}\"{}\n",
+                      crossing ? " class=\"cross\"" : "", x(line.from), y(line.from), x(line.to), y(line.to),
+                      line.title.empty() ? "/>" : "><title>" + escape(line.title) + "</title></line>");
+      if (crossing && !line.label.empty() && radius_ >= kLabelRadius)
+        out_ += fmt::format("<text class=\"on\" x=\"{:.1f}\" y=\"{:.1f}\">{}</text>\n",
+                            (x(line.from) + x(line.to)) / 2, (y(line.from) + y(line.to)) / 2 - 3,
+                            escape(line.label));
     }
   }
 
@@ -98,6 +105,9 @@ class Drawing {
     out_ += fmt::format(
         "<circle class=\"g{}\" cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"{:.1f}\"><title>{}</title></circle>\n",
         colour(node.group), x(number), y(number), radius_, escape(node.name));
+    if (!node.label.empty() && radius_ >= kLabelRadius)
+      out_ += fmt::format("<text class=\"on\" x=\"{:.1f}\" y=\"{:.1f}\">{}</text>\n", x(number),
+                          y(number) + radius_ + 9, escape(node.label));
     if (radius_ >= 9)
       out_ += fmt::format("<text class=\"n\" x=\"{:.1f}\" y=\"{:.1f}\">{}</text>\n", x(number), y(number) + 4,
                           node.group);

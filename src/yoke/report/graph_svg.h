@@ -1,4 +1,4 @@
-// A graph in groups as a picture: who computes what, and what has to travel.
+// A picture of a partitioned graph: which group computes what, and what is transferred.
 #pragma once
 
 #include <string>
@@ -9,23 +9,26 @@ namespace yoke::report {
 struct GraphNode {
   std::string name;
   int group = 0;
+  std::string label = {};  // below it, where there is room
 };
 
 struct GraphLine {
   int from = 0;
-  int to = 0;  // later than `from`
+  int to = 0;              // after `from`
+  std::string label = {};  // beside it, if there is room and it crosses parts
+  std::string title = {};  // tooltip
 };
 
 struct GraphPicture {
   std::string title;
   std::string subtitle;
-  std::vector<GraphNode> nodes;  // in an order of execution
+  std::vector<GraphNode> nodes;  // in execution order
   std::vector<GraphLine> lines;
-  std::vector<std::string> groups;  // what the legend says of each
+  std::vector<std::string> groups;  // legend of each
 };
 
-// A column for each step from the inputs, colours for groups, thick lines between them. Stands alone, for
-// light and dark pages. Requires lines between nodes that are there, each to a later one.
+// One column per step from the inputs, one colour per group, thick lines between groups. Self-contained, for
+// light and dark pages. Requires: lines between existing nodes, each to a later one.
 std::string graph_svg(const GraphPicture& picture);
 
 }  // namespace yoke::report

@@ -1,4 +1,4 @@
-// Text in HTML and SVG.
+// Escaping for HTML and SVG.
 #pragma once
 
 #include <string>
@@ -6,8 +6,8 @@
 
 namespace yoke::report {
 
-// `text` as it can stand in an element or in a quoted attribute. Control characters but newline and tab,
-// which have no place in a document, become U+FFFD.
+// Escapes `text` for an element or a quoted attribute. Control characters other than newline and tab become
+// U+FFFD.
 std::string escape(std::string_view text);
 
 }  // namespace yoke::report

@@ -1,4 +1,4 @@
-// The losses that the scheduler of parameter servers saw: "loss_curve" in ps.json.
+// The losses recorded by the scheduler of parameter servers: "loss_curve" in ps.json.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 
 namespace yoke::report {
 
-// The mean of some updates in a row.
+// The mean over some consecutive updates.
 struct LossPoint {
   int64_t update = 0;  // the last of them
   double seconds = 0;
@@ -18,16 +18,16 @@ struct LossPoint {
   double gradients = 0;
 };
 
-// Empty where there are none, or where they cannot be.
+// Empty if there are none, or they are invalid.
 std::vector<LossPoint> loss_curve_of(const nlohmann::json& counts);
 
-// The same with at most `most` points, neighbours as one. Requires most >= 1.
+// The same with at most `most` points, merging neighbours. Requires most >= 1.
 std::vector<LossPoint> coarser(const std::vector<LossPoint>& points, size_t most);
 
 // Records with step, time and loss.
 std::vector<metrics::Record> records_of(const std::vector<LossPoint>& points);
 
-// `records`, and in their place `points` from the first of them to the last.
+// `records`, with those between the first and the last of `points` replaced by `points`.
 std::vector<metrics::Record> with_curve(const std::vector<metrics::Record>& records,
                                         const std::vector<LossPoint>& points);
 

@@ -1,4 +1,4 @@
-// A pipeline as it was measured beside the same schedule simulated.
+// A measured pipeline and the same schedule simulated.
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@ struct PipelineComparison {
   std::string title;  // "1f1b, 4 stages, 8 micro-batches"
   metrics::Timeline measured;
   metrics::Timeline simulated;
-  // How much longer (negative: shorter) the simulation says it takes than it did.
+  // How much longer (negative: shorter) the simulation is than the measurement.
   double error_percent() const {
     return measured.makespan > 0 ? 100 * (simulated.makespan / measured.makespan - 1) : 0;
   }

@@ -12,11 +12,12 @@ struct Point {
   double y = 0;
 };
 
-// At most about `most` points that look the same: of each stretch the lowest, the highest and a gap survive.
+// At most about `most` points that look the same: the minimum, the maximum and a gap of each interval are
+// kept.
 std::vector<Point> thin_out(const std::vector<Point>& points, size_t most);
 
-// The mean of each point and up to `reach` neighbours on both sides; near the start as many on one side as on
-// the other, so that the steep beginning of a curve is not flattened. Gaps stay gaps and count for nobody.
+// Mean of each point and up to `reach` neighbours on both sides; near the start symmetric, so that the steep
+// beginning of a curve is not flattened. Gaps stay gaps and are excluded.
 std::vector<Point> smooth(const std::vector<Point>& points, size_t reach);
 
 }  // namespace yoke::report

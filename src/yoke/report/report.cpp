@@ -10,6 +10,7 @@
 #include "yoke/report/charts.h"
 #include "yoke/report/facts.h"
 #include "yoke/report/html.h"
+#include "yoke/report/partition_section.h"
 #include "yoke/report/servers.h"
 #include "yoke/report/style.h"
 #include "yoke/report/ticks.h"
@@ -84,9 +85,9 @@ std::string time_split(const RunFolder& run) {
   double total = std::accumulate(shares.seconds.begin(), shares.seconds.end(), 0.0);
   if (!(total > 0)) return "";
   return fmt::format(
-      "<h2>Where the time goes</h2>\n<div class=\"grid2 t1\"><section class=\"card\">"
-      "<h3>An average step, {}</h3>{}</section><figure class=\"card\"><h3>Over the run</h3>{}</figure>"
-      "</div>\n",
+      "<h2>Time per step</h2>\n"
+      "<div class=\"grid2 t1\"><section class=\"card\"><h3>Average step, {}</h3>{}</section><figure "
+      "class=\"card\"><h3>Over the run</h3>{}</figure></div>\n",
       escape(value_text(total, Unit::kSeconds)), share_bar(shares, total), shares.svg);
 }
 
@@ -104,20 +105,22 @@ std::string configuration(const RunFolder& run) {
 }
 
 std::string reproduce(const RunFolder& run) {
-  std::string html = "<h2>Do it again</h2>\n<section class=\"card\">";
+  std::string html =
+      "<h2>Reproduce</h2>\n"
+      "<section class=\"card\">";
   if (run.summary && !run.summary->command.empty()) {
     html += fmt::format("<p>The command</p><pre>{}</pre>", escape(run.summary->command));
   }
   if (!run.config.empty()) {
     html += fmt::format(
-        "<p>From the saved configuration, into a new folder</p>"
-        "<pre>yoke train {}/config.toml --out.dir runs/again</pre>",
+        "<p>With the saved configuration, in a new folder</p><pre>yoke train {}/config.toml --out.dir "
+        "runs/again</pre>",
         escape(run.path.string()));
   }
   html += fmt::format("<p>The same curves in TensorBoard</p><pre>tensorboard --logdir {}</pre>",
                       escape(run.path.string()));
   if (run.summary && !run.summary->parameter_hash.empty()) {
-    html += fmt::format("<p>An equal run ends with parameters of hash <code>{}</code>.</p>",
+    html += fmt::format("<p>An identical run ends with the parameter hash <code>{}</code>.</p>",
                         escape(run.summary->parameter_hash));
   }
   return html + "</section>\n";
@@ -132,7 +135,8 @@ std::string to_html(const RunFolder& run) {
              "<title>{}</title>\n<style>{}</style>\n</head>\n<body>\n<main>\n",
              escape(name_of(run)), kStyle) +
          header(run) + notes(run) + facts(run) + curves(run) + servers_section(run) + time_split(run) +
-         (run.pipeline ? pipeline_section(*run.pipeline) : "") + configuration(run) + reproduce(run) +
+         (run.pipeline ? pipeline_section(*run.pipeline) : "") +
+         (run.partition ? partition_section(*run.partition) : "") + configuration(run) + reproduce(run) +
          fmt::format("<footer>Written by Yoke from {} records.</footer>\n</main>\n</body>\n</html>\n",
                      format_count(static_cast<double>(run.records.size())));
 }

@@ -1,4 +1,4 @@
-// report.html: what a run did, in one file that opens anywhere.
+// report.html: a run in one self-contained file.
 #pragma once
 
 #include <filesystem>
@@ -8,11 +8,11 @@
 
 namespace yoke::report {
 
-// One self-contained HTML document: no scripts, no other files, good in light, dark, on paper and on a phone.
+// One HTML document without scripts and other files, for light, dark, print and phones.
 std::string to_html(const RunFolder& run);
 
-// Reads a run's folder and writes its report; what is missing there is said in the report. Throws ConfigError
-// where the folder holds no run or `output` cannot be written.
+// Reads a run's folder and writes its report; missing parts are mentioned in the report. Throws ConfigError
+// if the folder contains no run or `output` cannot be written.
 void write_report(const std::filesystem::path& run_dir, const std::filesystem::path& output);
 
 }  // namespace yoke::report

@@ -78,7 +78,7 @@ TEST(Report, ShowsAWholeRun) {
   for (const char* text :
        {"lenet on fashion_mnist", "Finished", "90.00%", "61,706", "2 MB", "bf16", "<h3>Loss</h3>",
         "<h3>Accuracy</h3>", "<h3>Learning rate</h3>", "<h3>Throughput</h3>", "<h3>Gradient norm</h3>",
-        "<h3>Loss scale</h3>", "<h3>Memory</h3>", "Where the time goes", "40.0%", "Configuration",
+        "<h3>Loss scale</h3>", "<h3>Memory</h3>", "Time per step", "40.0%", "Configuration",
         "yoke train a.toml", "a # in quotes"}) {
     EXPECT_THAT(html, HasSubstr(text));
   }
@@ -99,7 +99,7 @@ TEST(Report, LeavesOutWhatTheRecordsDoNotHave) {
   put(folder / "metrics.jsonl", lines(5, false));
   std::string html = report_of(folder);
   EXPECT_THAT(html, AllOf(HasSubstr("<h3>Loss</h3>"), Not(HasSubstr("<h3>Accuracy</h3>")),
-                          Not(HasSubstr("Where the time goes")), Not(HasSubstr("<h2>Configuration"))));
+                          Not(HasSubstr("Time per step")), Not(HasSubstr("<h2>Configuration"))));
 }
 
 TEST(Report, SaysWhatIsMissingOrTorn) {
@@ -108,7 +108,7 @@ TEST(Report, SaysWhatIsMissingOrTorn) {
   put(folder / "summary.json", summary().substr(0, 50));
   std::string html = report_of(folder);
   EXPECT_THAT(html, HasSubstr("config.toml is missing"));
-  EXPECT_THAT(html, HasSubstr("last line of metrics.jsonl is torn"));
+  EXPECT_THAT(html, HasSubstr("last line of metrics.jsonl is truncated"));
   EXPECT_THAT(html, HasSubstr("1 damaged line was left out, first line 1"));
   EXPECT_THAT(html, HasSubstr("summary.json cannot be read"));
   EXPECT_THAT(html, HasSubstr("Not finished"));

@@ -16,7 +16,7 @@ namespace {
 
 constexpr int64_t kLargestText = int64_t{16} << 20;
 
-// Cuts off a comment that does not stand in quotes.
+// Removes a comment outside quotes.
 std::string_view without_comment(std::string_view line) {
   char quote = '\0';
   for (size_t i = 0; i < line.size(); ++i) {
@@ -46,7 +46,7 @@ void read_configuration(RunFolder& run) {
   try {
     run.config = read_config(read_file(run.path / "config.toml", kLargestText));
     if (run.config.empty())
-      run.notes.emplace_back("config.toml is empty or torn: the configuration is not shown.");
+      run.notes.emplace_back("config.toml is empty or truncated: the configuration is not shown.");
   } catch (const ConfigError& error) {
     run.notes.emplace_back(error.what());
   }
@@ -72,7 +72,8 @@ void read_metrics(RunFolder& run) {
     if (run.records.empty())
       run.notes.emplace_back("metrics.jsonl holds no records yet: there are no curves.");
     int64_t whole = file.bad_lines - (file.torn_end ? 1 : 0);
-    if (file.torn_end) run.notes.emplace_back("The last line of metrics.jsonl is torn and was left out.");
+    if (file.torn_end)
+      run.notes.emplace_back("The last line of metrics.jsonl is truncated and was left out.");
     if (whole > 0) {
       run.notes.push_back(fmt::format("metrics.jsonl: {} damaged line{} left out, first line {}: {}", whole,
                                       whole == 1 ? " was" : "s were", file.first_bad_line, file.first_error));
@@ -83,25 +84,35 @@ void read_metrics(RunFolder& run) {
   }
 }
 
-// A ps.json in the folder may be of an earlier run, without the servers of which this one went on.
+// A ps.json in the folder may be from an earlier run with servers, which this one continued without.
 void read_server_losses(RunFolder& run) {
   if (!present(run, "ps.json") || config_value(run, "parallel", "sync") != "ps") return;
   try {
     run.server_losses = loss_curve_of(nlohmann::json::parse(read_file(run.path / "ps.json", kLargestText)));
   } catch (const std::exception&) {
-    run.notes.emplace_back("ps.json cannot be read: the losses are the first worker's.");
+    run.notes.emplace_back("ps.json cannot be read: the losses are those of the first worker.");
   }
 }
 
 void read_summary(RunFolder& run) {
   if (!present(run, "summary.json")) {
-    run.notes.emplace_back("summary.json is missing: the run is still going on or was stopped early.");
+    run.notes.emplace_back("summary.json is missing: the run has not finished or was stopped early.");
     return;
   }
   try {
     run.summary = metrics::parse_summary(read_file(run.path / "summary.json", kLargestText));
   } catch (const ConfigError& error) {
     run.notes.push_back(fmt::format("summary.json cannot be read: {}", error.what()));
+  }
+}
+
+void read_partition(RunFolder& run) {
+  if (!present(run, "partition.json")) return;
+  try {
+    run.partition =
+        metrics::parse_partition_run(read_file(run.path / "partition.json", kLargestText), "partition.json");
+  } catch (const ConfigError& error) {
+    run.notes.push_back(fmt::format("partition.json cannot be drawn: {}", error.what()));
   }
 }
 
@@ -142,14 +153,15 @@ RunFolder read_run(const std::filesystem::path& path) {
   run.path = path;
   if (!present(run, "config.toml") && !present(run, "metrics.jsonl") && !present(run, "summary.json")) {
     throw ConfigError(
-        "{}: not a run's folder: it has no config.toml, metrics.jsonl or summary.json. "
-        "Give the folder that `yoke train` wrote (out.dir).",
+        "{}: not a run folder: it has no config.toml, metrics.jsonl or summary.json. Give the folder written "
+        "by `yoke train` (out.dir).",
         path.string());
   }
   read_configuration(run);
   read_metrics(run);
   read_summary(run);
   read_server_losses(run);
+  read_partition(run);
   return run;
 }
 

@@ -13,14 +13,14 @@ namespace yoke::report {
 namespace {
 
 constexpr int64_t kLargestCounts = int64_t{16} << 20;
-constexpr size_t kServerPoints = 250;  // of a curve: means of neighbours, since single updates are noisy
+constexpr size_t kServerPoints = 250;  // per curve: means of neighbours, because single updates are noisy
 
 std::optional<nlohmann::json> counts_of(const RunFolder& run) {
   try {
     if (!std::filesystem::exists(run.path / "ps.json")) return std::nullopt;
     return nlohmann::json::parse(read_file(run.path / "ps.json", kLargestCounts));
   } catch (const std::exception&) {
-    return std::nullopt;  // torn: the rest of the report is shown without it
+    return std::nullopt;  // truncated: the rest of the report is shown without it
   }
 }
 
@@ -30,8 +30,8 @@ std::string card(const std::string& heading, const std::string& inside) {
 
 template <class X>
 std::string losses(const std::vector<metrics::Record>& records, const std::string& heading,
-                   const std::string& x_label, X x) {
-  LineChart chart{.title = heading, .x_label = x_label, .y_label = "loss"};
+                   const std::string& x_label, bool steps, X x) {
+  LineChart chart{.title = heading, .x_label = x_label, .y_label = "loss", .whole_x = steps};
   Series series{.name = "loss"};
   for (const metrics::Record& record : records) series.points.push_back({x(record), record.loss});
   if (series.points.empty()) return "";
@@ -39,20 +39,20 @@ std::string losses(const std::vector<metrics::Record>& records, const std::strin
   return card(heading, to_svg(chart));
 }
 
-// Of all workers, where the scheduler has kept them; otherwise of the first.
+// Over all workers, if the scheduler has recorded them; otherwise of the first.
 std::string loss_charts(const RunFolder& run, const nlohmann::json& counts) {
   std::vector<LossPoint> curve = coarser(loss_curve_of(counts), kServerPoints);
   std::vector<metrics::Record> records = curve.empty() ? run.records : records_of(curve);
-  return losses(records, "Loss against time", "seconds",
+  return losses(records, "Loss over time", "seconds", /*steps=*/false,
                 [](const metrics::Record& record) { return record.time; }) +
-         losses(records, "Loss against updates", "updates",
+         losses(records, "Loss over updates", "updates", /*steps=*/true,
                 [](const metrics::Record& record) { return static_cast<double>(record.step); });
 }
 
 std::string staleness_chart(const nlohmann::json& counts) {
   auto histogram_of = counts.at("staleness").at("histogram").get<std::vector<double>>();
   if (histogram_of.empty()) return "";
-  StackedBars chart = histogram("Staleness", "updates behind", "gradients", histogram_of);
+  StackedBars chart = histogram("Staleness", "updates late", "gradients", histogram_of);
   return card(fmt::format("Staleness: {:.3g} on average, {:.0f}% fresh",
                           counts.at("staleness").at("mean").get<double>(),
                           100 * counts.at("staleness").at("fresh").get<double>()),
@@ -73,9 +73,9 @@ std::string workers_table(const nlohmann::json& counts) {
         share("cancelled_seconds"));
   }
   return fmt::format(
-      "<section class=\"card\"><h3>Where the workers' time "
-      "went</h3><table><tr><th>worker</th><th>gradients</th>"
-      "<th>compute</th><th>pull</th><th>push</th><th>idle</th><th>cancelled</th></tr>{}</table></section>\n",
+      "<section class=\"card\"><h3>Time per "
+      "worker</h3><table><tr><th>worker</th><th>gradients</th><th>compute</th><th>pull</th><th>push</"
+      "th><th>idle</th><th>cancelled</th></tr>{}</table></section>\n",
       rows);
 }
 

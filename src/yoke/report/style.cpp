@@ -42,13 +42,14 @@ h3 { margin: 0 0 10px; font-size: 15px; font-weight: 600; }
 .facts .detail { color: var(--soft); font-size: 13px; min-height: 1.5em; overflow-wrap: anywhere; }
 .grid2 { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 420px), 1fr)); gap: 18px; }
 .grid2 + .card { margin-top: 18px; }
-.card { padding: 18px 18px 12px; min-width: 0; margin: 0; break-inside: avoid; }
+.card { padding: 18px 18px 12px; min-width: 0; margin: 0; break-inside: avoid; overflow-x: auto; }
 .chart { display: block; width: 100%; height: auto; font-size: 12px; font-variant-numeric: tabular-nums; }
 .chart text { fill: var(--soft); }
 .chart .end { text-anchor: end; } .chart .mid { text-anchor: middle; }
 .chart .grid { stroke: var(--grid); } .chart .axis { stroke: var(--axis); }
 .chart .key { fill: currentColor; }
 .chart .line { fill: none; stroke: currentColor; stroke-width: 2; stroke-linejoin: round; stroke-linecap: round; }
+.chart .line.dashed { stroke-dasharray: 6 4; }
 .chart .faint { stroke-width: 1.2; opacity: .28; }
 .chart .dot { fill: currentColor; stroke: var(--card); stroke-width: 1.5; }
 .bar { fill: currentColor; background: currentColor; }

@@ -12,8 +12,8 @@
 namespace yoke::report {
 namespace {
 
-constexpr size_t kMostPoints = 500;  // more cannot be told apart at this size
-constexpr size_t kMostColumns = 60;  // that answer to hovering
+constexpr size_t kMostPoints = 500;  // more are indistinguishable at this size
+constexpr size_t kMostColumns = 60;  // that react to hovering
 constexpr size_t kMostTints = 40;
 constexpr size_t kFewPoints = 24;  // these are drawn as dots too
 
@@ -57,8 +57,7 @@ Axis x_axis_of(const LineChart& chart, const Range& data) {
   Axis axis = make_axis(low, high, false);
   axis.low = low;
   axis.high = high;
-  // Steps are whole.
-  std::erase_if(axis.ticks, [](double tick) { return tick != std::floor(tick); });
+  if (chart.whole_x) std::erase_if(axis.ticks, [](double tick) { return tick != std::floor(tick); });
   return axis;
 }
 
@@ -68,6 +67,10 @@ Frame frame_of(const LineChart& chart, const Ranges& ranges) {
   double low = ranges.y.empty() ? 0 : ranges.y.low;
   double high = ranges.y.empty() ? 1 : ranges.y.high;
   frame.y = make_axis(chart.from_zero && !chart.log ? std::min(low, 0.0) : low, high, chart.log);
+  if (chart.unit == Unit::kPercent && high <= 1 && frame.y.high > 1) {  // no more than all
+    std::erase_if(frame.y.ticks, [](double tick) { return tick > 1 + 1e-9; });
+    frame.y.high = 1;
+  }
   for (const Series& series : chart.series) {
     if (!series.faint) frame.legend.push_back({series.name, series.colour});
   }
@@ -91,18 +94,19 @@ std::string path_of(const Frame& frame, const std::vector<Point>& points) {
 }
 
 std::string draw(const Frame& frame, const Series& series) {
-  std::string svg = fmt::format(R"(<path class="{} c{}" d="{}"/>)", series.faint ? "line faint" : "line",
-                                series.colour, path_of(frame, thin_out(series.points, kMostPoints)));
+  std::string svg =
+      fmt::format(R"(<path class="{} {}" d="{}"/>)", series.faint ? "line faint" : "line",
+                  series_class(series.colour), path_of(frame, thin_out(series.points, kMostPoints)));
   if (series.faint || series.points.size() > kFewPoints) return svg;
   for (const Point& point : series.points) {
     if (!drawable(frame, point.y)) continue;
-    svg += fmt::format(R"(<circle class="dot c{}" cx="{:.1f}" cy="{:.1f}" r="3"/>)", series.colour,
-                       frame.x_at(point.x), frame.y_at(point.y));
+    svg += fmt::format(R"(<circle class="dot {}" cx="{:.1f}" cy="{:.1f}" r="3"/>)",
+                       series_class(series.colour), frame.x_at(point.x), frame.y_at(point.y));
   }
   return svg;
 }
 
-// Where values were not finite, the chart is tinted from the first to the last of each stretch.
+// Ranges with non-finite values are tinted.
 std::string tints(const Frame& frame, const Series& series) {
   std::string svg;
   size_t drawn = 0;
@@ -144,8 +148,8 @@ std::string column(const LineChart& chart, const Frame& frame, double x, double 
     if (point == nullptr || std::abs(frame.x_at(point->x) - centre) > width) continue;
     tip += fmt::format("\n{}: {}", series.name, value_text(point->y, chart.unit));
     if (!drawable(frame, point->y)) continue;
-    dots += fmt::format(R"(<circle class="dot c{}" cx="{:.1f}" cy="{:.1f}" r="4"/>)", series.colour,
-                        frame.x_at(point->x), frame.y_at(point->y));
+    dots += fmt::format(R"(<circle class="dot {}" cx="{:.1f}" cy="{:.1f}" r="4"/>)",
+                        series_class(series.colour), frame.x_at(point->x), frame.y_at(point->y));
   }
   return fmt::format(R"(<g class="hit"><title>{}</title><rect x="{:.1f}" y="{}" width="{:.1f}" height="{}"/>)"
                      R"(<g class="guide"><path d="M{:.1f} {}V{}"/>{}</g></g>)",

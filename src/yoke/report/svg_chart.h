@@ -1,4 +1,4 @@
-// Small charts as SVG, safe for whatever numbers come: NaN, one point, none.
+// Small charts as SVG, robust against NaN, single points and no points.
 #pragma once
 
 #include <string>
@@ -11,9 +11,9 @@ namespace yoke::report {
 
 struct Series {
   std::string name{};
-  std::vector<Point> points{};  // by increasing x; a y that is not finite is a gap
-  int colour = 1;               // 1 to 6
-  bool faint = false;           // background: not in the legend, not in the tooltips
+  std::vector<Point> points{};  // by increasing x; a non-finite y is a gap
+  int colour = 1;               // from 1: series_class()
+  bool faint = false;           // background: not in the legend and the tooltips
 };
 
 struct LineChart {
@@ -22,14 +22,15 @@ struct LineChart {
   std::string y_label{};
   Unit unit = Unit::kNumber;
   bool from_zero = false;  // the y axis starts at 0
-  // Ends of the x axis, so that charts side by side can share it; where they are equal, the data decide.
+  // Ends of the x axis, so that adjacent charts can share it; if equal, they are derived from the data.
   double x_from = 0;
   double x_to = 0;
-  bool log = false;  // logarithmic y axis, where all values are positive
+  bool log = false;     // logarithmic y axis, if all values are positive
+  bool whole_x = true;  // x is a count (steps): no ticks between
   std::vector<Series> series{};
 };
 
-// A bar stands for [from, to] on the x axis and is cut into one value a layer.
+// A bar covers [from, to] on the x axis and has one value per layer.
 struct StackedBar {
   double from = 0;
   double to = 0;
@@ -42,18 +43,18 @@ struct StackedBars {
   std::string y_label{};
   Unit unit = Unit::kNumber;
   bool legend = true;
-  bool whole = false;                 // a bar stands for the whole number in its middle: ticks only there
+  bool whole = false;                 // a bar represents the integer in its middle: ticks only there
   std::vector<std::string> layers{};  // bottom first, coloured 1, 2, …
   std::vector<StackedBar> bars{};
 };
 
-// How often 0, 1, 2, … came: bars for whole numbers, the axis never shorter than a few of them.
+// Frequencies of 0, 1, 2, …: bars for integers, with a minimum axis length.
 StackedBars histogram(const std::string& title, const std::string& x_label, const std::string& y_label,
                       const std::vector<double>& counts);
 
-// A whole <svg> element; columns across the chart tell their values on hover.
+// A complete <svg> element; columns across the chart show their values on hover.
 std::string to_svg(const LineChart& chart);
-// Values that are negative or not finite count as 0.
+// Negative and non-finite values count as 0.
 std::string to_svg(const StackedBars& chart);
 
 }  // namespace yoke::report

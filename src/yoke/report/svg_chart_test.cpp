@@ -1,5 +1,6 @@
 #include "yoke/report/svg_chart.h"
 
+#include <fmt/core.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -10,6 +11,7 @@
 namespace yoke::report {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
@@ -47,6 +49,34 @@ TEST(LineChart, IsAnImageWithATitleLabelsAndALegend) {
   EXPECT_THAT(svg, HasSubstr(">loss</text>"));
   EXPECT_THAT(svg, HasSubstr(">training</tspan>"));
   EXPECT_THAT(svg, HasSubstr("<title>step 2\ntraining: 2\ntest: 2.5</title>"));
+}
+
+// Ten names do not fit beside the label: they get rows of their own, and the chart grows by them.
+TEST(LineChart, ManySeriesKeepALegendInsideTheChart) {
+  LineChart few{.y_label = "loss"}, many{.y_label = "loss"};
+  for (int i = 1; i <= 10; ++i) {
+    Series one{.name = fmt::format("gossip_hypercube_{}", i), .points = {{1, 3}, {2, 2}}, .colour = i};
+    if (i <= 2) few.series.push_back({.name = fmt::format("rule {}", i), .points = one.points, .colour = i});
+    many.series.push_back(std::move(one));
+  }
+  EXPECT_THAT(to_svg(few), AllOf(HasSubstr("viewBox=\"0 0 480 262\""), Not(HasSubstr("translate"))));
+  const std::string svg = to_svg(many);
+  expect_sound(svg);
+  EXPECT_THAT(svg, AllOf(HasSubstr("viewBox=\"0 0 480 352\""), HasSubstr("translate(0 90)")));
+  EXPECT_EQ(count(svg, "○"), 4) << "the seventh to tenth are dashed";
+  EXPECT_THAT(svg, HasSubstr("line c4 dashed"));
+}
+
+TEST(LineChart, TimesHaveTicksBetweenWholeNumbersAndStepsDoNot) {
+  LineChart chart{.series = {{"a", {{0, 3}, {0.4, 2}}}}};
+  EXPECT_THAT(to_svg(chart), Not(HasSubstr(">0.2</text>")));
+  chart.whole_x = false;
+  EXPECT_THAT(to_svg(chart), HasSubstr(">0.2</text>"));
+}
+
+TEST(LineChart, SharesEndAtAHundredPercent) {
+  LineChart chart{.unit = Unit::kPercent, .series = {{"a", {{1, 0.93}, {2, 0.995}}}}};
+  EXPECT_THAT(to_svg(chart), AllOf(HasSubstr(">100%</text>"), Not(HasSubstr(">102%</text>"))));
 }
 
 TEST(LineChart, NeedsNoLegendForOneSeries) {
@@ -107,9 +137,10 @@ TEST(StackedBars, StackTheirLayersAndTellThem) {
 }
 
 TEST(StackedBars, OfWholeNumbersHaveTicksOnlyThere) {
-  std::string svg = to_svg(histogram("Staleness", "updates behind", "gradients", {600}));
+  std::string svg = to_svg(histogram("Staleness", "updates late", "gradients", {600}));
   expect_sound(svg);
-  EXPECT_THAT(svg, HasSubstr("updates behind 0\ngradients: 600"));
+  EXPECT_THAT(svg, HasSubstr("updates late 0\n"
+                             "gradients: 600"));
   EXPECT_THAT(svg, Not(HasSubstr(">0.5<")));
   EXPECT_THAT(svg, Not(HasSubstr(">-0.4<")));
   EXPECT_EQ(count(svg, "class=\"bar c1\""), 8);  // one number alone does not fill the axis

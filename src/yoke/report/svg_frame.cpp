@@ -43,19 +43,59 @@ std::string x_axis(const Frame& f) {
   return svg;
 }
 
-// One line of text, so that the browser does the spacing whatever the font.
-std::string legend(const std::vector<LegendEntry>& entries) {
-  if (entries.size() < 2) return "";
-  std::string line;
-  for (const LegendEntry& entry : entries) {
-    line += fmt::format(R"(<tspan class="key c{}" dx="{}">●</tspan><tspan dx="5">{}</tspan>)", entry.colour,
-                        line.empty() ? 0 : 14, escape(entry.name));
+constexpr double kLetterWidth = 7;  // about the width of one in a label, on narrow screens too
+constexpr double kLegendRow = 18;
+constexpr double kLegendKey = 30;  // of a legend's entry: its sign and the gaps
+
+double label_width(const std::string& text) {
+  // Bytes that continue a character of UTF-8 take no room.
+  return kLetterWidth *
+         static_cast<double>(std::ranges::count_if(text, [](char c) { return (c & 0xC0) != 0x80; }));
+}
+
+using LegendRow = std::vector<LegendEntry>;
+
+// Beside the label of the y axis if there is room, otherwise in rows of its own below it.
+std::vector<LegendRow> legend_rows(const Frame& f) {
+  std::vector<LegendRow> rows;
+  if (f.legend.size() < 2) return rows;
+  double used = Frame::kWidth;
+  for (const LegendEntry& entry : f.legend) {
+    const double width = kLegendKey + label_width(entry.name);
+    if (rows.empty() || used + width > Frame::kWidth - Frame::kRight) {
+      rows.emplace_back();
+      used = 0;
+    }
+    used += width;
+    rows.back().push_back(entry);
   }
-  return fmt::format(R"(<text class="label end" x="{}" y="16">{}</text>)", Frame::kWidth - Frame::kRight,
+  return rows;
+}
+
+bool fits_beside_label(const Frame& f, const std::vector<LegendRow>& rows) {
+  double width = label_width(f.y_label) + Frame::kRight;
+  for (const LegendRow& row : rows)
+    for (const LegendEntry& entry : row) width += kLegendKey + label_width(entry.name);
+  return width <= Frame::kWidth;
+}
+
+// One line of text, so that the browser does the spacing whatever the font.
+std::string legend(const LegendRow& row, double y) {
+  std::string line;
+  for (const LegendEntry& entry : row) {
+    line += fmt::format(R"(<tspan class="key {}" dx="{}">{}</tspan><tspan dx="5">{}</tspan>)",
+                        series_class(entry.colour), line.empty() ? 0 : 14,
+                        entry.colour > kColours ? "○" : "●", escape(entry.name));
+  }
+  return fmt::format(R"(<text class="label end" x="{}" y="{}">{}</text>)", Frame::kWidth - Frame::kRight, y,
                      line);
 }
 
 }  // namespace
+
+std::string series_class(int series) {
+  return fmt::format("c{}{}", (series - 1) % kColours + 1, (series - 1) / kColours % 2 == 1 ? " dashed" : "");
+}
 
 double Axis::share(double value) const {
   if (log) return std::log(value / low) / std::log(high / low);
@@ -72,11 +112,17 @@ Axis make_axis(double low, double high, bool log) {
 }
 
 std::string to_svg(const Frame& f, const std::string& content) {
+  const std::vector<LegendRow> rows = legend_rows(f);
+  const bool beside = fits_beside_label(f, rows);
+  const double lower = beside ? 0 : kLegendRow * static_cast<double>(rows.size());
   std::string svg = fmt::format(R"(<svg class="chart" role="img" viewBox="0 0 {} {}"><title>{}</title>)",
-                                Frame::kWidth, Frame::kHeight, escape(f.title));
+                                Frame::kWidth, Frame::kHeight + lower, escape(f.title));
   svg += text_at(0, 16, "label", f.y_label);
-  svg += y_axis(f) + x_axis(f) + legend(f.legend) + content;
-  return svg + "</svg>\n";
+  for (size_t i = 0; i < rows.size(); ++i)
+    svg += legend(rows[i], 16 + kLegendRow * static_cast<double>(beside ? i : i + 1));
+  const std::string drawn = y_axis(f) + x_axis(f) + content;
+  if (lower == 0) return svg + drawn + "</svg>\n";
+  return svg + fmt::format("<g transform=\"translate(0 {})\">{}</g></svg>\n", lower, drawn);
 }
 
 }  // namespace yoke::report

@@ -1,7 +1,7 @@
-// What every chart has around its data: axes, grid, labels, legend.
+// The frame of every chart: axes, grid, labels, legend.
 //
-// Charts carry classes, not colours (chart grid tick label line faint dot bar guide; c1 to c6 for series):
-// the page's style sheet colours them for light and dark.
+// Charts use classes instead of colours (chart grid tick label line faint dot bar guide; series_class() for
+// series): the page's style sheet colours them for light and dark.
 #pragma once
 
 #include <string>
@@ -17,12 +17,16 @@ struct Axis {
   double low = 0;
   double high = 1;
   bool log = false;
-  // Where `value` lies: 0 at `low`, 1 at `high`.
+  // Relative position of `value`: 0 at `low`, 1 at `high`.
   double share(double value) const;
 };
 
-// An axis for finite values in [low, high]; logarithmic only where low > 0.
+// An axis for finite values in [low, high]; logarithmic only if low > 0.
 Axis make_axis(double low, double high, bool log);
+
+// Series 1 to 6 have a colour each, 7 to 12 the same ones dashed, and so on.
+constexpr int kColours = 6;
+std::string series_class(int series);
 
 struct LegendEntry {
   std::string name;
@@ -36,7 +40,7 @@ struct Frame {
   Unit unit = Unit::kNumber;
   Axis x;
   Axis y;
-  std::vector<LegendEntry> legend;  // drawn where there are at least two
+  std::vector<LegendEntry> legend;  // drawn if there are at least two
 
   static constexpr double kWidth = 480;
   static constexpr double kHeight = 262;

@@ -6,17 +6,16 @@
 
 namespace yoke::report {
 
-// Columns are as wide as their widest cell; those that hold only numbers are aligned right. Plain text, no
-// colours.
+// Columns are as wide as their widest cell; numeric columns are right-aligned. Plain text without colours.
 class Table {
  public:
   explicit Table(std::vector<std::string> headers);
 
-  // Requires as many cells as there are headers.
+  // Requires as many cells as headers.
   void add(std::vector<std::string> cells);
 
-  // One line a row, each ended by a newline, no blanks at line ends. Where the table is wider than `width`,
-  // the widest columns are cut with an ellipsis; 0 cuts nothing.
+  // One line per row, each ended by a newline, without trailing blanks. If the table is wider than `width`,
+  // the widest columns are truncated with an ellipsis; 0: no limit.
   std::string to_text(int width = 80) const;
 
  private:

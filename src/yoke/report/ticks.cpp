@@ -12,7 +12,7 @@ namespace yoke::report {
 namespace {
 
 constexpr double kLargest = 1e300;    // differences of two such values do not overflow
-constexpr double kSmallest = 1e-290;  // steps between smaller ones would not be numbers any more
+constexpr double kSmallest = 1e-290;  // steps between smaller ones would not be representable
 
 double tame(double value) {
   if (!std::isfinite(value) || std::abs(value) < kSmallest) return 0;
@@ -29,7 +29,7 @@ double nice_step(double rough) {
 
 std::string plain(double value) {
   std::string text = fmt::format("{:.6g}", value);
-  // 2e-05 is 2e-5 to people.
+  // 2e-05 is shown as 2e-5.
   for (const char* sign : {"e-0", "e+0"}) {
     size_t at = text.find(sign);
     if (at != std::string::npos) text.erase(at + 2, 1);

@@ -20,7 +20,7 @@ constexpr double kTimelineWidth = 1120, kTimelineLeft = 104, kTimelineRight = 24
 constexpr double kHeading = 34;  // above each of several timelines
 constexpr size_t kMostSpans = 20'000;
 
-// Chunks of one device are told apart by their shade. In a page, other charts must keep their own style.
+// Chunks of one device differ in shade. Inside a page, other charts must keep their own style.
 constexpr const char* kTimelineStyle = R"(<style>
   .timeline { --page: #ffffff; --text: #1f2328; --soft: #5d646d; --grid: #ecebe8; --idle: #f4f3f0;
         --f: #2f6bd0; --b: #d2691e; --w: #1f8f72; --u: #8a5cc2; --t: #7a828c; --on: #ffffff; }
@@ -111,7 +111,7 @@ class Picture {
     std::string text = fmt::format("{} in all, {:.1f} % idle", format_duration(timeline.makespan),
                                    100 * timeline.idle_fraction());
     if (timeline.spans.size() > kMostSpans)
-      text += fmt::format("; the first {} of {} spans are drawn", kMostSpans, timeline.spans.size());
+      text += fmt::format("; showing the first {} of {} spans", kMostSpans, timeline.spans.size());
     return text;
   }
 
@@ -162,7 +162,7 @@ class Picture {
     }
   }
 
-  // Passes fill the row; updates lie along its lower edge, transfers along the upper one.
+  // Passes fill the row; updates are at its lower edge, transfers at the upper one.
   void bar(const TimelineSpan& span, double first_row) {
     const bool pass = metrics::is_pass(span.kind);
     double left = x(span.start), width = std::max(0.4, x(span.end) - left), inset = std::min(0.75, width / 6);

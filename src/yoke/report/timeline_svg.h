@@ -1,4 +1,4 @@
-// Timelines of pipelines as a picture: one drawing for what was measured and what was simulated.
+// Timelines of pipelines as a picture, for measured and simulated runs.
 #pragma once
 
 #include <string>
@@ -8,8 +8,8 @@
 
 namespace yoke::report {
 
-// A row for each worker, time to the right, one timeline below the other on one scale. Stands alone or in a
-// page, for light and dark. Of very many spans the first are drawn, and the picture says so.
+// One row per worker, time to the right, timelines below each other on one scale. Self-contained or inside a
+// page, for light and dark. If there are too many spans, the first are drawn, and the picture says so.
 std::string timeline_svg(const std::string& title, const std::vector<metrics::Timeline>& timelines);
 
 }  // namespace yoke::report

@@ -56,7 +56,7 @@ TEST(TimelineSvg, AnEmptyTimelineIsAPictureToo) {
 TEST(TimelineSvg, VeryManySpansAreCutAndThatIsSaid) {
   metrics::Timeline timeline = two_workers("", 1);
   timeline.spans.resize(30'000, timeline.spans.front());
-  EXPECT_THAT(timeline_svg("many", {timeline}), HasSubstr("the first 20000 of 30000 spans are drawn"));
+  EXPECT_THAT(timeline_svg("many", {timeline}), HasSubstr("showing the first 20000 of 30000 spans"));
 }
 
 TEST(PipelineSection, SaysHowFarTheSimulationIsOff) {

@@ -48,7 +48,7 @@ class Replay {
     return buffer.data() + range.begin;
   }
 
-  // Everything a round sends is what was there before it.
+  // A round sends values from before the round.
   void send_round(int rank) {
     size_t end = end_of_round(rank);
     for (size_t i = next(rank); i < end; ++i) {
@@ -76,8 +76,8 @@ class Replay {
     std::vector<int64_t> message = std::move(channel.front());
     channel.pop_front();
     if (static_cast<int64_t>(message.size()) != step.range.count)
-      throw ConfigError("replay: rank {} expects {} elements of rank {}, {} came.", rank, step.range.count,
-                        step.peer, message.size());
+      throw ConfigError("replay: rank {} expects {} elements from rank {}, but received {}.", rank,
+                        step.range.count, step.peer, message.size());
     Moved& moved = moved_[static_cast<size_t>(rank)];
     moved.elements_received += step.range.count;
     if (step.action != Action::kReceive) moved.elements_combined += step.range.count;
@@ -96,7 +96,7 @@ class Replay {
     }
   }
 
-  // What came for a range and what is there, in the order of ranks.
+  // The received values for a range and the local one, in rank order.
   void merge(int rank) {
     for (auto& [where, contributions] : merged_) {
       int64_t* data = at(rank, {where.first, where.second});
@@ -128,7 +128,7 @@ class Replay {
   void check_done() {
     for (int rank = 0; rank < size(); ++rank) {
       if (next(rank) < list(rank).size())
-        throw ConfigError("replay: rank {} waits for ever in round {}.", rank, list(rank)[next(rank)].round);
+        throw ConfigError("replay: rank {} deadlocks in round {}.", rank, list(rank)[next(rank)].round);
     }
     for (const auto& [channel, messages] : channels_) {
       if (!messages.empty())
@@ -143,7 +143,7 @@ class Replay {
   std::vector<size_t> next_;
   std::vector<Moved> moved_;
   std::map<std::pair<int, int>, std::deque<std::vector<int64_t>>> channels_;
-  // Of the round under way: begin and count of a range, then by rank.
+  // For the current round: begin and count of a range, then by rank.
   std::map<std::pair<int64_t, int64_t>, std::map<int, std::vector<int64_t>>> merged_;
 };
 

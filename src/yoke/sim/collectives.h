@@ -11,10 +11,10 @@ namespace yoke::sim {
 
 using StepLists = std::vector<std::vector<plan::Step>>;  // [rank]
 
-// What all ranks of an operation do; `request.rank` is ignored.
+// The lists of all ranks; `request.rank` is ignored.
 StepLists steps_of_all(plan::CollectiveRequest request);
 
-// How much one rank moved.
+// Traffic of one rank.
 struct Moved {
   int64_t elements_sent = 0;
   int64_t messages_sent = 0;
@@ -24,14 +24,14 @@ struct Moved {
 
 using Combine = std::function<int64_t(int64_t mine, int64_t theirs)>;
 
-// Runs the lists on buffers[rank], each rank at its own pace, messages in order between two ranks.
-// Throws ConfigError when ranks wait for each other for ever, a range lies outside of its buffer, sizes
-// differ, or a message is never received.
+// Runs the lists on buffers[rank], each rank at its own pace, with ordered messages between two ranks. Throws
+// ConfigError for a deadlock, a range outside its buffer, different sizes, or a message that is never
+// received.
 std::vector<Moved> replay(const StepLists& lists, std::vector<std::vector<int64_t>>& buffers,
                           const Combine& combine);
 
-// Seconds when every rank sends one message at a time and receives one at a time, each alpha + bytes x beta,
-// and no rank is ahead of the slowest by a round.
+// Seconds if every rank sends one message and receives one message at a time, each taking alpha + bytes x
+// beta, with a barrier after every round.
 double price_rounds(const StepLists& lists, int64_t element_bytes, const plan::LinkCost& cost);
 
 }  // namespace yoke::sim

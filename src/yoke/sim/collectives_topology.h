@@ -1,4 +1,4 @@
-// The time of collectives on a topology: the lists that backends execute, with every message on its links.
+// Time of collectives on a topology: the lists that backends execute, with every message on its links.
 #pragma once
 
 #include <cstdint>
@@ -13,22 +13,22 @@ namespace yoke::sim {
 
 // Prices collectives among all workers of one topology.
 //
-// A round takes the longest latency of its messages, and the time its busiest link needs for all that crosses
-// it in one direction. `ring` runs on the best rings, all at once, each with its share of the data; the
-// others take the workers in the order of the topology.
+// A round takes the longest latency of its messages, plus the time its busiest link needs for all data that
+// crosses it in one direction. `ring` uses the best rings concurrently, each with its share of the data;
+// other algorithms use the workers in the order of the topology.
 class TopologyPricer {
  public:
   // Throws ConfigError for a topology that is not connected or has more than 512 workers.
   explicit TopologyPricer(const cluster::Topology& topology);
 
   const cluster::RingSet& rings() const { return rings_; }
-  // Workers of each machine when there are several machines alike; 1 otherwise: then there is no hierarchy.
+  // Workers per machine if there are several equal machines; otherwise 1: no hierarchy.
   int machine_size() const { return machine_size_; }
-  // What can be priced: algorithms_for(op), hierarchical only where there is one.
+  // Algorithms that can be priced: algorithms_for(op), hierarchical only if there is a hierarchy.
   std::vector<plan::Algorithm> algorithms(plan::Collective op) const;
 
-  // `bytes` as nccl-tests count them: the whole array, all parts together. Throws ConfigError when there is
-  // no such form.
+  // `bytes` as counted by nccl-tests: the whole array, all parts together. Throws ConfigError if the
+  // algorithm does not support the operation.
   double seconds(plan::Collective op, plan::Algorithm algorithm, int64_t bytes) const;
 
   // Bytes over each directed link (numbered as in Routes).

@@ -20,18 +20,18 @@ std::vector<double> for_stages(const std::vector<double>& values, int stages, co
     throw ConfigError("{} {} times for {} stages: give one, or one for each.", values.size(), what, stages);
   for (double value : values) {
     if (!(value >= 0 && std::isfinite(value)))
-      throw ConfigError("{} time {}: a number of at least 0 is wanted.", what, value);
+      throw ConfigError("{} time {}: expected a number of at least 0.", what, value);
   }
   return values.size() == 1 ? std::vector<double>(static_cast<size_t>(stages), values[0]) : values;
 }
 
-// What has been announced, and who waits for it. One entry for each message or update that there will be.
+// Announced events and their waiters. One entry per message or update.
 class Board {
  public:
   explicit Board(size_t entries) : time_(entries, kNever), waits_(entries, -1) {}
   double at(size_t key) const { return time_[key]; }
   void wait(size_t key, int worker) { waits_[key] = worker; }
-  // Whoever waits for it, or -1.
+  // The waiting worker, or -1.
   int announce(size_t key, double time) {
     time_[key] = time;
     return std::exchange(waits_[key], -1);
@@ -74,7 +74,7 @@ class Simulator {
     }
     for (size_t i = 0; i < workers_.size(); ++i) {
       YOKE_CHECK(workers_[i].next == schedule_.workers[i].actions.size(),
-                 "worker {} of the schedule waits for ever", i);
+                 "worker {} of the schedule deadlocks", i);
       run_.makespan = std::max(run_.makespan, workers_[i].clock);
     }
     std::stable_sort(run_.spans.begin(), run_.spans.end(),
@@ -142,7 +142,7 @@ class Simulator {
   double given_duration(const ScheduleAction& action, int index) const {
     double seconds = pass_seconds_(action, index);
     if (!(seconds >= 0 && std::isfinite(seconds)))
-      throw ConfigError("{} {} of worker {} takes {} s: a number of at least 0 is wanted.",
+      throw ConfigError("{} {} of worker {} takes {} s: expected a number of at least 0.",
                         to_string(action.op), action.microbatch, index, seconds);
     return seconds;
   }
@@ -156,7 +156,7 @@ class Simulator {
     }
   }
 
-  // False: the worker waits, and whoever announces what it waits for puts it into `ready`.
+  // False: the worker waits, and the announcer of what it waits for puts it into `ready`.
   bool step(int index, Worker& worker, const ScheduleAction& action, std::vector<int>& ready) {
     const int stage = schedule_.workers[static_cast<size_t>(index)].stage;
     const int place = action.chunk * schedule_.request.stages + stage;
@@ -191,7 +191,7 @@ class Simulator {
     }
   }
 
-  // Gradients are double buffered: a backward needs the update before the last one to be over.
+  // Gradients are double buffered: a backward requires the update before the last one to be finished.
   bool pass(int index, Worker& worker, const ScheduleAction& action, int stage) {
     if (action.op == ScheduleOp::kBackward && overlaps_ && worker.updates > 1) {
       Update& last = updates_[static_cast<size_t>(stage)][static_cast<size_t>(worker.updates - 2)];
@@ -227,7 +227,7 @@ class Simulator {
     return true;
   }
 
-  // Replicas come to their updates in the same order, so that the one before has finished.
+  // Replicas reach their updates in the same order, so the previous one has finished.
   void finish(std::vector<Update>& of_stage, size_t number, int index, int stage, std::vector<int>& ready) {
     Update& own = of_stage[number];
     double start = std::max(own.ready, number > 0 ? of_stage[number - 1].end : 0.0);

@@ -1,4 +1,4 @@
-// The virtual clock's queue when every worker has at most one thing under way: who finishes next.
+// Event queue of the simulator if every worker has at most one event pending: who finishes next.
 #pragma once
 
 #include <cstddef>
@@ -7,8 +7,8 @@
 
 namespace yoke::sim {
 
-// A tournament: each node of a complete binary tree holds the worker of the two below that finishes first, of
-// equals the one with the lower number. O(log workers) to change a time, O(1) to ask.
+// A tournament tree: each inner node holds the worker of its two children that finishes first, on a tie the
+// one with the lower number. O(log workers) to change a time, O(1) to query.
 class FinishTimes {
  public:
   static constexpr double kNever = std::numeric_limits<double>::infinity();
@@ -33,7 +33,7 @@ class FinishTimes {
   double time(int worker) const { return times_[static_cast<size_t>(worker)]; }
 
  private:
-  size_t leaves_ = 2;  // a power of two: the workers, then some that never finish
+  size_t leaves_ = 2;  // a power of two: the workers, then entries that never finish
   std::vector<double> times_;
   std::vector<int> winners_;  // [1] is the root, [leaves_ + worker] the leaves
 };

@@ -16,7 +16,7 @@ namespace {
 constexpr int64_t kUpdatesBetweenReports = 1 << 18;
 constexpr uint64_t kNoiseSeed = 0x6e6f697365;  // "noise"
 
-// Parameters, accumulator, and the copy of each worker, all of one number.
+// Parameters, accumulator, and each worker's copy: one number each.
 class Objective {
  public:
   Objective(const Quadratic& options, int workers, uint64_t seed)
@@ -60,7 +60,7 @@ class Clock {
       bool slow = simulation.slow.empty() || simulation.slow[static_cast<size_t>(worker)];
       plan::DelayLaw law = slow ? simulation.law : plan::DelayLaw();
       if (!(simulation.compute + law.mean(simulation.compute) > 0))
-        throw ConfigError("worker {}: its minibatches take no time: give it some to compute, or a delay law.",
+        throw ConfigError("worker {}: its minibatches take no time: set a compute time or a delay law.",
                           worker);
       delays_.emplace_back(law, simulation.seed, worker);
     }
@@ -87,7 +87,7 @@ class Clock {
     bool joins;
   };
 
-  // The next gradient arrives, or a worker comes or goes.
+  // The next gradient arrives, or a worker joins or leaves.
   void step() {
     int worker = finish_.first();
     if (next_coming_ < comings_.size() && comings_[next_coming_].time <= finish_.time(worker))
@@ -139,7 +139,7 @@ class Clock {
     ++outcome_.staleness[bin];
   }
 
-  // Who waits now has waited before the measurement too.
+  // Workers that are waiting now also waited before the measurement.
   void begin_measuring() {
     outcome_ = {};
     staleness_sum_ = 0;
@@ -172,7 +172,7 @@ class Clock {
     if (objective_) {
       outcome_.loss_floor = objective_->loss() / static_cast<double>(simulation_.updates);
       if (!std::isfinite(*outcome_.loss_floor))
-        throw ConfigError("the iterates grow without bound: the step {} is too large for this staleness.",
+        throw ConfigError("the iterates diverge: the step {} is too large for this staleness.",
                           simulation_.objective->step);
     }
     return std::move(outcome_);
@@ -184,7 +184,7 @@ class Clock {
   std::vector<plan::GradientTags> running_;  // [worker]
   std::vector<double> waiting_since_;        // [worker]
   std::vector<bool> away_;                   // [worker]
-  std::vector<Coming> comings_;              // in the order of their times
+  std::vector<Coming> comings_;              // in order of time
   size_t next_coming_ = 0;
   std::vector<plan::DelayStream> delays_;  // [worker]
   std::optional<Objective> objective_;
@@ -201,7 +201,7 @@ double PsOutcome::fresh() const {
 }
 
 PsOutcome simulate_ps(const PsSimulation& simulation) {
-  if (simulation.updates < 1) throw ConfigError("updates = {}: at least 1 is wanted.", simulation.updates);
+  if (simulation.updates < 1) throw ConfigError("updates = {}: expected at least 1.", simulation.updates);
   YOKE_CHECK(
       simulation.slow.empty() || simulation.slow.size() == static_cast<size_t>(simulation.policy.workers),
       "{} flags for {} workers", simulation.slow.size(), simulation.policy.workers);

@@ -10,7 +10,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// True where it was not there before.
+// True if it did not exist.
 bool make_folder(const fs::path& path) {
   std::error_code error;
   bool made = fs::create_directories(path, error);
@@ -73,8 +73,8 @@ void Commit::adopt(const FileEntry& file) {
   uintmax_t bytes = fs::file_size(temporary_ / file.name, error);
   if (error || bytes != file.bytes)
     throw ConfigError(
-        "{}: another rank has written {} bytes there, here are {}. All ranks must see the same out.dir: "
-        "put it on a file system that they share.",
+        "{}: another rank has written {} bytes there, but this rank sees {}. All ranks must share out.dir: "
+        "put it on a shared file system.",
         (temporary_ / file.name).string(), file.bytes,
         error ? std::string("none") : fmt::format("{}", bytes));
   manifest_.files.push_back(file);
@@ -91,7 +91,7 @@ fs::path Commit::commit(nlohmann::json state) {
   YOKE_CHECK(problem.empty(), "manifest: {}", problem);
   std::string text = to_json_text(manifest_);
   write_text(kManifestName, text);
-  // The names of the files must be on disk before the mark that says they are.
+  // The directory entries must be on disk before the mark that says so.
   sync_directory(temporary_);
   point("folder: files synced");
   if (fault::at(fault::Point::kCheckpointCommit) == fault::Effect::kError)
@@ -116,7 +116,7 @@ void Commit::take_name() {
   replaced += ".replaced";
   bool again = fs::exists(final_);
   if (again && fs::exists(replaced)) {
-    // Left by a crash. Of the two old ones a good one must stay until the new one has its name.
+    // Left by a crash. A good one of the two old checkpoints must stay until the new one has its name.
     bool keep_replaced = !verify_one(final_).ok;
     remove_folder(keep_replaced ? final_ : replaced);
     again = !keep_replaced;

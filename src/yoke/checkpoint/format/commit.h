@@ -1,7 +1,7 @@
-// Saves one checkpoint so that it is there whole or not at all, whenever the power fails.
+// Saves one checkpoint atomically, even if the power fails.
 //
-// Everything goes into step-N.tmp and is synced; COMMITTED comes last; then the folder gets its name step-N
-// and the parent is synced. An older checkpoint is not touched before that.
+// Everything is written to step-N.tmp and synced; COMMITTED comes last; then the folder is renamed to step-N
+// and the parent synced. Older checkpoints are not touched before that.
 #pragma once
 
 #include <cstdint>
@@ -19,23 +19,23 @@ namespace yoke::checkpoint::format {
 
 class Commit {
  public:
-  // Makes `dir` where it is missing, and an empty dir/step-N.tmp. One process at a time saves into `dir`.
-  // Every function throws ConfigError that names path and reason.
+  // Creates `dir` if missing, and an empty dir/step-N.tmp. One process at a time saves into `dir`. All
+  // functions throw ConfigError that names path and reason.
   Commit(std::filesystem::path dir, int64_t step, Failpoint failpoint = nullptr);
   Commit(const Commit&) = delete;
   Commit& operator=(const Commit&) = delete;
-  // Without commit() before: removes what was written, so that its space is free again.
+  // Without commit(): removes the partial files to free their space.
   ~Commit();
 
   void add(const std::string& file, std::vector<TensorView> tensors,
            const std::map<std::string, std::string>& metadata = {}, const Readiness& ready = nullptr);
 
-  // A file that somebody else has written into the same folder (write_part). Throws ConfigError where it is
-  // not there with its size: ranks must see one file system.
+  // A file that another process has written into the same folder (write_part). Throws ConfigError if it is
+  // missing or has another size: the ranks must share a file system.
   void adopt(const FileEntry& file);
   void add_text(const std::string& file, const std::string& text);
 
-  // Once, after the last add(). Returns the checkpoint's folder. A checkpoint of the same step is replaced.
+  // Once, after the last add(). Returns the checkpoint's folder. Replaces a checkpoint of the same step.
   std::filesystem::path commit(nlohmann::json state);
 
  private:
@@ -49,7 +49,7 @@ class Commit {
   bool committed_ = false;
 };
 
-// One rank's file of a checkpoint that several write, while the Commit of another process is open.
+// Writes one rank's file of a shared checkpoint, while the Commit of another process is open.
 FileEntry write_part(const std::filesystem::path& dir, int64_t step, const std::string& file,
                      std::vector<TensorView> tensors, const std::map<std::string, std::string>& metadata = {},
                      const Failpoint& failpoint = nullptr, const Readiness& ready = nullptr);

@@ -44,7 +44,7 @@ std::string digest_of(std::string_view bytes) {
 }
 
 std::string digest_of_file(const std::filesystem::path& path) {
-  // Read, not mapped: a failing disk must become an error, not a signal.
+  // Read instead of mapped: a failing disk must become an error, not a signal.
   FileDescriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!fd) throw ConfigError("{}: cannot open: {}.", path.string(), describe_errno(errno));
   ::posix_fadvise(fd.get(), 0, 0, POSIX_FADV_SEQUENTIAL);

@@ -1,4 +1,4 @@
-// XXH3-128: finds torn and flipped files at the speed of memory. Not a defence against forgers.
+// XXH3-128: detects torn and corrupted files at memory speed. Not cryptographic.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@ class Digest {
   Digest();
   ~Digest();
   void update(const void* data, size_t bytes);
-  // 32 lower-case hexadecimal digits, as `xxh128sum` prints them, of all bytes so far.
+  // 32 lower-case hexadecimal digits, as printed by `xxh128sum`, of all bytes so far.
   std::string hex() const;
 
  private:
@@ -24,10 +24,10 @@ class Digest {
 
 std::string digest_of(std::string_view bytes);
 
-// Reads the whole file. Throws ConfigError where it cannot.
+// Reads the whole file. Throws ConfigError.
 std::string digest_of_file(const std::filesystem::path& path);
 
-// 32 lower-case hexadecimal digits?
+// Whether it is 32 lower-case hexadecimal digits.
 bool is_digest(std::string_view text);
 
 }  // namespace yoke::checkpoint::format

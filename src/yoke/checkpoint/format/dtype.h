@@ -1,5 +1,4 @@
-// Element types of safetensors files: those LibTorch has. Sub-byte types (F4, F6) are known and refused by
-// name.
+// Element types of safetensors files supported by LibTorch. Sub-byte types (F4, F6) are refused by name.
 #pragma once
 
 #include <cstdint>
@@ -34,13 +33,13 @@ enum class DType {
 // Bytes of one element.
 uint64_t size_of(DType dtype);
 
-// As files write it: "F32".
+// Name in files: "F32".
 std::string_view name_of(DType dtype);
 
-// Empty for names that no file of ours holds.
+// Empty for unsupported names.
 std::optional<DType> parse_dtype(std::string_view name);
 
-// "BOOL, U8, …": what parse_dtype accepts.
+// "BOOL, U8, …": names that parse_dtype() accepts.
 std::string accepted_dtypes();
 
 }  // namespace yoke::checkpoint::format

@@ -17,7 +17,7 @@ namespace yoke::checkpoint::format {
 namespace {
 
 constexpr uint64_t kChunk = uint64_t{4} << 20;
-constexpr uint64_t kBlock = 4096;  // direct writes are multiples of this, at multiples of it
+constexpr uint64_t kBlock = 4096;  // alignment and granularity of direct writes
 
 }  // namespace
 
@@ -25,7 +25,7 @@ void fail_on_disk(std::string_view what, const std::filesystem::path& path, int 
   if (error == ENOSPC || error == EDQUOT || error == EFBIG) {
     std::error_code ignored;
     auto space = std::filesystem::space(path.parent_path(), ignored);
-    throw ConfigError("{}: {}: {} ({} free on that disk). Free some space or set out.dir to another disk.",
+    throw ConfigError("{}: {}: {} ({} free on the disk). Free some space or set out.dir to another disk.",
                       path.string(), what, describe_errno(error),
                       ignored ? "unknown" : format_bytes(static_cast<double>(space.available)));
   }
@@ -46,12 +46,13 @@ DurableFile::DurableFile(std::filesystem::path path, uint64_t expected_bytes, Fa
 
 void DurableFile::open(uint64_t expected_bytes) {
   int flags = O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC;
-  // Not every file system takes O_DIRECT, and small files do not gain by it.
+  // Not every file system supports O_DIRECT, and small files do not gain from it.
   if (expected_bytes >= kChunk) fd_ = FileDescriptor(::open(path_.c_str(), flags | O_DIRECT, 0644));
   if (!fd_) fd_ = FileDescriptor(::open(path_.c_str(), flags, 0644));
   if (!fd_) fail_on_disk("cannot create", path_, errno);
   if (expected_bytes == 0) return;
-  // KEEP_SIZE: a torn file must also be a short one. File systems that cannot reserve find out while writing.
+  // KEEP_SIZE: a torn file must also be a short one. If the file system cannot reserve, writing will find
+  // out.
   int error =
       ::fallocate(fd_.get(), FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(expected_bytes)) == 0 ? 0 : errno;
   if (error == ENOSPC || error == EDQUOT || error == EFBIG) {
@@ -83,7 +84,7 @@ void DurableFile::write_in_place(const std::byte* data, uint64_t bytes) {
     data += now;
     bytes -= now;
   }
-  wait_for_disk();  // the memory is the caller's again
+  wait_for_disk();  // the memory belongs to the caller again
 }
 
 void DurableFile::gather(const std::byte* data, uint64_t bytes) {
@@ -115,7 +116,7 @@ void DurableFile::write_to_disk(const std::byte* data, uint64_t bytes) {
     ssize_t put = ::write(fd_.get(), data, bytes);
     if (put < 0 && errno == EINTR) continue;
     if (put < 0 && errno == EINVAL && (::fcntl(fd_.get(), F_GETFL) & O_DIRECT) != 0) {
-      use_page_cache();  // a block size larger than ours, or the rest of a short write
+      use_page_cache();  // a larger block size than ours, or the rest of a short write
       continue;
     }
     if (put <= 0)
@@ -134,7 +135,7 @@ void DurableFile::use_page_cache() {
 
 void DurableFile::sync() {
   wait_for_disk();
-  use_page_cache();  // the end of the file is no multiple of a block
+  use_page_cache();  // the end of the file is not a multiple of a block
   write_to_disk(gathering_.get(), gathered_);
   point("before sync");
   if (::fsync(fd_.get()) != 0) fail_on_disk("cannot sync", path_, errno);

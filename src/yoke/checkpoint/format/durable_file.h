@@ -1,4 +1,4 @@
-// A new file that is digested while it is written and safe on disk once sync() has returned.
+// A new file, digested while it is written, and safe on disk once sync() returns. Not thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -16,26 +16,26 @@
 
 namespace yoke::checkpoint::format {
 
-// Called with the name of each point at which a crash would leave the disk in another state
-// ("model.safetensors: written"). Tests throw or exit in it; null otherwise.
+// Called with the name of each point at which a crash would leave the disk in a different state
+// ("model.safetensors: written"). Tests throw or exit in it; nullptr otherwise.
 using Failpoint = std::function<void(std::string_view point)>;
 
-// Called before memory up to `end` is read: waits until it is filled. Null: everything is.
+// Called before memory up to `end` is read: waits until it is filled. nullptr: everything is.
 using Readiness = std::function<void(const void* end)>;
 
-// Large files go past the page cache, whose pages a checkpoint would only take from the data set; one chunk
-// is on its way to the disk while the next is gathered and digested.
+// Large files bypass the page cache (O_DIRECT), where a checkpoint would only evict the data set; one chunk
+// is written while the next is gathered and digested.
 class DurableFile {
  public:
-  // Creates or empties `path`. `expected_bytes` are reserved at once, so that a full disk shows before the
-  // work. Every function throws ConfigError that names path and reason; for a full disk also the free space.
+  // Creates or truncates `path`. Reserves `expected_bytes`, so that a full disk is noticed before the work.
+  // All functions throw ConfigError that names path and reason; for a full disk also the free space.
   explicit DurableFile(std::filesystem::path path, uint64_t expected_bytes = 0, Failpoint failpoint = nullptr,
                        Readiness ready = nullptr);
   DurableFile(const DurableFile&) = delete;
   DurableFile& operator=(const DurableFile&) = delete;
 
-  // Copies nothing where a large piece lies at a page's beginning in memory and comes to a block's beginning
-  // in the file.
+  // Zero-copy if a large piece is page-aligned in memory and block-aligned in the file. `data` is not needed
+  // after it returns.
   void write(const void* data, uint64_t bytes);
   // Once, after the last write().
   void sync();
@@ -67,11 +67,11 @@ class DurableFile {
   Buffer gathering_, travelling_;
   uint64_t gathered_ = 0;  // bytes in gathering_
   uint64_t bytes_ = 0;
-  uint64_t on_disk_ = 0;       // touched by the write that is under way
-  std::future<void> pending_;  // last: waits for that write before the rest goes
+  uint64_t on_disk_ = 0;       // used by the write in flight
+  std::future<void> pending_;  // last: waits for that write before other members are destroyed
 };
 
-// Throws ConfigError: what could not be done to `path`, errno's text, and what to do about it.
+// Throws ConfigError: what failed on `path`, errno's text, and the next step.
 [[noreturn]] void fail_on_disk(std::string_view what, const std::filesystem::path& path, int error);
 
 }  // namespace yoke::checkpoint::format

@@ -27,22 +27,21 @@ std::string file_problem(const fs::path& path, const FileEntry& entry, Depth dep
   uint64_t bytes = fs::file_size(path, error);
   if (error) return fmt::format("{}: {}", entry.name, error.message());
   if (bytes != entry.bytes)
-    return fmt::format("{}: {} bytes, {} were written", entry.name, bytes, entry.bytes);
+    return fmt::format("{}: {} bytes, but {} were written", entry.name, bytes, entry.bytes);
   if (depth == Depth::kDigests && digest_of_file(path) != entry.digest) {
-    return fmt::format("{}: its content is not what was written (digest differs)", entry.name);
+    return fmt::format("{}: its content has changed since it was written (digest mismatch)", entry.name);
   }
   return "";
 }
 
-// Fills the verdict but for path; throws where files cannot be read.
+// Fills the verdict except for path; throws if files cannot be read.
 std::string find_problem(Verdict& verdict, Depth depth) {
   const fs::path& path = verdict.path;
   if (!fs::exists(path / kCommittedName))
-    return "no file COMMITTED: the save was not finished, or it is no Yoke checkpoint";
+    return "no COMMITTED file: the save was not completed, or this is not a Yoke checkpoint";
   std::string committed = read_file(path / kCommittedName, 4096);
   std::string text = read_file(path / kManifestName, kMaxManifestBytes);
-  if (committed != digest_of(text) + "\n")
-    return "manifest.json does not have the digest that COMMITTED holds";
+  if (committed != digest_of(text) + "\n") return "the digest of manifest.json does not match COMMITTED";
   Manifest manifest = parse_manifest(text, kManifestName);
   auto step = step_of(path.filename().string());
   if (step && *step != manifest.step) return fmt::format("manifest.json is of step {}", manifest.step);
@@ -75,7 +74,7 @@ bool is_one_checkpoint(const fs::path& dir) {
          !fs::is_directory(dir / "checkpoints");
 }
 
-// Paths of all checkpoints, oldest first; of one step, the replaced one first.
+// Paths of all checkpoints, oldest first; for one step, the replaced one first.
 std::vector<fs::path> find(const fs::path& dir) {
   if (is_one_checkpoint(dir)) return {dir};
   std::vector<fs::path> found;
@@ -91,7 +90,7 @@ std::vector<fs::path> find(const fs::path& dir) {
 
 std::vector<fs::path> find_or_throw(const fs::path& dir) {
   if (!fs::is_directory(dir)) {
-    throw ConfigError("{}: no such folder. Name a run's folder, its checkpoints folder, or one checkpoint.",
+    throw ConfigError("{}: no such folder. Give a run folder, its checkpoints folder, or one checkpoint.",
                       dir.string());
   }
   try {
@@ -107,7 +106,7 @@ std::vector<Verdict> judge_all(const fs::path& dir, Depth depth) {
   return result;
 }
 
-// In two moves, so that a crash half-way leaves no half checkpoint under a good name.
+// In two steps, so that a crash in between leaves no partial checkpoint under a valid name.
 void remove_checkpoint(const fs::path& path, const Failpoint& failpoint) {
   fs::path aside = path;
   aside += ".removed.tmp";
@@ -118,7 +117,7 @@ void remove_checkpoint(const fs::path& path, const Failpoint& failpoint) {
   if (failpoint) failpoint("prune: removed");
 }
 
-// Removes the entries of `dir` whose name `goes`.
+// Removes the entries of `dir` for which `goes` is true.
 template <class Goes>
 void remove_entries(const fs::path& dir, Goes goes) {
   std::vector<fs::path> stale;
@@ -143,13 +142,13 @@ void abandon_later(const fs::path& dir, int64_t step) {
     fs::remove_all(name);
     fs::rename(path, name);
     log::warn(
-        "{} is of an earlier run that went further; it is {} now and will be removed with the old "
+        "{} is from an earlier, longer run; it was renamed to {} and will be removed with the old "
         "checkpoints",
         path.string(), name.filename().string());
   }
 }
 
-// Removes all but the `keep` newest good ones; false where there are not so many.
+// Removes all but the `keep` newest good ones; false if there are fewer.
 bool remove_old(const fs::path& dir, int64_t keep, std::set<fs::path>& known_good,
                 const Failpoint& failpoint) {
   std::set<int64_t> good_steps;

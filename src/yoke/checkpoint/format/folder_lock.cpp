@@ -35,7 +35,7 @@ std::string holder_of(int file) {
   return holder.empty() ? "another process" : holder;
 }
 
-// Whether it is ours; errno tells why not.
+// Whether we got it; errno says why not.
 bool try_lock(int file) {
   Deadline deadline = Deadline::after(kPatience);
   while (::flock(file, LOCK_EX | LOCK_NB) != 0) {
@@ -49,24 +49,25 @@ bool try_lock(int file) {
 
 }  // namespace
 
-FolderLock::FolderLock(const fs::path& folder) {
+FolderLock::FolderLock(const fs::path& folder, const std::string& setting) {
+  const std::string how = setting == "out.dir" ? " with --out.dir" : "";
   std::error_code error;
   fs::create_directories(folder, error);
   if (error)
-    throw ConfigError("out.dir = \"{}\": cannot make the folder: {}. Choose another with --out.dir.",
-                      folder.string(), error.message());
+    throw ConfigError("{} = \"{}\": cannot make the folder: {}. Choose another{}.", setting, folder.string(),
+                      error.message(), how);
   file_ = FileDescriptor(::open((folder / ".lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
   if (!file_)
-    throw ConfigError("out.dir = \"{}\": cannot write there: {}. Choose another with --out.dir.",
-                      folder.string(), describe_errno(errno));
+    throw ConfigError("{} = \"{}\": cannot write there: {}. Choose another{}.", setting, folder.string(),
+                      describe_errno(errno), how);
   if (!try_lock(file_.get())) {
     if (errno == EWOULDBLOCK)
       throw ConfigError(
-          "out.dir = \"{}\" is in use by {}: two runs would overwrite each other's checkpoints. Choose "
-          "another "
-          "with --out.dir, or stop that one first.",
-          folder.string(), holder_of(file_.get()));
-    log::warn("out.dir = \"{}\" cannot be locked ({}): a second run there would not be noticed",
+          "{} = \"{}\" is in use by {}: two runs would overwrite each other's checkpoints. Choose another{}, "
+          "or "
+          "stop that one first.",
+          setting, folder.string(), holder_of(file_.get()), how);
+    log::warn("{} = \"{}\" cannot be locked ({}): a second run there would not be noticed", setting,
               folder.string(), describe_errno(errno));
     return;
   }

@@ -156,8 +156,9 @@ TEST(Folder, SaysWhatIsWrongWithEachOne) {
   fs::create_directories(out / "step-7");
   auto verdicts = verify(out.path());
   ASSERT_THAT(steps(verdicts), ElementsAre(1, -2, -3, -4, -6, -7));
-  EXPECT_THAT(verdicts[1].problem, HasSubstr("no file COMMITTED"));
-  EXPECT_THAT(verdicts[2].problem, HasSubstr("model.safetensors: its content is not what was written"));
+  EXPECT_THAT(verdicts[1].problem, HasSubstr("no COMMITTED file"));
+  EXPECT_THAT(verdicts[2].problem,
+              HasSubstr("model.safetensors: its content has changed since it was written"));
   EXPECT_THAT(verdicts[3].problem, HasSubstr("optimizer.safetensors: 10 bytes"));
   EXPECT_THAT(verdicts[4].problem, HasSubstr("manifest.json is of step 5"));
   EXPECT_EQ(newest_step(out.path()), 1);

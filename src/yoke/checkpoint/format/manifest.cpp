@@ -22,14 +22,14 @@ const nlohmann::json& member(const nlohmann::json& object, const char* key, cons
 int64_t whole_number(const nlohmann::json& object, const char* key, const std::string& name) {
   const nlohmann::json& value = member(object, key, name);
   if (!value.is_number_unsigned() || value.get<uint64_t>() > static_cast<uint64_t>(INT64_MAX)) {
-    throw ConfigError("{}: \"{}\" is not a whole number in [0, 2^63).", name, key);
+    throw ConfigError("{}: \"{}\" is not an integer in [0, 2^63).", name, key);
   }
   return value.get<int64_t>();
 }
 
 std::string text_of(const nlohmann::json& object, const char* key, const std::string& name) {
   const nlohmann::json& value = member(object, key, name);
-  if (!value.is_string()) throw ConfigError("{}: \"{}\" is not a text.", name, key);
+  if (!value.is_string()) throw ConfigError("{}: \"{}\" is not a string.", name, key);
   return value.get<std::string>();
 }
 
@@ -64,7 +64,7 @@ Manifest parse_manifest(std::string_view text, const std::string& name) {
     throw ConfigError("{}: not a manifest of a Yoke checkpoint.", name);
   Manifest manifest;
   manifest.version = whole_number(json, "version", name);
-  // Before anything else: a later version may mean something else by the same keys.
+  // First: a later version may use the same keys differently.
   if (manifest.version != Manifest::kVersion) {
     throw ConfigError("{}: version {} of the checkpoint format; this program reads version {}.", name,
                       manifest.version, Manifest::kVersion);
@@ -84,8 +84,8 @@ std::string validate(const Manifest& manifest) {
   if (!manifest.state.is_object()) return "\"state\" is not an object";
   std::set<std::string> seen{"manifest.json", "COMMITTED"};
   for (const FileEntry& f : manifest.files) {
-    if (!is_plain_file_name(f.name)) return fmt::format("file name \"{}\" is not a plain name", f.name);
-    if (!seen.insert(f.name).second) return fmt::format("file \"{}\" stands there twice", f.name);
+    if (!is_plain_file_name(f.name)) return fmt::format("file name \"{}\" contains a path", f.name);
+    if (!seen.insert(f.name).second) return fmt::format("file \"{}\" appears twice", f.name);
     if (!is_digest(f.digest))
       return fmt::format("file \"{}\": \"{}\" is no XXH3-128 digest", f.name, f.digest);
   }

@@ -1,4 +1,4 @@
-// manifest.json: what a checkpoint consists of, and the run's state that is not tensors.
+// manifest.json: the files of a checkpoint, and the run's state other than tensors.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 namespace yoke::checkpoint::format {
 
 struct FileEntry {
-  std::string name;  // plain name inside the checkpoint's folder
+  std::string name;  // plain file name inside the checkpoint's folder
   uint64_t bytes = 0;
   std::string digest;  // XXH3-128, 32 hexadecimal digits
 
@@ -28,11 +28,11 @@ struct Manifest {
 
 std::string to_json_text(const Manifest& manifest);
 
-// Reads and validates. Throws ConfigError that names `name` and the key: unknown version, negative step,
-// names that leave the folder or stand twice, sizes and digests that are none.
+// Parses and validates. Throws ConfigError that names `name` and the key: unknown version, negative step,
+// file names that leave the folder or are duplicated, invalid sizes or digests.
 Manifest parse_manifest(std::string_view text, const std::string& name);
 
-// "" or what is wrong with it.
+// "" or the problem.
 std::string validate(const Manifest& manifest);
 
 }  // namespace yoke::checkpoint::format

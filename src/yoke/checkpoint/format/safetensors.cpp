@@ -33,8 +33,8 @@ std::string_view header_text(std::string_view prefix, uint64_t file_size, const 
   }
   if (8 + n > file_size || 8 + n > prefix.size()) {
     throw ConfigError(
-        "{}: header of {} bytes, but the file ends at byte {}. It is cut off, or no safetensors file.", name,
-        n, file_size);
+        "{}: header of {} bytes, but the file ends at byte {}. It is truncated, or not a safetensors file.",
+        name, n, file_size);
   }
   return prefix.substr(8, n);
 }
@@ -50,7 +50,7 @@ void check_unique_names(const SafetensorsHeader& header, const std::string& name
   std::unordered_set<std::string_view> seen;
   for (const TensorEntry& t : header.tensors) {
     if (!seen.insert(t.name).second) {
-      throw ConfigError("{}: safetensors header: the key \"{}\" stands there twice.", name, t.name);
+      throw ConfigError("{}: safetensors header: the key \"{}\" appears twice.", name, t.name);
     }
   }
 }
@@ -82,7 +82,7 @@ void check_coverage(const SafetensorsHeader& header, uint64_t data_bytes, const 
   }
   if (at > data_bytes) {
     throw ConfigError(
-        "{}: tensor \"{}\" ends at offset {}, but only {} bytes follow the header. The file is cut off.",
+        "{}: tensor \"{}\" ends at offset {}, but only {} bytes follow the header. The file is truncated.",
         name, header.tensors.back().name, at, data_bytes);
   }
   if (at < data_bytes) {
@@ -93,7 +93,7 @@ void check_coverage(const SafetensorsHeader& header, uint64_t data_bytes, const 
 }  // namespace
 
 bool element_count(const std::vector<int64_t>& shape, uint64_t* count) {
-  // Zeros are left out of the product: LibTorch computes strides also for a tensor without elements.
+  // Zeros are excluded from the product: LibTorch computes strides even for tensors without elements.
   uint64_t product = 1;
   bool empty = false;
   for (int64_t dim : shape) {

@@ -19,11 +19,11 @@ void HeaderEvents::refuse(const std::string& what) {
 bool HeaderEvents::refuse_value(std::string_view what) {
   switch (place_) {
     case Place::kMetadata:
-      refuse(fmt::format("the value of \"{}\" is {}; metadata holds texts only", metadata_key_, what));
+      refuse(fmt::format("the value of \"{}\" is {}; metadata values must be strings", metadata_key_, what));
     case Place::kShape:
-      refuse(fmt::format("{} in \"shape\", which takes whole numbers below 2^63", what));
+      refuse(fmt::format("{} in \"shape\", which takes integers below 2^63", what));
     case Place::kOffsets:
-      refuse(fmt::format("{} in \"data_offsets\", which takes two whole numbers below 2^63", what));
+      refuse(fmt::format("{} in \"data_offsets\", which takes two integers below 2^63", what));
     case Place::kTensor:
       refuse(fmt::format("{} where \"{}\" was expected", what,
                          field_ == Field::kDtype ? "dtype: text" : "shape or data_offsets: list of numbers"));
@@ -103,10 +103,10 @@ bool HeaderEvents::key(std::string& name) {
     begin_field(name);
   } else if (place_ == Place::kMetadata) {
     metadata_key_ = name;
-    if (header_.metadata.contains(name)) refuse(fmt::format("the key \"{}\" stands there twice", name));
+    if (header_.metadata.contains(name)) refuse(fmt::format("the key \"{}\" appears twice", name));
   } else {
     if (name == kMetadataKey) {
-      if (has_metadata_) refuse(fmt::format("the key \"{}\" stands there twice", name));
+      if (has_metadata_) refuse(fmt::format("the key \"{}\" appears twice", name));
       has_metadata_ = true;
     }
     tensor_ = {};
@@ -131,7 +131,7 @@ void HeaderEvents::begin_field(const std::string& name) {
   } else {
     refuse(fmt::format("unknown key \"{}\". Accepted: dtype, shape, data_offsets", name));
   }
-  if (*seen) refuse(fmt::format("the key \"{}\" stands there twice", name));
+  if (*seen) refuse(fmt::format("the key \"{}\" appears twice", name));
   *seen = true;
 }
 

@@ -1,5 +1,4 @@
-// The events of a safetensors header's JSON, in the order in which they may come. Used by safetensors.cpp
-// only.
+// SAX parser of a safetensors header's JSON. Used by safetensors.cpp only.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -9,7 +8,7 @@
 
 namespace yoke::checkpoint::format {
 
-// Fills `header` and refuses, with ConfigError, what is not {name: {dtype, shape, data_offsets}} or
+// Fills `header`; throws ConfigError for anything other than {name: {dtype, shape, data_offsets}} or
 // {"__metadata__": {text: text}}.
 class HeaderEvents : public nlohmann::json_sax<nlohmann::json> {
  public:

@@ -108,14 +108,14 @@ TEST(Safetensors, RefusesOtherPaddingThanSpaces) {
 TEST(Safetensors, RefusesAKeyThatStandsTwice) {
   std::string t = tensor("U8", "[0]", "[0,0]");
   EXPECT_THAT(reader_refusal(file_of(R"({"a":)" + t + R"(,"a":)" + t + "}")),
-              HasSubstr("\"a\" stands there twice"));
+              HasSubstr("\"a\" appears twice"));
   EXPECT_THAT(reader_refusal(file_of(R"({"__metadata__":{},"__metadata__":{}})")),
-              HasSubstr("stands there twice"));
+              HasSubstr("appears twice"));
   EXPECT_THAT(reader_refusal(file_of(R"({"__metadata__":{"k":"1","k":"2"}})")),
-              HasSubstr("\"k\" stands there twice"));
+              HasSubstr("\"k\" appears twice"));
   EXPECT_THAT(
       reader_refusal(file_of(R"({"a":{"dtype":"U8","dtype":"U8","shape":[0],"data_offsets":[0,0]}})")),
-      HasSubstr("\"dtype\" stands there twice"));
+      HasSubstr("\"dtype\" appears twice"));
 }
 
 TEST(Safetensors, RefusesNestingDeeperThanThree) {
@@ -126,7 +126,7 @@ TEST(Safetensors, RefusesNestingDeeperThanThree) {
   EXPECT_THAT(reader_refusal(file_of(R"({"a":)" + std::string(100000, '[') + "}")),
               HasSubstr("a list where a tensor"));
   EXPECT_THAT(reader_refusal(file_of(R"({"__metadata__":{"k":{}}})")),
-              HasSubstr("metadata holds texts only"));
+              HasSubstr("metadata values must be strings"));
 }
 
 TEST(Safetensors, RefusesValuesOfTheWrongType) {

@@ -23,12 +23,11 @@ void check_tensors(const std::vector<TensorView>& tensors) {
   }
 }
 
-// Length and JSON, as they stand at the beginning of the file.
+// Length and JSON at the start of the file.
 std::string make_header(const std::vector<TensorView>& tensors, size_t alignment,
                         const std::map<std::string, std::string>& metadata) {
   nlohmann::ordered_json json = nlohmann::ordered_json::object();
-  // Filled directly, because ordered_json looks for each new key among all others; the caller finds
-  // duplicates.
+  // Filled directly, because ordered_json searches all keys for each new one; the caller detects duplicates.
   auto& list = json.get_ref<nlohmann::ordered_json::object_t&>();
   if (!metadata.empty()) list.emplace_back("__metadata__", nlohmann::ordered_json(metadata));
   uint64_t at = 0;
@@ -48,7 +47,7 @@ std::string make_header(const std::vector<TensorView>& tensors, size_t alignment
   return header + text;
 }
 
-// Neighbours in memory go as one piece.
+// Adjacent tensors in memory are written as one piece.
 void write_data(DurableFile& file, const std::vector<TensorView>& tensors) {
   const char* begin = nullptr;
   uint64_t bytes = 0;
@@ -80,10 +79,10 @@ WrittenFile write_safetensors(const std::filesystem::path& path, std::vector<Ten
   uint64_t total = 0;
   for (const TensorView& t : tensors) total += t.bytes;
   std::string header = make_header(tensors, total < kLarge ? 8 : 4096, metadata);
-  // What we would not read, we do not write: also finds a name that stands there twice.
+  // We do not write what we would not read: this also detects duplicate names.
   parse_header(header, header.size() + total, path.string());
 
-  // The header is ours, and ready.
+  // The header is our own memory, and ready.
   const char* own = header.data();
   Readiness asked = [&](const void* end) {
     bool in_header = end > own && end <= own + header.size();

@@ -1,4 +1,4 @@
-// safetensors, the writer's side: straight from the tensors' memory to the disk.
+// Writes safetensors files directly from the tensors' memory.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace yoke::checkpoint::format {
 
-// One tensor to write: row-major, little-endian, at least until the writer returns.
+// One tensor to write: row-major, little-endian, valid until the writer returns.
 struct TensorView {
   std::string name;
   DType dtype = DType::kF32;
@@ -27,15 +27,14 @@ struct WrittenFile {
   std::string digest;  // XXH3-128 of the whole file
 };
 
-// The order of tensors in a file: by size of element, largest first, then by name. So each is aligned in a
-// mapping, and memory that is laid out in this order from a page's beginning, without gaps, is written
-// without a copy.
+// The order of tensors in a file: by element size, largest first, then by name. Each is thus aligned in a
+// mapping, and memory in this order, page-aligned and without gaps, is written without a copy.
 bool comes_before(uint64_t element_bytes, std::string_view name, uint64_t other_element_bytes,
                   std::string_view other_name);
 
-// Writes and syncs `path`, in the order above (asking `ready` before it reads), behind a header padded to 8
-// bytes, or to a disk's block where the file is large. Throws ConfigError where the disk fails (the file is
-// then incomplete); names must be distinct and bytes must fit dtype and shape (YOKE_CHECK).
+// Writes and syncs `path` in that order (calling `ready` before reading), after a header padded to 8 bytes,
+// or to a disk block for large files. Throws ConfigError if the disk fails (the file is then incomplete).
+// Names must be distinct and bytes must match dtype and shape (YOKE_CHECK).
 WrittenFile write_safetensors(const std::filesystem::path& path, std::vector<TensorView> tensors,
                               const std::map<std::string, std::string>& metadata = {},
                               const Failpoint& failpoint = nullptr, const Readiness& ready = nullptr);

@@ -95,7 +95,7 @@ TEST(SafetensorsWriter, ReportsAFullDiskWithTheFreeSpace) {
     FAIL();
   } catch (const ConfigError& error) {
     EXPECT_THAT(error.what(), HasSubstr("/dev/full: cannot write at byte 0: No space left on device ("));
-    EXPECT_THAT(error.what(), HasSubstr("free on that disk"));
+    EXPECT_THAT(error.what(), HasSubstr("free on the disk"));
   }
 }
 

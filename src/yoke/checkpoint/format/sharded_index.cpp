@@ -21,7 +21,7 @@ std::set<std::string> ShardedIndex::files() const {
 }
 
 ShardedIndex parse_sharded_index(std::string_view text, const std::string& name) {
-  // "metadata" is free-form in practice; its depth is not ours to rule, only to bound.
+  // "metadata" is free-form in practice; only its depth is limited.
   nlohmann::json json = parse_strict_json(text, 16, name);
   auto map = json.find("weight_map");
   if (map == json.end() || !map->is_object()) {
@@ -33,7 +33,7 @@ ShardedIndex parse_sharded_index(std::string_view text, const std::string& name)
     auto file_name = file.get<std::string>();
     if (!is_plain_file_name(file_name)) {
       throw ConfigError(
-          "{}: weight_map[\"{}\"] = \"{}\": only plain names of files beside the index are accepted.", name,
+          "{}: weight_map[\"{}\"] = \"{}\": only names of files in the same folder are accepted.", name,
           tensor, file_name);
     }
     index.weight_map.emplace(tensor, std::move(file_name));

@@ -1,4 +1,4 @@
-// Hugging Face's model.safetensors.index.json: which tensor lies in which file of the folder.
+// Hugging Face's model.safetensors.index.json: which file of the folder holds which tensor.
 #pragma once
 
 #include <map>
@@ -14,11 +14,11 @@ struct ShardedIndex {
   std::set<std::string> files() const;
 };
 
-// Throws ConfigError for anything else than {"metadata": {…}, "weight_map": {text: text}} and for file names
+// Throws ConfigError for anything other than {"metadata": {…}, "weight_map": {text: text}} and for file names
 // that would leave the folder. `name` is the index file, for errors.
 ShardedIndex parse_sharded_index(std::string_view text, const std::string& name);
 
-// A plain name inside a folder: not empty, no '/', '\\' or control character, not "." or "..".
+// A plain file name: not empty, no '/', '\\' or control character, not "." or "..".
 bool is_plain_file_name(std::string_view name);
 
 }  // namespace yoke::checkpoint::format

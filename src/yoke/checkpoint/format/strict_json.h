@@ -1,4 +1,4 @@
-// JSON from files we do not trust: an object, no key twice, bounded depth, whole input used.
+// Strict parser for untrusted JSON: an object, no duplicate keys, bounded depth, no trailing input.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -7,12 +7,12 @@
 
 namespace yoke::checkpoint::format {
 
-// JSON libraries take a NUL byte for the end of input and keep the last of two equal keys without a word;
-// both let one file mean two things. `name` is the file, for errors. Throws ConfigError.
+// JSON libraries treat a NUL byte as the end of input and silently keep the last of two equal keys; both make
+// a file ambiguous. `name` is the file, for errors. Throws ConfigError.
 nlohmann::json parse_strict_json(std::string_view text, int max_depth, const std::string& name);
 
-// Throws ConfigError where `text` does not begin with '{' or holds a NUL byte. `offset` is where it stands in
-// the file.
+// Throws ConfigError unless `text` starts with '{' and contains no NUL byte. `offset`: its position in the
+// file.
 void check_json_frame(std::string_view text, size_t offset, const std::string& name);
 
 }  // namespace yoke::checkpoint::format

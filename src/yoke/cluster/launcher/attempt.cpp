@@ -25,7 +25,7 @@ Attempt::Attempt(const Workplace& work, const JobPlace& place, Coordinator* coor
   try {
     for (int local_rank = 0; local_rank < work_.options.local_size(); ++local_rank) start(local_rank);
   } catch (...) {
-    kill_and_reap();  // the destructor does not run for a half-made object
+    kill_and_reap();  // the destructor does not run if the constructor throws
     throw;
   }
 }
@@ -53,7 +53,7 @@ void Attempt::start(int local_rank, int life) {
   std::string name = life == 0 ? std::to_string(child.rank) : fmt::format("{}.{}", child.rank, life);
   std::filesystem::path logs = folder_.empty() ? folder_ : folder_ / name;
   child.output = std::make_unique<RankOutput>(options, local_rank, logs);
-  // A rank in a process group of its own may not read from the terminal; a file or pipe goes to the first.
+  // A background process group may not read from the terminal; a file or pipe goes to the first rank.
   net::Descriptor null(::open("/dev/null", O_RDONLY | O_CLOEXEC));
   bool reads = local_rank == 0 && !terminal::is_terminal(STDIN_FILENO);
   ChildSpec spec;
@@ -84,6 +84,10 @@ Verdict Attempt::run() {
     if (work_.console.stdout_closed() && interrupted_by_ == 0) forward(SIGPIPE, Patience::kInterrupt);
   }
   look_at_coordinator();
+  // An elastic job that nobody finished has failed, whoever was last.
+  const bool finished =
+      std::any_of(ends_.begin(), ends_.end(), [](const ChildEnd& end) { return end.wait_status == 0; });
+  if (elastic() && !finished && !ends_.empty()) ends_.back().forgiven = false;
   return judge(ends_, known(), work_.host);
 }
 
@@ -110,7 +114,7 @@ void Attempt::wait_for_news() {
   work_.console.pump();
 }
 
-// Ends of ranks and signals wake us; only what the coordinator knows, and deadlines, must be looked after.
+// Child exits and signals interrupt poll(); only the coordinator's state and deadlines need a tick.
 int Attempt::tick_ms() const {
   bool waits =
       phase_ != Phase::kRunning || std::any_of(children_.begin(), children_.end(),
@@ -124,8 +128,7 @@ void Attempt::read_output(const std::vector<pollfd>& polls) {
                        [&](const pollfd& p) { return p.fd == fd && p.revents != 0; });
   };
   for (Child& child : children_) {
-    // Nothing is lost because our own reader takes a break; but a user who wants to stop does not wait for
-    // it.
+    // Output is not lost because our own reader is slow; but a user who interrupts does not wait for it.
     if (child.drain && work_.console.full() && interrupted_by_ == 0)
       child.drain = Deadline::after(Patience::kDrain);
     for (RankStream* stream : {child.output->out.get(), &child.output->err}) {
@@ -137,7 +140,7 @@ void Attempt::read_output(const std::vector<pollfd>& polls) {
   }
 }
 
-// What the rank has started may keep its output open for ever.
+// Processes started by the rank may keep its output open forever.
 bool Attempt::abandoned(const Child& child, bool readable) const {
   if (!child.drain || !child.drain->passed()) return false;
   return !readable || phase_ == Phase::kKilling || child.drain->elapsed() > Patience::kLongDrain;
@@ -158,8 +161,8 @@ void Attempt::on_signal(int signal) {
   }
 }
 
-// To the ranks it may mean "save and stop" (Slurm's --signal, a limit of processor time) or anything else:
-// how they end tells.
+// It may mean "save and stop" (Slurm's --signal, a CPU time limit) or anything else: the exit codes will
+// tell.
 void Attempt::hand_on(int signal) {
   handed_on_.push_back(signal);
   send(signal);
@@ -179,21 +182,21 @@ void Attempt::forward(int signal, double patience) {
     return enter(Phase::kKilling, Patience::kTerminate);
   }
   send(signal == SIGPIPE ? SIGTERM : signal);
-  send(SIGCONT);  // one that is stopped hears it, too
+  send(SIGCONT);  // wakes stopped ranks, so that they receive it
   if (!again && phase_ != Phase::kKilling) enter(Phase::kTerminating, patience);
   if (!again && signal == SIGINT)
-    log::info("interrupted: ranks have {} s to end; press Ctrl-C again to kill them", Patience::kInterrupt);
+    log::info("interrupted: ranks have {} s to exit; press Ctrl-C again to kill them", Patience::kInterrupt);
 }
 
 void Attempt::reap() {
   for (Child& child : children_) {
     if (!child.running) continue;
     siginfo_t info{};
-    // Looked at, not yet taken: as long as it is there its number, and that of its group, is nobody else's.
+    // WNOWAIT: until the zombie is reaped, its pid and process group id cannot be reused.
     if (::waitid(P_PID, static_cast<id_t>(child.pid), &info, WEXITED | WNOHANG | WNOWAIT) != 0 ||
         info.si_pid == 0)
       continue;
-    ::kill(-child.pid, SIGKILL);  // what it has started and left behind
+    ::kill(-child.pid, SIGKILL);  // processes it has left behind
     work_.guardian.remove(child.pid);
     int wait_status = 0;
     ::waitpid(child.pid, &wait_status, 0);
@@ -205,7 +208,7 @@ void Attempt::reap() {
   revive();
 }
 
-// One that daemonised itself may still serve its rank: it ends with the last of them.
+// A daemon may still serve its rank: daemons are killed after the last rank.
 void Attempt::reap_orphans() {
   bool running =
       std::any_of(children_.begin(), children_.end(), [](const Child& child) { return child.running; });
@@ -220,24 +223,29 @@ void Attempt::on_end(Child& child, int wait_status) {
   if (stopped_as_asked(wait_status)) child.asked = true;
   if (phase_ == Phase::kRunning && interrupted_by_ == 0 && stopped_as_asked(wait_status)) {
     interrupted_by_ = exit_code_of(wait_status) - 128;
-    log::info("rank {} ended on {}, as asked", child.rank, signal_name(interrupted_by_));
+    log::info("rank {} exited on {}, as requested", child.rank, signal_name(interrupted_by_));
     enter(Phase::kTerminating, Patience::kPreempt);
   }
   ChildEnd end{child.rank, child.pid, wait_status, child.asked};
-  if (coordinator_ != nullptr) end.role = coordinator_->role(child.rank);
+  if (coordinator_ != nullptr && !elastic()) end.role = coordinator_->role(child.rank);
   end.forgiven = forgiven(child, wait_status);
   bool again = starts_again(child, wait_status);
   if (again) to_revive_.emplace_back(child.rank - first_rank(work_.options), child.life + 1);
   if (end.forgiven)
     log::warn("rank {} (pid {}) {}; {}", end.rank, end.pid, describe_status(wait_status),
-              again ? "it is started again" : "the others go on without it");
+              again ? "it is restarted" : "the others continue without it");
   ends_.push_back(end);
+  if (end.forgiven && elastic()) {
+    FailureReport report = report_of(end, work_.host);
+    coordinator_ != nullptr ? coordinator_->report(report) : tell_coordinator(place_, report);
+    return;
+  }
   if (end.good()) {
     if (coordinator_ != nullptr) coordinator_->left(child.rank);
     return;
   }
   if (end.asked) return;
-  // A victim only repeats what the coordinator said, or is about to see for itself.
+  // A victim only repeats what the coordinator reported, or will notice itself.
   if (!is_victim(end)) {
     FailureReport report = report_of(end, work_.host);
     coordinator_ != nullptr ? coordinator_->report(report) : tell_coordinator(place_, report);
@@ -247,7 +255,7 @@ void Attempt::on_end(Child& child, int wait_status) {
 
 bool Attempt::expendable(int rank) const {
   auto index = static_cast<size_t>(rank);
-  return index < work_.options.expendable.size() && work_.options.expendable[index];
+  return elastic() || (index < work_.options.expendable.size() && work_.options.expendable[index]);
 }
 
 namespace {
@@ -260,24 +268,35 @@ bool was_ended_by_others(int wait_status) {
 
 }  // namespace
 
-// One that crashed has a defect that the others have, too: that ends the job. One that was started again and
-// did not find the others any more has not failed: they had ended.
+// A crash indicates a defect that the other ranks have too: it fails the job. A restarted rank that no longer
+// found the others has not failed: they had ended.
 bool Attempt::forgiven(const Child& child, int wait_status) const {
-  if (child.asked || phase_ != Phase::kRunning || !expendable(child.rank)) return false;
   int code = exit_code_of(wait_status);
+  if (elastic() && child.life > 0 && code == static_cast<int>(ExitCode::kRendezvous)) return true;
+  // Evicted: whatever the job ends with, it had no part in it.
+  const bool outside = coordinator_ != nullptr && !coordinator_->has_joined(child.rank);
+  if (elastic() && outside && code == static_cast<int>(ExitCode::kPeerFailed)) return true;
+  if (child.asked || phase_ != Phase::kRunning || !expendable(child.rank)) return false;
+  // The others have the same configuration; and once the job has failed they all end.
+  if (elastic())
+    return wait_status != 0 && code != static_cast<int>(ExitCode::kUsage) &&
+           (coordinator_ == nullptr || !coordinator_->failure());
   bool came_too_late = child.life > 0 && (code == static_cast<int>(ExitCode::kPeerFailed) ||
                                           code == static_cast<int>(ExitCode::kRendezvous));
   return was_ended_by_others(wait_status) || (wait_status != 0 && came_too_late);
 }
 
 bool Attempt::starts_again(const Child& child, int wait_status) const {
-  if (!forgiven(child, wait_status) || !WIFSIGNALED(wait_status)) return false;
+  if (!forgiven(child, wait_status) || (!WIFSIGNALED(wait_status) && !elastic())) return false;
+  if (elastic())  // somebody has to have the state that it needs
+    return child.life < work_.options.rank_restarts &&
+           std::any_of(children_.begin(), children_.end(), [](const Child& other) { return other.running; });
   bool job_runs = std::all_of(children_.begin(), children_.end(),
                               [&](const Child& other) { return other.running || expendable(other.rank); });
   return job_runs && child.life < work_.options.rank_restarts;
 }
 
-// Not while the list of children is being walked.
+// Deferred, because start() modifies the list of children.
 void Attempt::revive() {
   for (auto [local_rank, life] : std::exchange(to_revive_, {})) start(local_rank, life);
 }
@@ -298,7 +317,7 @@ void Attempt::wind_down() {
   deaf_end_ = Deadline::after(Patience::kDeaf);
 }
 
-// A process that is stopped (SIGSTOP) neither hears of the failure nor of a signal: it gets no grace.
+// A stopped process (SIGSTOP) receives neither the failure nor a signal: it gets no grace period.
 void Attempt::kill_stopped() {
   for (Child& child : children_) {
     if (!child.running || !is_stopped(child.pid)) continue;
@@ -307,7 +326,7 @@ void Attempt::kill_stopped() {
   }
 }
 
-// Told by SIGCHLD, like ends.
+// SIGCHLD also signals stops.
 void Attempt::note_stops() {
   for (Child& child : children_) {
     if (!child.running || !is_stopped(child.pid))
@@ -317,9 +336,9 @@ void Attempt::note_stops() {
   }
 }
 
-// The coordinator notices a stopped rank by its silence; but not one that has left the job and only has to
-// end. A launcher on another machine hears from its ranks that the job is over, and a stopped one cannot
-// tell.
+// The coordinator detects a stopped rank by missing heartbeats, but not one that has left the job and only
+// has to exit. A launcher on another machine learns the end of the job from its ranks, and a stopped one
+// cannot report it.
 void Attempt::look_at_stopped() {
   if (phase_ != Phase::kRunning || (next_question_ && !next_question_->passed())) return;
   for (const Child& child : children_) {
@@ -329,9 +348,11 @@ void Attempt::look_at_stopped() {
       std::optional<FailureReport> failure = ask_coordinator(place_, work_.options.world_size());
       if (failure) known_ = std::make_shared<FailureReport>(*failure);
       if (failure) return wind_down();
-    } else if (child.stopped->passed() && coordinator_->has_joined(child.rank)) {
-      coordinator_->report(
-          stop_report({child.rank, child.pid, 0, false, false, coordinator_->role(child.rank)}, work_.host));
+    } else if (child.stopped->passed() && (elastic() || coordinator_->has_joined(child.rank))) {
+      coordinator_->report(stop_report(
+          {child.rank, child.pid, 0, false, false, elastic() ? "" : coordinator_->role(child.rank)},
+          work_.host));
+      if (elastic()) ::kill(-child.pid, SIGKILL);  // evicted: it cannot return to its epoch
     }
   }
 }
@@ -348,7 +369,7 @@ void Attempt::check_time() {
     return enter(Phase::kTerminating, Patience::kTerminate);
   }
   if (phase_ == Phase::kTerminating && interrupted_by_ != 0)
-    log::warn("ranks did not end after {}: killing them", signal_name(interrupted_by_));
+    log::warn("ranks did not exit after {}: killing them", signal_name(interrupted_by_));
   if (++kills_ > Patience::kKills) return give_up();
   send(SIGKILL);
   enter(Phase::kKilling, Patience::kTerminate);
@@ -358,7 +379,7 @@ void Attempt::give_up() {
   for (Child& child : children_) {
     if (!child.running) continue;
     log::error(
-        "rank {} (pid {}) does not end although it was killed: it is stuck in the kernel (disk, driver)",
+        "rank {} (pid {}) does not exit although it was killed: it is stuck in the kernel (disk, driver)",
         child.rank, child.pid);
     child.running = false;
     child.drain = Deadline::after(0);

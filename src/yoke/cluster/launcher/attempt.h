@@ -1,4 +1,4 @@
-// One life of a job's ranks on this machine: from start to the end of the last of them.
+// One attempt of a job on this machine: starts its ranks and watches them until the last has ended.
 #pragma once
 
 #include <filesystem>
@@ -16,49 +16,51 @@
 
 namespace yoke::cluster {
 
-// How long ranks are waited for, in seconds.
+// Timeouts for ranks, in seconds.
 struct Patience {
-  static constexpr double kDeaf = 0.5;  // after a failure: for those who never joined and cannot hear of it
-  static constexpr double kOwnEnd = 5;  // after a failure: to end with their own error
-  static constexpr double kTerminate = 5;   // then, after SIGTERM
-  static constexpr double kInterrupt = 10;  // after SIGINT, SIGHUP or SIGQUIT of the user
-  static constexpr double kPreempt = 25;    // after SIGTERM of the user: Kubernetes kills after 30
-  static constexpr double kDrain = 1;       // for output that others than the rank hold open and do not use
-  static constexpr double kLongDrain = 30;  // likewise, when they do
-  static constexpr double kStopped = 2.5;   // for a stopped rank to be continued
-  static constexpr double kAsk = 0.2;       // between questions whether a job with a stopped rank is over
+  static constexpr double kDeaf = 0.5;  // after a failure: for ranks that never joined and are not informed
+  static constexpr double kOwnEnd = 5;  // after a failure: for ranks to exit with their own error
+  static constexpr double kTerminate = 5;   // after that and SIGTERM
+  static constexpr double kInterrupt = 10;  // after SIGINT, SIGHUP or SIGQUIT by the user
+  static constexpr double kPreempt = 25;    // after SIGTERM by the user: Kubernetes kills after 30
+  static constexpr double kDrain = 1;  // for output kept open by processes other than the rank, while idle
+  static constexpr double kLongDrain = 30;  // likewise, while they write
+  static constexpr double kStopped = 2.5;   // until a stopped rank counts as a failure
+  static constexpr double kAsk = 0.2;       // between queries whether a job with a stopped rank is over
   static constexpr int kKills = 4;          // SIGKILLs before a process counts as stuck in the kernel
 };
 
-// What is shared by all attempts.
+// Shared by all attempts of a job.
 struct Workplace {
   const LaunchOptions& options;
   const Guardian& guardian;
   Orphans& orphans;
   SignalReader& signals;
   Console& console;
-  std::string program;  // its path
+  std::string program;  // path of the executable
   std::string host;
 };
 
+// One thread. Phases: running; after a failure winding down (ranks exit by themselves), then SIGTERM, then
+// SIGKILL.
 class Attempt {
  public:
-  // `coordinator` is null on machines that do not host it. `folder` is for this attempt's logs.
+  // `coordinator` is nullptr on machines that do not host it. `folder`: for the logs of this attempt.
   Attempt(const Workplace& work, const JobPlace& place, Coordinator* coordinator,
           std::filesystem::path folder);
-  ~Attempt();  // nothing is left running
+  ~Attempt();  // kills what is still running
 
-  // Until every rank has ended and all output is written.
+  // Returns once every rank has ended and all output is written.
   Verdict run();
 
-  int interrupted_by() const { return interrupted_by_; }  // signal, 0 for none
-  // Last lines of stderr, empty when the rank is not of this machine.
+  int interrupted_by() const { return interrupted_by_; }  // signal; 0: none
+  // Last lines of the rank's stderr; empty if the rank is not on this machine.
   std::deque<std::string> last_lines(int rank) const;
 
  private:
   struct Child {
     int rank = 0;
-    int life = 0;  // started again so often
+    int life = 0;  // restart count
     pid_t pid = 0;
     bool running = false;
     bool asked = false;
@@ -68,7 +70,9 @@ class Attempt {
   };
   enum class Phase { kRunning, kWinding, kTerminating, kKilling };
 
+  // Starts a rank with its output pipes.
   void start(int local_rank, int life = 0);
+  // Polls output, signals and the console once.
   void wait_for_news();
   void read_output(const std::vector<pollfd>& polls);
   bool abandoned(const Child& child, bool readable) const;
@@ -77,19 +81,26 @@ class Attempt {
   void forward(int signal, double patience);
   void hand_on(int signal);
   bool stopped_as_asked(int wait_status) const;
+  // Handles children that have ended: kills their process groups, records how they ended, restarts expendable
+  // ones.
   void reap();
   void reap_orphans();
   void on_end(Child& child, int wait_status);
   bool expendable(int rank) const;
+  bool elastic() const { return work_.options.elastic_min > 0; }
   bool forgiven(const Child& child, int wait_status) const;
   bool starts_again(const Child& child, int wait_status) const;
   void revive();
+  // Winds down if the coordinator knows of a failure.
   void look_at_coordinator();
   void wind_down();
+  // Moves to the next phase when the current one has run out of time.
   void check_time();
   void kill_stopped();
   void note_stops();
+  // Reports ranks that are stopped (SIGSTOP) and do not continue.
   void look_at_stopped();
+  // Sends a signal to the process groups of running ranks. `only_missing`: those that never joined.
   void send(int signal, bool only_missing = false);
   void enter(Phase phase, double seconds);
   void kill_and_reap();
@@ -110,7 +121,7 @@ class Attempt {
   std::optional<Deadline> deaf_end_;
   int kills_ = 0;
   int interrupted_by_ = 0;
-  std::vector<int> handed_on_;  // signals that may mean "save and stop", or anything else
+  std::vector<int> handed_on_;  // forwarded signals that may mean "save and stop"
   std::optional<Deadline> next_question_;
 };
 

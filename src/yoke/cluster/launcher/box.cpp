@@ -25,7 +25,7 @@ size_t columns(const std::string& text) {
       std::count_if(text.begin(), text.end(), [](char c) { return !continues_letter(c); }));
 }
 
-// Nothing that moves the cursor or breaks the frame.
+// Removes control characters, which could move the cursor or break the frame.
 std::string printable(const std::string& text, bool utf8) {
   std::string result;
   for (char c : text) {
@@ -43,7 +43,7 @@ std::string printable(const std::string& text, bool utf8) {
   return result;
 }
 
-// Pieces of at most `width` columns, broken at blanks where there are any.
+// Wraps at blanks, if possible, to at most `width` columns.
 std::vector<std::string> wrap(std::string text, size_t width) {
   std::vector<std::string> lines;
   while (columns(text) > width) {
@@ -108,7 +108,7 @@ std::string where(const FailureReport& failure) {
   return failure.pid > 0 ? text + fmt::format(", pid {}", failure.pid) : text;
 }
 
-// What happened, without who it was: the line above says that.
+// The event without its subject, which the line above names.
 std::string happened(const FailureReport& failure) {
   std::string who =
       fmt::format("{} on {} (pid {}) ", rank_name(failure.rank, failure.role), failure.host, failure.pid);

@@ -35,11 +35,11 @@ std::vector<char*> pointers(const std::vector<std::string>& texts) {
   return result;
 }
 
-// After fork: only async-signal-safe calls. Returns the errno of what failed.
+// After fork: async-signal-safe calls only. Returns the errno of the failed call.
 int become(const ChildSpec& spec, char** arguments, char** environment, pid_t launcher,
            const Guardian& guardian) {
   ::setpgid(0, 0);
-  // The launcher may have died before prctl took hold: nobody would send the signal then.
+  // The launcher may have died before prctl() took effect; then nobody would send the signal.
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != launcher) ::_exit(128 + SIGKILL);
   guardian.add(::getpid());
@@ -52,7 +52,7 @@ int become(const ChildSpec& spec, char** arguments, char** environment, pid_t la
 }
 
 [[noreturn]] void refused(const ChildSpec& spec, int error) {
-  const char* hint = error == ENOEXEC ? " It is no program of this machine and has no #! line." : "";
+  const char* hint = error == ENOEXEC ? " It is not an executable for this machine and has no #! line." : "";
   throw ConfigError("{}: could not be started: {}.{}", spec.path, describe_errno(error), hint);
 }
 
@@ -63,7 +63,7 @@ std::string find_program(const std::string& name) {
   if (name.find('/') != std::string::npos) {
     if (::access(name.c_str(), F_OK) != 0)
       throw ConfigError("{}: no such program ({}).", name, describe_errno(errno));
-    if (!is_file(name)) throw ConfigError("{} is not a file that could be started.", name);
+    if (!is_file(name)) throw ConfigError("{} is not an executable file.", name);
     if (::access(name.c_str(), X_OK) != 0) not_executable(name);
     return name;
   }
@@ -72,7 +72,7 @@ std::string find_program(const std::string& name) {
     if (!folder.empty() && is_file(path) && ::access(path.c_str(), X_OK) == 0) return path;
   }
   if (is_file(name))
-    throw ConfigError("{}: not found in PATH. A program of this folder is ./{}.", name, name);
+    throw ConfigError("{}: not found in PATH. For a program in this folder use ./{}.", name, name);
   throw ConfigError("{}: no such program in PATH. Give its path, for example ./{}.", name, name);
 }
 
@@ -92,10 +92,10 @@ pid_t start_child(const ChildSpec& spec, const Guardian& guardian) {
     [[maybe_unused]] ssize_t written = ::write(ends[1], &error, sizeof error);
     ::_exit(127);
   }
-  ::setpgid(pid, pid);  // also here: whoever comes second finds it done
+  ::setpgid(pid, pid);  // also in the child: whichever runs first wins
   to.reset();
   int error = 0;
-  // Ends by exec, which closes the other end, or with the reason why not.
+  // Returns at exec, which closes the other end, or with the errno.
   ssize_t got = 0;
   while ((got = ::read(from.get(), &error, sizeof error)) < 0 && errno == EINTR) {
   }
@@ -109,7 +109,7 @@ bool is_stopped(pid_t pid) {
   std::ifstream file(fmt::format("/proc/{}/stat", pid));
   std::string line;
   std::getline(file, line);
-  size_t end = line.rfind(')');  // the name, in parentheses, may hold anything; after it comes the state
+  size_t end = line.rfind(')');  // the name in parentheses may contain anything; the state follows it
   return end != std::string::npos && end + 2 < line.size() && line[end + 2] == 'T';
 }
 

@@ -1,4 +1,4 @@
-// Starting one process, so that it cannot outlive us.
+// Starts one process such that it cannot outlive the launcher.
 #pragma once
 
 #include <signal.h>
@@ -11,13 +11,12 @@
 
 namespace yoke::cluster {
 
-// The file that `name` stands for, as a shell would find it. Throws ConfigError: not found, not a file, not
-// executable.
+// Resolves `name` as a shell would. Throws ConfigError: not found, not a file, not executable.
 std::string find_program(const std::string& name);
 
 struct ChildSpec {
   std::string path;
-  std::vector<std::string> arguments;    // with the name
+  std::vector<std::string> arguments;    // including argv[0]
   std::vector<std::string> environment;  // "NAME=value"
   int stdin_fd = 0;
   int stdout_fd = 1;
@@ -25,11 +24,11 @@ struct ChildSpec {
   sigset_t mask{};  // signals blocked in the child
 };
 
-// Starts it in a process group of its own, to be killed when this thread dies. Returns when the program is
-// running. Throws ConfigError when the system refuses to execute it.
+// Starts it in its own process group, to be killed when this thread dies. Returns once exec has succeeded.
+// Throws ConfigError if the system refuses to execute it.
 pid_t start_child(const ChildSpec& spec, const Guardian& guardian);
 
-// Whether it is stopped (SIGSTOP and its like) and cannot act. Not: in a debugger's hands.
+// Whether it is stopped (SIGSTOP or similar). False while it is traced by a debugger.
 bool is_stopped(pid_t pid);
 
 }  // namespace yoke::cluster

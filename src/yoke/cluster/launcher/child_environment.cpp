@@ -27,12 +27,16 @@ void set_ours(Table& table, const LaunchOptions& options, const JobPlace& place,
   table["YOKE_JOB_ID"] = place.ticket.job_id;
   table["YOKE_GENERATION"] = std::to_string(place.ticket.generation);
   table["YOKE_JOB_KEY"] = place.ticket.secret.to_text();
-  table.erase("YOKE_SECRET_FILE");  // the key handed down is the one the coordinator has
+  table.erase("YOKE_SECRET_FILE");  // YOKE_JOB_KEY takes precedence, as in the coordinator
   table["YOKE_PROTECTION"] = net::to_string(place.ticket.protection);
   table.erase("YOKE_COMMAND");
   if (!options.typed.empty()) table["YOKE_COMMAND"] = options.typed;
+  if (options.elastic_min > 0) {
+    table["YOKE_ELASTIC__ENABLED"] = "true";
+    table["YOKE_ELASTIC__MIN"] = std::to_string(options.elastic_min);
+  }
   table["YOKE_JOIN_TIMEOUT"] = fmt::format("{}", options.join_timeout);
-  // Made by ranks that fail, and by nobody else.
+  // Created by ranks that fail only.
   std::filesystem::path logs = options.log_dir.empty() ? std::filesystem::temp_directory_path()
                                                        : std::filesystem::path(options.log_dir);
   std::string id = place.ticket.job_id;
@@ -86,7 +90,7 @@ int first_rank(const LaunchOptions& options) {
 int usable_cores() {
   cpu_set_t set;
   int cores = ::sched_getaffinity(0, sizeof set, &set) == 0 ? std::max(1, CPU_COUNT(&set)) : 1;
-  // A container sees all cores of its machine, but may be allowed less time: "200000 100000" are two.
+  // A container sees all cores but may have a CPU quota: "200000 100000" means two cores.
   std::ifstream file("/sys/fs/cgroup/cpu.max");
   double quota = 0;
   double period = 0;

@@ -1,4 +1,4 @@
-// What a rank finds in its environment.
+// The environment variables of a rank.
 #pragma once
 
 #include <map>
@@ -11,25 +11,25 @@
 namespace yoke::cluster {
 
 struct JobPlace {
-  std::string endpoint;     // of the coordinator, as ranks reach it
-  std::string master_addr;  // for programs of other libraries
+  std::string endpoint;     // of the coordinator, as seen by the ranks
+  std::string master_addr;  // for programs that use other libraries
   int master_port = 0;
   net::JobTicket ticket;
 };
 
-// Our variables, torchrun's (so that programs of other libraries find what they know), and thread counts
-// that keep ranks from fighting for cores. `inherited` is the launcher's own environment; what the user has
-// set for OMP_NUM_THREADS and its like stays.
+// Our variables, torchrun's (for programs that use other libraries), and thread counts that avoid
+// oversubscription. `inherited`: the launcher's own environment; user settings of OMP_NUM_THREADS and similar
+// are kept.
 std::vector<std::string> rank_environment(const LaunchOptions& options, const JobPlace& place, int local_rank,
                                           std::map<std::string, std::string> inherited, int cores);
 
-// Ranks before this machine's first one.
+// Global rank of the first rank on this machine.
 int first_rank(const LaunchOptions& options);
 
-// Cores this process may use.
+// Cores available to this process.
 int usable_cores();
 
-// GPUs of this machine that CUDA_VISIBLE_DEVICES leaves.
+// GPUs of this machine, restricted by CUDA_VISIBLE_DEVICES.
 int visible_gpus();
 
 }  // namespace yoke::cluster

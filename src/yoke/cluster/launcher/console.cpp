@@ -37,7 +37,7 @@ void Console::pump_one(int fd) {
   std::string& text = waiting_[index];
   size_t& sent = sent_[index];
   while (sent < text.size()) {
-    // poll promises room for PIPE_BUF bytes: such a write does not block, although the descriptor would.
+    // After POLLOUT a write of at most PIPE_BUF bytes does not block, although the descriptor is blocking.
     pollfd ready{fd, POLLOUT, 0};
     if (::poll(&ready, 1, 0) != 1 || (ready.revents & (POLLOUT | POLLERR | POLLNVAL)) == 0) break;
     ssize_t written = ::write(fd, text.data() + sent, std::min<size_t>(PIPE_BUF, text.size() - sent));
@@ -69,10 +69,10 @@ void Console::flush(Deadline deadline) {
   }
 }
 
-bool Console::is_news(const std::string& line) {
+bool Console::is_news(const std::string& line, int from) {
   constexpr size_t kMostErrors = 1000;
   if (line.rfind("error: ", 0) != 0 || errors_.size() >= kMostErrors) return true;
-  return errors_.insert(line).second;
+  return errors_.try_emplace(line, from).first->second == from;
 }
 
 }  // namespace yoke::cluster

@@ -1,11 +1,11 @@
-// The launcher's own stdout and stderr, written without ever blocking: a stalled terminal or a full pipe must
-// not keep it from its signals and its ranks.
+// The launcher's stdout and stderr, written without blocking: a stalled terminal or a full pipe must not
+// delay the handling of signals and ranks. Not thread-safe.
 #pragma once
 
 #include <poll.h>
 
 #include <array>
-#include <set>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,20 +18,21 @@ class Console {
  public:
   static constexpr size_t kMaxWaiting = size_t{4} << 20;
 
-  // fd: 1 or 2.
+  // Queues `text`. fd: 1 or 2.
   void write(int fd, std::string_view text);
-  // Too much waits: ranks should not be read until it is gone.
+  // Too much is queued: stop reading from ranks until it is written.
   bool full() const;
   bool empty() const;
-  // Whether nobody reads our stdout any more (`… | head -1`).
+  // Whether the reader of our stdout is gone (`… | head -1`).
   bool stdout_closed() const { return closed_[1]; }
-  // False for an error that was asked about before: what is wrong for all ranks is shown once.
-  bool is_news(const std::string& line);
+  // False if another source has printed this error ("error: …") before: one common to all ranks is shown
+  // once. `from`: identifies the source.
+  bool is_news(const std::string& line, int from);
 
   void add_polls(std::vector<pollfd>& polls) const;
-  // Writes what the descriptors take now.
+  // Writes as much as the descriptors accept now.
   void pump();
-  // Until all is out or the deadline passes.
+  // Writes everything, or until the deadline.
   void flush(Deadline deadline);
 
  private:
@@ -40,7 +41,7 @@ class Console {
   std::array<std::string, 3> waiting_;
   std::array<size_t, 3> sent_{};
   std::array<bool, 3> closed_{};
-  std::set<std::string> errors_;
+  std::map<std::string, int> errors_;  // and who printed it first
 };
 
 }  // namespace yoke::cluster

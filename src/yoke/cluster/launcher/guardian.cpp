@@ -14,9 +14,9 @@ namespace yoke::cluster {
 namespace {
 
 constexpr int kMaxGroups = 65536;
-pid_t groups[kMaxGroups];  // of the guardian; fixed, because it may not allocate after fork
+pid_t groups[kMaxGroups];  // used by the guardian; fixed size, because it must not allocate after fork
 
-// A record is a group to watch, or its negative to forget. Smaller than PIPE_BUF: written and read whole.
+// A record is a group to watch, or its negative to forget. Below PIPE_BUF: atomic.
 void apply(pid_t record) {
   pid_t group = record < 0 ? -record : record;
   pid_t wanted = record < 0 ? group : 0;
@@ -35,7 +35,8 @@ void apply(pid_t record) {
   ::prctl(PR_SET_NAME, "yoke-guardian");
   int null = ::open("/dev/null", O_RDWR);
   for (int fd = 0; fd <= 2 && null >= 0; ++fd) ::dup2(null, fd);
-  // Holds nobody's pipe or socket open: only its own end, as number 3.
+  // Closes all inherited descriptors but its own pipe, moved to 3, so that it keeps nobody's pipe or socket
+  // open.
   if (from != 3) ::dup2(from, 3);
   ::close_range(4, ~0U, 0);
   pid_t record = 0;
@@ -70,7 +71,7 @@ Guardian::Guardian() {
 }
 
 Guardian::~Guardian() {
-  pipe_.reset();  // it reads the end, finds nothing left to do, and goes
+  pipe_.reset();  // the guardian reads end of file, has nothing left to kill, and exits
   while (::waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
   }
 }

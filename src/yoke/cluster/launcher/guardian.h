@@ -1,7 +1,7 @@
-// A small process that outlives the launcher by a moment and ends what it left behind.
+// A helper process that outlives the launcher for a moment and kills what it left behind.
 //
-// PR_SET_PDEATHSIG reaches a rank but not what the rank has started. The guardian knows the process group of
-// every rank; when the launcher is gone, however it went, it kills them.
+// PR_SET_PDEATHSIG reaches a rank but not its children. The guardian knows the process group of every rank
+// and kills them once the launcher is gone, however it ended.
 #pragma once
 
 #include <sys/types.h>
@@ -17,9 +17,9 @@ class Guardian {
   Guardian(const Guardian&) = delete;
   Guardian& operator=(const Guardian&) = delete;
 
-  // Called by a rank about itself, between fork and exec: async-signal-safe.
+  // Called by a rank for itself, between fork and exec: async-signal-safe.
   void add(pid_t group) const;
-  // Before the group's leader is reaped, so that its number cannot belong to somebody else yet.
+  // Call it before the group leader is reaped, while its pid cannot be reused.
   void remove(pid_t group) const;
 
  private:

@@ -7,7 +7,7 @@
 namespace yoke::cluster {
 namespace {
 
-// One question and its answer.
+// One request and its reply.
 control::Note ask(const JobPlace& place, const nlohmann::json& head) {
   Deadline deadline = Deadline::after(1);
   net::Introduction self;
@@ -29,7 +29,7 @@ void tell_coordinator(const JobPlace& place, const FailureReport& report) try {
   head["verb"] = "ended";
   ask(place, head);
 } catch (const Error& error) {
-  log::debug("the coordinator was not told that {}: {}", report.what, error.what());
+  log::debug("could not report to the coordinator that {}: {}", report.what, error.what());
 }
 
 std::optional<FailureReport> ask_coordinator(const JobPlace& place, int world_size) try {
@@ -37,7 +37,7 @@ std::optional<FailureReport> ask_coordinator(const JobPlace& place, int world_si
   if (!note.head.contains("kind")) return std::nullopt;
   return control::read_report(note.head, world_size);
 } catch (const Error& error) {
-  log::debug("the coordinator was not asked why the job ends: {}", error.what());
+  log::debug("could not ask the coordinator for the cause of the failure: {}", error.what());
   return std::nullopt;
 }
 

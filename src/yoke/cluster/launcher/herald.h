@@ -1,4 +1,4 @@
-// From the launcher of one machine to the coordinator on another.
+// Messages from the launcher of one machine to the coordinator on another.
 #pragma once
 
 #include <optional>
@@ -8,12 +8,12 @@
 
 namespace yoke::cluster {
 
-// Tells how a rank of this machine ended, which only its launcher knows. Waits a second at most; a
-// coordinator that cannot be reached, or has decided already, is no error: the job ends in any case.
+// Reports how a rank of this machine ended, which only its launcher knows. Takes at most a second. Does not
+// throw: if the coordinator is unreachable or has already decided, the job ends in any case.
 void tell_coordinator(const JobPlace& place, const FailureReport& report);
 
-// Why the job fails, where the coordinator knows; nothing while all is well, or when it cannot be reached.
-// Waits a second at most.
+// The cause of failure of the job; empty if there is none or the coordinator is unreachable. Takes at most a
+// second.
 std::optional<FailureReport> ask_coordinator(const JobPlace& place, int world_size);
 
 }  // namespace yoke::cluster

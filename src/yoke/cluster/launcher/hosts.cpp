@@ -24,7 +24,7 @@ bool parse_slots(const std::string& text, int& slots) {
   return error == std::errc() && end == text.data() + text.size() && slots >= 1 && slots <= kMaxSlots;
 }
 
-// `where` begins the error text.
+// `where`: start of the error text.
 Host parse_host(const std::string& text, const std::string& where) {
   Host host;
   size_t bracket = text.find(']');
@@ -34,8 +34,7 @@ Host parse_host(const std::string& text, const std::string& where) {
     host.name = host.name.substr(1, host.name.size() - 2);
   bool good = !host.name.empty() && host.name.find_first_of(" \t[]") == std::string::npos;
   if (colon != std::string::npos) good = good && parse_slots(text.substr(colon + 1), host.slots);
-  if (!good)
-    throw ConfigError("{}: \"{}\": accepted is HOST or HOST:SLOTS, for example node1:4.", where, text);
+  if (!good) throw ConfigError("{}: \"{}\": expected HOST or HOST:SLOTS, for example node1:4.", where, text);
   return host;
 }
 
@@ -80,12 +79,28 @@ bool is_this_machine(const std::string& name, const std::set<std::string>& addre
   return false;
 }
 
+bool is_loopback(const sockaddr* address) {
+  std::string text = address_text(address);
+  return text.rfind("127.", 0) == 0 || text == "::1";
+}
+
 }  // namespace
+
+bool is_loopback_only(const std::string& name) {
+  addrinfo* list = nullptr;
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  if (::getaddrinfo(name.c_str(), nullptr, &hints, &list) != 0) return false;
+  std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owner(list, ::freeaddrinfo);
+  for (addrinfo* one = list; one != nullptr; one = one->ai_next)
+    if (!is_loopback(one->ai_addr)) return false;
+  return list != nullptr;
+}
 
 std::vector<Host> parse_hosts(const std::string& list) {
   std::vector<Host> hosts;
   for (const std::string& item : split(list, ',')) hosts.push_back(parse_host(item, "-H"));
-  if (hosts.empty()) throw ConfigError("-H: the list is empty. Accepted is HOST:SLOTS,HOST:SLOTS,…");
+  if (hosts.empty()) throw ConfigError("-H: the list is empty. Accepted: HOST:SLOTS,HOST:SLOTS,…");
   return hosts;
 }
 
@@ -102,11 +117,11 @@ std::vector<Host> parse_hostfile(const std::string& text, const std::string& fil
     std::string where = file + ":" + std::to_string(number);
     Host host = parse_host(name, where);
     if (!rest.empty() && (rest.rfind("slots=", 0) != 0 || !parse_slots(rest.substr(6), host.slots)))
-      throw ConfigError("{}: \"{}\": accepted behind the name is slots=N.", where, rest);
+      throw ConfigError("{}: \"{}\": expected slots=N after the name.", where, rest);
     hosts.push_back(host);
   }
   if (hosts.empty())
-    throw ConfigError("{}: names no host. Accepted is one HOST, HOST:SLOTS or HOST slots=N a line.", file);
+    throw ConfigError("{}: no hosts. Accepted: HOST, HOST:SLOTS or HOST slots=N, one per line.", file);
   return hosts;
 }
 
@@ -119,7 +134,7 @@ int find_this_host(const std::vector<Host>& hosts) {
     if (is_this_machine(hosts[i].name, addresses)) found.push_back(static_cast<int>(i));
   }
   if (found.size() == 1) return found.front();
-  throw ConfigError("{} of the hosts {} this machine ({}). Say which with --node-rank 0..{}.",
+  throw ConfigError("{} of the hosts {} this machine ({}). Select one with --node-rank 0..{}.",
                     found.empty() ? "none" : "more than one", join(names) + (found.empty() ? " is" : " are"),
                     net::host_name(), hosts.size() - 1);
 }

@@ -1,4 +1,4 @@
-// Machines named by -H host:slots,… or --hostfile.
+// Machines given by -H host:slots,… or --hostfile.
 #pragma once
 
 #include <string>
@@ -15,14 +15,18 @@ struct Host {
 // "a:4,b:2", "[fd00::1]:2". Throws ConfigError.
 std::vector<Host> parse_hosts(const std::string& list);
 
-// One host a line: "a", "a:4" or mpirun's "a slots=4"; # starts a comment. Throws ConfigError with file and
+// One host per line: "a", "a:4" or mpirun's "a slots=4"; # starts a comment. Throws ConfigError with file and
 // line.
 std::vector<Host> parse_hostfile(const std::string& text, const std::string& file);
 
-// Which of them is this machine, by name or by address. Throws ConfigError when none is, or several are.
+// Index of this machine, by name or address. Throws ConfigError if there is none or several match.
 int find_this_host(const std::vector<Host>& hosts);
 
-// A word as a shell reads it back.
+// Quotes a word for a shell.
 std::string shell_quoted(const std::string& word);
+
+// Whether `name` resolves to loopback addresses only, which other machines cannot reach. False if it does not
+// resolve.
+bool is_loopback_only(const std::string& name);
 
 }  // namespace yoke::cluster

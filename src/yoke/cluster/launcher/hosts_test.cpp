@@ -34,7 +34,7 @@ TEST(Hosts, AFileInEitherForm) {
               ElementsAre(Host{"a", 4}, Host{"b", 2}, Host{"c", 1}));
   EXPECT_THAT(refusal([] { parse_hostfile("a\nb slots=x\n", "f"); }), HasSubstr("f:2"));
   EXPECT_THAT(refusal([] { parse_hostfile("a\nb cores=2\n", "f"); }), HasSubstr("f:2"));
-  EXPECT_THAT(refusal([] { parse_hostfile("# none\n", "f"); }), HasSubstr("names no host"));
+  EXPECT_THAT(refusal([] { parse_hostfile("# none\n", "f"); }), HasSubstr("no hosts"));
 }
 
 TEST(Hosts, ThisMachineIsFoundByNameOrAddress) {
@@ -45,6 +45,13 @@ TEST(Hosts, ThisMachineIsFoundByNameOrAddress) {
                 find_this_host({{"localhost", 1}, {"127.0.0.1", 1}});
               }),
               HasSubstr("more than one"));
+}
+
+TEST(Hosts, LoopbackAddressesAreKnown) {
+  EXPECT_TRUE(is_loopback_only("127.0.0.1"));
+  EXPECT_TRUE(is_loopback_only("127.1.2.3"));
+  EXPECT_FALSE(is_loopback_only("192.0.2.1"));
+  EXPECT_FALSE(is_loopback_only("elsewhere.invalid"));
 }
 
 TEST(Hosts, WordsSurviveAShell) {

@@ -42,13 +42,13 @@ void check(const LaunchOptions& options) {
   bool several = options.node_sizes.size() > 1;
   if (several && options.endpoint.empty())
     throw ConfigError(
-        "--nnodes {}: ranks of several machines need a place to meet. Add --rdzv-endpoint HOST:PORT, an "
-        "address of machine 0.",
+        "--nnodes {}: several machines need a rendezvous address. Add --rdzv-endpoint HOST:PORT, an address "
+        "of machine 0.",
         options.node_sizes.size());
   if (several && options.secret_file.empty() && !options.insecure)
     throw ConfigError(
-        "--nnodes {}: connections between machines need a key. Add --secret-file FILE with the same file on "
-        "each (`head -c 32 /dev/urandom > FILE && chmod 600 FILE`), or --insecure on a network you trust.",
+        "--nnodes {}: connections between machines need a key. Add --secret-file FILE, the same file on all "
+        "machines (`head -c 32 /dev/urandom > FILE && chmod 600 FILE`), or --insecure on a trusted network.",
         options.node_sizes.size());
 }
 
@@ -85,7 +85,7 @@ JobPlace make_place(const LaunchOptions& options) {
   return place;
 }
 
-// Makes the job's attempts, one after the other.
+// Runs the attempts of a job, one after the other.
 class Job {
  public:
   explicit Job(const LaunchOptions& options)
@@ -138,18 +138,19 @@ class Job {
     coordinator.world_size = options_.world_size();
     coordinator.join_timeout = options_.join_timeout;
     coordinator.expendable = options_.expendable;
+    coordinator.elastic_min = options_.elastic_min;
     if (options_.endpoint.empty()) {
       coordinator.address.name = fmt::format("yoke-{}-{}", ::getuid(), random_name());
     } else {
       coordinator.address = net::parse_address(options_.endpoint);
     }
     auto result = std::make_unique<Coordinator>(coordinator, place_.ticket);
-    // Only we know the port where any free one was asked for.
+    // If any free port was requested, only we know which one it is.
     if (options_.node_sizes.size() == 1) place_.endpoint = result->address().text();
     return result;
   }
 
-  // Like any program, we wait for whoever reads our output; but not against the user's will.
+  // Like any program we wait for the reader of our output, unless the user interrupts.
   void write_out(bool hurried) {
     constexpr double kTick = 0.1;
     if (hurried) return console_.flush(Deadline::after(Patience::kTerminate));
@@ -161,8 +162,8 @@ class Job {
     }
   }
 
-  // Ranks of other machines may have more to do, and need the coordinator for it; after a failure they only
-  // have to hear of it. Those that vanish are noticed by the coordinator, so this ends.
+  // Ranks of other machines may still need the coordinator; after a failure they only have to learn of it.
+  // The coordinator detects ranks that vanish, so this ends.
   void stay_for_others(const Coordinator& coordinator, bool failed) {
     constexpr double kAfterFailure = 2;
     constexpr double kTick = 0.05;
@@ -176,7 +177,7 @@ class Job {
     }
   }
 
-  // Machine 0 may still be busy with the end of the last attempt; ranks that call too early are refused.
+  // Machine 0 may still be finishing the last attempt; ranks that connect too early are refused.
   void wait_for_next_generation() {
     Deadline deadline = Deadline::after(options_.join_timeout);
     net::Address address = net::parse_address(options_.endpoint);
@@ -191,8 +192,8 @@ class Job {
       }
     }
     throw Error(ExitCode::kRendezvous,
-                fmt::format("{}: no coordinator for restart {} within {:.0f} s. Is the launcher of "
-                            "machine 0 still there, with the same --max-restarts?",
+                fmt::format("{}: no coordinator for restart {} within {:.0f} s. Is the launcher of machine 0 "
+                            "still running, with the same --max-restarts?",
                             options_.endpoint, place_.ticket.generation, options_.join_timeout));
   }
 
@@ -207,7 +208,7 @@ class Job {
       write_file_atomically(*file, error_file_text(*result.failure, wall_seconds()));
   }
 
-  // A command of ours that was asked for something impossible has told it in a sentence.
+  // A command of ours with invalid arguments has already printed an error.
   bool has_said_all(const BoxContent& content) const {
     bool usage = content.exit_code == static_cast<int>(ExitCode::kUsage);
     auto is_error = [](const std::string& line) { return line.rfind("error: ", 0) == 0; };
@@ -220,7 +221,7 @@ class Job {
     std::filesystem::path base = options_.log_dir;
     if (base.empty()) {
       base = std::filesystem::temp_directory_path() / ("yoke-" + random_name());
-      log::info("output is kept in {}", base.string());
+      log::info("output is written to {}", base.string());
     }
     return base / place_.ticket.job_id;
   }
@@ -228,9 +229,9 @@ class Job {
   const LaunchOptions& options_;
   std::string program_;
   std::string host_;
-  SignalReader signals_;  // before any thread is made: they inherit what is blocked
+  SignalReader signals_;  // before any thread is created: threads inherit the signal mask
   Guardian guardian_;
-  Orphans orphans_;  // after the guardian, who is none
+  Orphans orphans_;  // after the guardian, which is not an orphan
   Console console_;
   JobPlace place_;
   std::filesystem::path folder_;

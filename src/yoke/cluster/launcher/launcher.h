@@ -1,4 +1,4 @@
-// Starts the ranks of a job on this machine, watches them, and says why it failed when it did.
+// Starts the ranks of a job on this machine, monitors them, and reports the cause of a failure.
 #pragma once
 
 #include <map>
@@ -16,60 +16,64 @@ enum Streams : int { kNoStream = 0, kStdout = 1, kStderr = 2, kBothStreams = 3 }
 struct LaunchOptions {
   std::vector<std::string> program;   // name (searched in PATH) and arguments
   std::vector<int> node_sizes = {1};  // ranks on each machine
-  int node_rank = 0;                  // which of them this is
-  std::string endpoint;               // host:port of the coordinator; empty: one machine, a unix name
-  std::string job_id;                 // the same on all machines; empty: chosen
+  int node_rank = 0;                  // index of this machine
+  std::string endpoint;               // host:port of the coordinator; empty: one machine, a unix socket
+  std::string job_id;                 // identical on all machines; empty: generated
   int max_restarts = 0;
-  double join_timeout = 60;       // seconds for all ranks to come
-  double monitor_interval = 0.1;  // seconds between looks at what the coordinator knows
+  double join_timeout = 60;       // seconds for all ranks to join
+  double monitor_interval = 0.1;  // seconds between checks of the coordinator
 
-  std::string secret_file;  // across machines
-  bool insecure = false;    // no proof of the key; warns
+  std::string secret_file;  // required across machines
+  bool insecure = false;    // no authentication; logs a warning
   bool encrypt = false;
 
-  // For programs of other libraries: MASTER_ADDR and MASTER_PORT. Empty and 0: derived from the endpoint.
+  // MASTER_ADDR and MASTER_PORT for programs that use other libraries. Empty and 0: derived from the
+  // endpoint.
   std::string master_addr;
   int master_port = 0;
   std::string role = "default";
 
-  std::string log_dir;     // empty: a folder below the system's temporary one, where files are asked for
-  std::map<int, int> tee;  // Streams by local rank, -1 for all: to console and file
+  std::string log_dir;           // empty: a temporary folder, if files are needed
+  std::map<int, int> tee;        // Streams by local rank, -1 for all: to console and file
   std::map<int, int> redirects;  // likewise: to file only
   std::vector<int> shown_ranks;  // local ranks whose output is shown; empty: all
 
-  // Rank 0's stdout is the job's stdout, untouched, and its stderr has no prefix; what others print on stdout
-  // goes to stderr. For commands that start themselves (`yoke train --nproc`).
+  // Rank 0 owns stdout: its stdout is passed through unchanged and its stderr has no prefix; stdout of other
+  // ranks goes to stderr. For commands that launch themselves (`yoke train --nproc`).
   bool rank0_speaks = false;
-  // By rank; empty: none. The job goes on when such a rank is killed by a signal.
+  // By rank; empty: none. The job continues if such a rank is killed by a signal.
   std::vector<bool> expendable{};
-  // The command as it was typed, for the records of ranks; empty: what they were started with.
+  // The command as typed, for the records of ranks; empty: that of the ranks.
   std::string typed{};
-  int rank_restarts = 0;         // so often is such a rank started again, into the running job
-  bool stdout_is_taken = false;  // what ranks print on stdout goes to stderr (--json)
+  // Fewest ranks of an elastic job: it continues without ranks that fail. 0: not elastic.
+  int elastic_min = 0;
+  int rank_restarts = 0;          // how often such a rank is restarted into the running job
+  bool stdout_is_taken = false;   // stdout of ranks goes to stderr (--json)
+  bool stdout_is_hidden = false;  // stdout of ranks is discarded
 
   int world_size() const;
   int local_size() const;
 };
 
 struct LaunchResult {
-  int exit_code = 0;  // the culprit's; 128 + n for signals
+  int exit_code = 0;  // of the culprit; 128 + n for signals
   int restarts = 0;
   double seconds = 0;
   std::optional<FailureReport> failure;
 };
 
-// Runs the job to its end. Throws ConfigError before anything is started when it cannot be (program not found
-// or not executable, impossible options), and Error with kRendezvous when the endpoint cannot be opened. A
-// failed job ends with one box on stderr. Must be called from the main thread, once at a time; signals that
-// arrive meanwhile (INT, TERM, HUP, QUIT, USR1, USR2, XCPU) go to the ranks. After USR1, USR2 and XCPU the
-// job goes on, unless its ranks end by them: with 128 + n, or killed.
+// Runs the job to its end. Throws ConfigError before anything is started (program not found or not
+// executable, invalid options), and Error with kRendezvous if the endpoint cannot be opened. A failed job
+// ends with one box on stderr. Call it from the main thread, one job at a time; signals received meanwhile
+// (INT, TERM, HUP, QUIT, USR1, USR2, XCPU) are forwarded to the ranks. After USR1, USR2 and XCPU the job
+// continues unless a rank exits with 128 + n or is killed by the signal.
 LaunchResult launch(const LaunchOptions& options);
 
-// launch(), for commands: the exit code.
+// launch() for commands: returns the exit code.
 int run_job(const LaunchOptions& options);
 
-// The job of `nproc` ranks of this program on this machine, for `yoke train --nproc N`: `words` are the
-// arguments after the program's name, without --nproc.
+// A job of `nproc` ranks of this program on this machine, for `yoke train --nproc N`. `words`: the arguments
+// after the program's name, without --nproc.
 LaunchOptions own_job(int nproc, const std::vector<std::string>& words);
 
 }  // namespace yoke::cluster

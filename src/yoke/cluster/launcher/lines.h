@@ -1,4 +1,4 @@
-// Bytes of a rank's output, as whole lines.
+// Splits the output of a rank into lines.
 #pragma once
 
 #include <deque>
@@ -10,18 +10,18 @@ namespace yoke::cluster {
 
 class Lines {
  public:
-  static constexpr size_t kMaxLine = size_t{1} << 20;  // longer ones are cut into pieces of this size
-  static constexpr size_t kTail = 8;                   // how many lines are remembered
-  static constexpr size_t kTailLine = 400;             // how much of each
+  static constexpr size_t kMaxLine = size_t{1} << 20;  // longer lines are split
+  static constexpr size_t kTail = 8;                   // number of lines remembered
+  static constexpr size_t kTailLine = 400;             // characters remembered of each
 
   explicit Lines(std::string prefix) : prefix_(std::move(prefix)) {}
 
   // Whether a line is shown; empty: all are.
   using Filter = std::function<bool(const std::string& line)>;
 
-  // What can be shown now: complete lines, each behind the prefix and with its newline.
+  // Returns what can be shown now: complete lines with prefix and newline.
   std::string feed(std::string_view bytes, const Filter& shows = {});
-  // What is left of an unfinished last line.
+  // Returns the unfinished last line, if any.
   std::string finish(const Filter& shows = {});
 
   const std::deque<std::string>& tail() const { return tail_; }

@@ -32,7 +32,7 @@ pid_t parent_of(pid_t pid) {
   std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
   std::string line;
   std::getline(file, line);
-  // The name, in parentheses, may hold anything; after it come the state and the parent.
+  // The name in parentheses may contain anything; state and parent follow it.
   size_t end = line.rfind(')');
   if (end == std::string::npos || end + 4 >= line.size()) return -1;
   std::string rest = line.substr(end + 4);
@@ -41,7 +41,8 @@ pid_t parent_of(pid_t pid) {
 
 }  // namespace
 
-Orphans::Orphans() : before_(children()) {
+Orphans::Orphans() {
+  before_ = children();
   ::prctl(PR_GET_CHILD_SUBREAPER, &previous_);
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);
 }

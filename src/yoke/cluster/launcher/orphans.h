@@ -1,8 +1,8 @@
-// What ranks have started and left behind in process groups of their own (setsid, daemons).
+// Processes that ranks have started in process groups of their own (setsid, daemons) and left behind.
 //
-// While it exists this process is the parent of whatever loses its own (PR_SET_CHILD_SUBREAPER), so that such
-// processes cannot get away from the job. Not so when the launcher is killed by SIGKILL: they are init's
-// then.
+// While this object exists, this process is the child subreaper (PR_SET_CHILD_SUBREAPER): orphaned
+// descendants become its children and cannot escape the job. If the launcher is killed by SIGKILL they do
+// escape, to init.
 #pragma once
 
 #include <sys/types.h>
@@ -14,16 +14,15 @@ namespace yoke::cluster {
 
 class Orphans {
  public:
-  // Children that this process has now are not taken for orphans. Others that it gets meanwhile are.
+  // Existing children of this process are not treated as orphans; later ones are.
   Orphans();
-  ~Orphans();  // ends them all
+  ~Orphans();  // kills them all
   Orphans(const Orphans&) = delete;
   Orphans& operator=(const Orphans&) = delete;
 
-  // Takes the status of those that have ended, so that they do not stay as zombies. `is_rank`: leave alone.
+  // Reaps those that have ended, to avoid zombies. Leaves processes with `is_rank` alone.
   void reap(const std::function<bool(pid_t)>& is_rank);
-  // Kills all there are, and what they leave behind in turn; waits at most two seconds. Requires: no rank
-  // runs.
+  // Kills all of them and their descendants; takes at most two seconds. Requires: no rank is running.
   void end_all();
 
  private:

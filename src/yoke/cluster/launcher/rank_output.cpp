@@ -27,15 +27,15 @@ net::Descriptor open_log(const std::filesystem::path& file) {
 }  // namespace
 
 RankStream::RankStream(std::string prefix, int console_fd, const std::filesystem::path& file,
-                       bool errors_once)
-    : path_(file), console_fd_(console_fd), errors_once_(errors_once), lines_(std::move(prefix)) {
+                       std::optional<int> errors_of)
+    : path_(file), console_fd_(console_fd), errors_of_(errors_of), lines_(std::move(prefix)) {
   if (!file.empty()) file_ = open_log(file);
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0)
     throw Error(ExitCode::kInternal, "launcher: no pipe: " + describe_errno(errno));
   read_end_ = net::Descriptor(ends[0]);
   write_end_ = net::Descriptor(ends[1]);
-  ::fcntl(ends[0], F_SETFL, O_NONBLOCK);  // of our end only: the child's blocks, as programs expect
+  ::fcntl(ends[0], F_SETFL, O_NONBLOCK);  // our end only: the child's end blocks, as programs expect
 }
 
 void RankStream::pump(Console& console) {
@@ -58,8 +58,8 @@ void RankStream::finish(Console& console) {
 }
 
 Lines::Filter RankStream::filter(Console& console) const {
-  if (!errors_once_) return {};
-  return [&console](const std::string& line) { return console.is_news(line); };
+  if (!errors_of_) return {};
+  return [&console, from = *errors_of_](const std::string& line) { return console.is_news(line, from); };
 }
 
 void RankStream::keep(std::string_view bytes) {
@@ -67,7 +67,8 @@ void RankStream::keep(std::string_view bytes) {
     ssize_t written = ::write(file_.get(), bytes.data(), bytes.size());
     if (written < 0 && errno == EINTR) continue;
     if (written <= 0) {
-      log::warn("{}: {}; the rest of this rank's output is not kept.", path_.string(), describe_errno(errno));
+      log::warn("{}: {}; the rest of this rank's output is not saved.", path_.string(),
+                describe_errno(errno));
       file_.reset();
       return;
     }
@@ -104,6 +105,7 @@ Route route(const LaunchOptions& options, int local_rank, const std::filesystem:
   const std::vector<int>& shown = options.shown_ranks;
   bool visible = shown.empty() || std::find(shown.begin(), shown.end(), local_rank) != shown.end();
   Route result;
+  if (options.stdout_is_hidden && stream == kStdout) visible = false;
   if (visible && (teed || !redirected)) result.console_fd = console_fd;
   if (teed || redirected) result.file = folder / file;
   return result;
@@ -123,7 +125,7 @@ RankStream make_err(const LaunchOptions& options, int local_rank, const std::fil
   Route where = route(options, local_rank, folder, kStderr, "stderr.log", STDERR_FILENO);
   bool plain = options.rank0_speaks && rank == 0;
   std::string prefix = plain ? "" : rank_prefix(options, rank, terminal::use_colour(STDERR_FILENO));
-  return RankStream(prefix, where.console_fd, where.file, /*errors_once=*/options.rank0_speaks);
+  return RankStream(prefix, where.console_fd, where.file, /*errors_of=*/rank);
 }
 
 }  // namespace

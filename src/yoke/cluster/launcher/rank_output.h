@@ -1,8 +1,9 @@
-// Where the output of a rank goes: console, file, or both.
+// Destinations of a rank's output: console, file, or both.
 #pragma once
 
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "yoke/cluster/launcher/console.h"
@@ -12,21 +13,22 @@
 
 namespace yoke::cluster {
 
-// One pipe from a rank. The writing end is for the child and closed once it runs.
+// One pipe from a rank. The write end is for the child and is closed once it runs.
 class RankStream {
  public:
-  // `console_fd`: 1, 2, or 0 for nowhere. `file`: empty for none; made with its folders. Throws ConfigError.
-  // `errors_once`: errors that other ranks have printed are not shown again.
-  RankStream(std::string prefix, int console_fd, const std::filesystem::path& file, bool errors_once = false);
+  // `console_fd`: 1, 2, or 0 for none. `file`: empty for none; created with its folders. `errors_of`: the
+  // rank; hides errors that another one has already printed. Throws ConfigError.
+  RankStream(std::string prefix, int console_fd, const std::filesystem::path& file,
+             std::optional<int> errors_of = {});
 
   int child_end() const { return write_end_.get(); }
   void close_child_end() { write_end_.reset(); }
-  int fd() const { return read_end_.get(); }  // -1 at the end
+  int fd() const { return read_end_.get(); }  // -1 at end of file
   bool open() const { return static_cast<bool>(read_end_); }
 
-  // Reads what is there (at most 64 KB) and passes it on.
+  // Reads what is available (at most 64 KB) and passes it on.
   void pump(Console& console);
-  // No more will be read: an unfinished line is shown, too.
+  // Stops reading and shows an unfinished line.
   void finish(Console& console);
   const std::deque<std::string>& tail() const { return lines_.tail(); }
 
@@ -39,21 +41,21 @@ class RankStream {
   net::Descriptor file_;
   std::filesystem::path path_;
   int console_fd_;
-  bool errors_once_;
+  std::optional<int> errors_of_;
   Lines lines_;
 };
 
-// "[rank 2] ", "[rank 2|node1] " with several machines; in colour for a terminal.
+// "[rank 2] ", with several machines "[rank 2|node1] "; coloured for a terminal.
 std::string rank_prefix(const LaunchOptions& options, int rank, bool colour);
 
-// Streams of `wanted` for this local rank (its own entry, or the one for all).
+// Streams for this local rank: its own entry, or the one for all.
 int streams_for(const std::map<int, int>& wanted, int local_rank);
 
 struct RankOutput {
   RankOutput(const LaunchOptions& options, int local_rank, const std::filesystem::path& folder);
   int stdout_for_child() const;  // the pipe, or our own stdout
 
-  std::unique_ptr<RankStream> out;  // null: the child has our own stdout
+  std::unique_ptr<RankStream> out;  // nullptr: the child uses our stdout
   RankStream err;
 };
 

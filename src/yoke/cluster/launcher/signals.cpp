@@ -33,7 +33,7 @@ SignalReader::SignalReader() {
     if (!ignored(signal)) ::sigaddset(&wanted, signal);
   }
   ::sigaddset(&wanted, SIGCHLD);
-  set_handler(SIGCHLD, SIG_DFL, previous_child_);  // where it is ignored, ends of children would be lost
+  set_handler(SIGCHLD, SIG_DFL, previous_child_);  // if it were ignored, exits of children would be lost
   set_handler(SIGPIPE, SIG_IGN, previous_pipe_);
   ::pthread_sigmask(SIG_BLOCK, &wanted, &previous_);
   fd_ = net::Descriptor(::signalfd(-1, &wanted, SFD_NONBLOCK | SFD_CLOEXEC));

@@ -1,4 +1,4 @@
-// Signals as something to poll, for as long as this object lives.
+// Signals as a pollable descriptor, while this object exists. One per process.
 #pragma once
 
 #include <signal.h>
@@ -11,7 +11,7 @@ namespace yoke::cluster {
 
 class SignalReader {
  public:
-  // CHLD, INT, TERM, HUP, QUIT, USR1, USR2, XCPU; but not those that our parent had us ignore (nohup).
+  // CHLD, INT, TERM, HUP, QUIT, USR1, USR2, XCPU, except those our parent set to be ignored (nohup).
   SignalReader();
   ~SignalReader();
   SignalReader(const SignalReader&) = delete;

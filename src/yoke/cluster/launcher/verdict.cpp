@@ -15,21 +15,21 @@ namespace {
 std::string next_step(int wait_status) {
   if (WIFSIGNALED(wait_status)) {
     int signal = WTERMSIG(wait_status);
-    if (signal == SIGKILL)
-      return "If nobody killed it, the kernel may have, for lack of memory: look into dmesg.";
+    if (signal == SIGKILL) return "The kernel may have killed it because memory ran out: see dmesg.";
     if (signal == SIGTERM || signal == SIGINT || signal == SIGHUP)
-      return "Somebody ended it; start the job again to go on.";
+      return "It was terminated; run the job again to resume.";
     return "It crashed. A debugger shows where: `ulimit -c unlimited`, run again, then `gdb PROGRAM core`.";
   }
   switch (WEXITSTATUS(wait_status)) {
     case static_cast<int>(ExitCode::kUsage):
-      return "Correct its arguments or configuration; its last lines say which.";
+      return "Fix its arguments or configuration; see its last lines.";
     case static_cast<int>(ExitCode::kPeerFailed):
-      return "A peer failed first, perhaps on another machine: its last lines name it.";
+      return "Another rank failed first, perhaps on another machine: see its last lines.";
     case static_cast<int>(ExitCode::kRendezvous):
-      return "The ranks did not find each other; its last lines say who is missing.";
+      return "The ranks did not form the job; its last lines say who is missing or what differs (key, job "
+             "id, port).";
     default:
-      return "Its last lines say why.";
+      return "See its last lines.";
   }
 }
 
@@ -38,7 +38,7 @@ const ChildEnd* find_rank(const std::vector<const ChildEnd*>& ends, int rank) {
   return found == ends.end() ? nullptr : *found;
 }
 
-// The coordinator's words say more than an exit status when the rank told it itself, or did not end at all.
+// The coordinator's report says more than an exit status if the rank itself sent it, or has not ended.
 bool says_more(const FailureReport& known) {
   return known.kind != "lost" && known.kind != "killed" && known.kind != "exited";
 }
@@ -91,9 +91,9 @@ FailureReport stop_report(const ChildEnd& child, const std::string& host) {
   report.pid = child.pid;
   report.role = child.role;
   report.kind = "stalled";
-  report.what = fmt::format("{} on {} (pid {}) is stopped (SIGSTOP) and does not end",
+  report.what = fmt::format("{} on {} (pid {}) is stopped (SIGSTOP) and does not exit",
                             rank_name(child.rank, child.role), host, child.pid);
-  report.next = "Next: find out who stopped it; ranks of a job cannot wait for one that does not run.";
+  report.next = "Next: find out why it was stopped; the other ranks cannot continue without it.";
   return report;
 }
 
@@ -113,7 +113,7 @@ Verdict judge(const std::vector<ChildEnd>& ends, const FailureReport* known, con
     const ChildEnd* named = find_rank(culprits, known->rank);
     if (named == nullptr) named = find_rank(victims, known->rank);
     if (named != nullptr && (!is_victim(*named) || says_more(*known))) return blame(*named, known, host);
-    // A stall, a disagreement, another machine: the ranks here are its victims.
+    // A stall, a mismatch or another machine: the ranks here are victims.
     bool elsewhere = known->rank >= 0 && named == nullptr;
     if (culprits.empty() || (elsewhere && says_more(*known)))
       return {known->exit_code != 0 ? known->exit_code : static_cast<int>(ExitCode::kPeerFailed), *known};

@@ -1,4 +1,4 @@
-// Who made the job fail: not who was seen first, but who failed by itself.
+// Finds the rank that made the job fail: not the first one seen, but the one that failed by itself.
 #pragma once
 
 #include <sys/types.h>
@@ -12,40 +12,40 @@
 
 namespace yoke::cluster {
 
-// How a rank of this machine ended, in the order in which it was seen.
+// How a rank of this machine ended, in the order of observation.
 struct ChildEnd {
   int rank = 0;
   pid_t pid = 0;
   int wait_status = 0;
-  bool asked = false;     // the launcher had signalled it before
-  bool forgiven = false;  // the job goes on without it
-  std::string role{};     // as it called itself
+  bool asked = false;     // after a signal from the launcher
+  bool forgiven = false;  // the job continues without it
+  std::string role{};     // as reported by the rank
 
   bool good() const { return wait_status == 0 || forgiven; }
 };
 
 // "exited with code 7", "was killed by signal 9 (SIGKILL)".
 std::string describe_status(int wait_status);
-// As shells count: the code, or 128 + n for signals.
+// As in shells: the exit code, or 128 + n for signals.
 int exit_code_of(int wait_status);
 
-// What the launcher tells the coordinator about a rank that ended badly by itself.
+// Report to the coordinator about a rank that failed by itself.
 FailureReport report_of(const ChildEnd& end, const std::string& host);
 
-// Likewise about one that is stopped (SIGSTOP) and does not end.
+// Report about a rank that is stopped (SIGSTOP) and does not exit.
 FailureReport stop_report(const ChildEnd& child, const std::string& host);
 
-// Ended with "a peer failed" (3): it is a victim as long as there is anybody else.
+// It exited with "a peer failed" (3): a victim, as long as another culprit is known.
 bool is_victim(const ChildEnd& end);
 
 struct Verdict {
   int exit_code = 0;
-  std::optional<FailureReport> failure;  // absent: all ended well
+  std::optional<FailureReport> failure;  // empty: all ended normally
 };
 
-// `known` is what the coordinator holds for the cause, where there is one. Rules: a rank that failed by
-// itself and is no victim comes first; the coordinator's word decides among several and knows of stalls,
-// disagreements and other machines; victims are only blamed when nobody else can be.
+// `known`: the cause held by the coordinator, or nullptr. Rules: ranks that failed by themselves come before
+// victims; the coordinator decides among several, and knows of stalls, mismatches and other machines; a
+// victim is blamed only if there is nobody else.
 Verdict judge(const std::vector<ChildEnd>& ends, const FailureReport* known, const std::string& host);
 
 }  // namespace yoke::cluster

@@ -10,7 +10,7 @@ namespace {
 constexpr int kMostWorkers = 16;
 constexpr int64_t kMostRingTries = 2'000'000;
 
-using Lanes = std::vector<std::vector<int>>;  // [worker][worker]: links that are left
+using Lanes = std::vector<std::vector<int>>;  // [worker][worker]: number of unused links
 
 struct DirectLink {
   int a, b, width;
@@ -30,7 +30,7 @@ std::vector<DirectLink> direct_links(const Topology& topology, const std::vector
   return links;
 }
 
-// The largest number of rings, by trying: a ring, then the rings that what is left allows.
+// Finds the largest number of rings by backtracking: one ring, then the rings that the remaining links allow.
 class RingSearch {
  public:
   explicit RingSearch(Lanes lanes) : lanes_(std::move(lanes)), size_(static_cast<int>(lanes_.size())) {
@@ -65,7 +65,7 @@ class RingSearch {
     extend(ring, used);
   }
 
-  // The last ring once more, where links side by side allow it: leaves most to choose from for the others.
+  // Try the last ring again if parallel links allow it: it leaves most choice for the others.
   void again(const std::vector<int> ring) {
     auto all = [&](int count) {
       for (size_t i = 0; i < ring.size(); ++i) take(ring[i], ring[(i + 1) % ring.size()], count);
@@ -89,7 +89,7 @@ class RingSearch {
     if (done() || ++tries_ > kMostRingTries) return;
     int at = ring.back();
     if (static_cast<int>(ring.size()) == size_) {
-      // Each ring once, not once for each way round.
+      // Count each ring once, not once per direction.
       if (lanes(at, 0) == 0 || ring[1] > at) return;
       take(at, 0, 1);
       found_.push_back(ring);
@@ -111,7 +111,7 @@ class RingSearch {
     }
   }
 
-  // Those with most links left first: they can spare one.
+  // Workers with most unused links first.
   std::vector<int> by_lanes(int at) {
     std::vector<int> order;
     for (int to = 0; to < size_; ++to) {

@@ -16,12 +16,12 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr double kLinkDelay = 1e-6;  // seconds
-// sysfs knows no speed of what joins sockets: what one QPI or UPI link reaches.
+// sysfs has no speed for links between sockets: assume one QPI or UPI link.
 constexpr double kBetweenSockets = 10e9;
 constexpr const char* kNvidia = "0x10de";
 constexpr int kMostNodes = 1024;
 
-// The first line of a small file; empty when it cannot be read.
+// The first line of a small file; empty if unreadable.
 std::string line_of(const fs::path& path) {
   std::ifstream file(path);
   std::string line;
@@ -45,7 +45,7 @@ std::vector<fs::path> entries(const fs::path& folder) {
   return found;
 }
 
-// "16.0 GT/s PCIe" and "16": bytes per second that remain of the line code.
+// "16.0 GT/s PCIe" and width "16" in bytes per second, line coding subtracted.
 double pcie_bandwidth(const fs::path& device) {
   auto rate = number_of(line_of(device / "max_link_speed"));
   auto lanes = number_of(line_of(device / "max_link_width"));
@@ -80,7 +80,7 @@ class Discovery {
   void add_cpus() {
     for (int node = 0; node < kMostNodes; ++node) {
       fs::path folder = sysfs_ / "devices/system/node" / ("node" + std::to_string(node));
-      // Memory without processors does no work.
+      // Skip NUMA nodes without CPUs.
       if (!line_of(folder / "cpulist").empty()) cpus_.push_back(node);
     }
     if (cpus_.empty()) cpus_.push_back(0);
@@ -97,7 +97,7 @@ class Discovery {
     out_.links.push_back({a, b, kind, bandwidth, kLinkDelay, 1});
   }
 
-  // The CPU a device hangs on; the first where the kernel does not say.
+  // The CPU a device is attached to; the first if the kernel does not say.
   std::string cpu_of(const fs::path& device) const {
     auto node = number_of(line_of(device / "numa_node"));
     bool known = node && std::find(cpus_.begin(), cpus_.end(), static_cast<int>(*node)) != cpus_.end();
@@ -115,8 +115,8 @@ class Discovery {
     }
   }
 
-  // …/pci0000:00/ROOT PORT/SWITCH'S UPPER PORT/ITS LOWER PORT/DEVICE: devices below one upper port share a
-  // switch.
+  // …/pci0000:00/ROOT PORT/SWITCH UPSTREAM PORT/DOWNSTREAM PORT/DEVICE: devices below one upstream port share
+  // a switch.
   std::string parent_of(const fs::path& device) {
     std::error_code error;
     fs::path real = fs::canonical(device, error);

@@ -1,4 +1,4 @@
-// What this machine is made of, as far as the kernel says.
+// Discovers the hardware of this machine through sysfs.
 #pragma once
 
 #include <filesystem>
@@ -7,9 +7,9 @@
 
 namespace yoke::cluster {
 
-// CPUs by NUMA node, NVIDIA GPUs with their PCIe links and switches, network interfaces with their speed,
-// from sysfs. NVLinks are not listed there: write them into a cluster.toml. What cannot be read is left out;
-// there is always one CPU. `sysfs` is "/sys" but in tests.
+// CPUs by NUMA node, NVIDIA GPUs with their PCIe links and switches, network interfaces with their speed.
+// NVLinks are not in sysfs: add them in a cluster.toml. Unreadable entries are left out; there is always one
+// CPU. `sysfs`: other than "/sys" in tests only.
 Topology discover_topology(const std::filesystem::path& sysfs = "/sys");
 
 }  // namespace yoke::cluster

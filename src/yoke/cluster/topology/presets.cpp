@@ -1,5 +1,5 @@
-// Bandwidths are what a transfer reaches, rounded: PCIe 3 x16 12 GB/s (of 15.8), PCIe 4 24, PCIe 5 50; QPI
-// 10; one NVLink of V100 and H100 25 GB/s in each direction.
+// Bandwidths are achievable ones, rounded: PCIe 3 x16 12 GB/s (of 15.8), PCIe 4 24, PCIe 5 50; QPI 10; one
+// NVLink of V100 and H100 25 GB/s in each direction.
 #include "yoke/cluster/topology/presets.h"
 
 #include "yoke/base/error.h"
@@ -12,7 +12,7 @@ constexpr double kGB = 1e9, kGbit = 125e6, kMicrosecond = 1e-6;
 constexpr double kNvlink = 25 * kGB, kQpi = 10 * kGB;
 constexpr int kMostMachines = 4096;
 
-// Adds one machine's devices and links; names begin with `prefix`.
+// Adds the devices and links of one machine; names start with `prefix`.
 class Box {
  public:
   Box(Topology& out, std::string machine, std::string prefix)
@@ -37,7 +37,7 @@ class Box {
     for (int i = 0; i < count; ++i) add(DeviceKind::kGpu, "gpu", i);
   }
 
-  // Two sockets, `switches` PCIe switches shared out between them, GPUs and network interfaces below those.
+  // Two sockets, `switches` PCIe switches divided among them, GPUs and network interfaces below those.
   void add_pcie(int gpus, int switches, int nics, double pcie) {
     for (int s = 0; s < 2; ++s) add(DeviceKind::kCpu, "cpu", s);
     link(name("cpu", 0), name("cpu", 1), LinkKind::kQpi, kQpi);
@@ -65,8 +65,8 @@ void pcie_box(Box& box, int gpus) {
   box.add_pcie(gpus, 2, 1, 12 * kGB);
 }
 
-// The hybrid cube mesh of eight V100: two fully connected groups of four, and each GPU to its twin in the
-// other. Six links a GPU; the second number of a pair says how many join it.
+// The hybrid cube mesh of eight V100: two fully connected groups of four, and each GPU linked to its twin in
+// the other. Six links per GPU; the second number of a pair is the number of links.
 void dgx1(Box& box) {
   constexpr struct {
     int a, b, width;
@@ -111,10 +111,10 @@ const Entry& find(const std::string& name) {
     if (name == entry.name) return entry;
     names.emplace_back(entry.name);
   }
-  throw ConfigError("preset `{}` is not known. Accepted: {}.", name, join(names, " "));
+  throw ConfigError("preset `{}` is unknown. Accepted: {}.", name, join(names, " "));
 }
 
-// Every network interface gets a link to one switch that is never the bottleneck.
+// Every network interface is linked to one switch that is never the bottleneck.
 void join_by_network(Topology& topology, double bandwidth, double latency) {
   std::vector<std::string> nics;
   for (const Device& device : topology.devices) {

@@ -1,4 +1,4 @@
-// Well-known machines, and clusters of them.
+// Topologies of well-known machines, and clusters of them.
 #pragma once
 
 #include <string>
@@ -10,11 +10,11 @@ namespace yoke::cluster {
 
 struct ClusterSize {
   int machines = 1;
-  double network_bandwidth = 0;     // bytes per second of each network interface; 0: the box's own
-  double network_latency = 2.5e-6;  // seconds, of the way to or from the switch
+  double network_bandwidth = 0;     // bytes per second of each network interface; 0: that of the preset
+  double network_latency = 2.5e-6;  // seconds to or from the switch
 };
 
-// Throws ConfigError that lists the presets when `name` is none of them.
+// Throws ConfigError that lists the presets if `name` is unknown.
 Topology preset(const std::string& name, const ClusterSize& size = {});
 
 struct PresetInfo {

@@ -8,12 +8,12 @@
 
 namespace yoke::cluster {
 
-// As many rings as possible over links that join two workers, so that each of the links side by side is used
-// by one ring. Of several bandwidths the set with the largest sum. Empty: there is no ring, or more than 16
-// workers. `exact`: all was tried, nothing cut off.
+// The largest number of rings over direct links between workers such that each of several parallel links is
+// used by one ring. Prefers the set with the largest total bandwidth. Empty: no ring exists, or more than 16
+// workers. `exact`: the search was exhaustive.
 std::vector<std::vector<int>> disjoint_direct_rings(const Topology& topology, bool& exact);
 
-// The cyclic order whose busiest link is the least busy.
+// The cyclic order that minimises the load of the busiest link.
 std::vector<int> widest_order(const Topology& topology, const Routes& routes, bool& exact);
 
 }  // namespace yoke::cluster

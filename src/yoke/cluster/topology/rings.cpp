@@ -19,8 +19,8 @@ void add_load(const Routes& routes, const Ring& ring, bool backwards, std::vecto
   }
 }
 
-// The order of `ring` with every machine's stretch rotated by `shift`: another worker is the one whose data
-// leaves the machine.
+// The order of `ring` with every machine's segment rotated by `shift`, so that another worker sends out of
+// the machine.
 Ring rotated_in_machines(const Routes& routes, const Ring& ring, size_t shift) {
   Ring out;
   for (size_t begin = 0; begin < ring.size();) {
@@ -32,7 +32,7 @@ Ring rotated_in_machines(const Routes& routes, const Ring& ring, size_t shift) {
   return out;
 }
 
-// Adds rotations while they make the whole wider.
+// Adds rotations while they increase the total bandwidth.
 void use_other_interfaces(const Routes& routes, RingSet& set) {
   Ring first = set.rings.front();
   size_t in_first_machine = static_cast<size_t>(std::count_if(

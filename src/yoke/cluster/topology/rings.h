@@ -1,4 +1,4 @@
-// Rings through all workers that share no link, as wide as they can be.
+// Rings through all workers that share no link, with maximum bandwidth.
 #pragma once
 
 #include <vector>
@@ -12,19 +12,19 @@ using Ring = std::vector<int>;  // workers, each once; the last sends to the fir
 
 struct RingSet {
   std::vector<Ring> rings;
-  // Every ring also runs the other way round at the same time (links are full duplex).
+  // Every ring also runs in the opposite direction at the same time (links are full duplex).
   bool both_ways = false;
-  double bandwidth = 0;  // bytes per second through each worker, all rings together
-  bool exact = false;    // no wider set exists of rings over direct links, or of one ring
+  double bandwidth = 0;  // bytes per second through each worker, over all rings
+  bool exact = false;    // provably optimal among rings over direct links, or among single rings
 };
 
-// Direct links between workers first: the largest number of rings that share no link (exact for up to 16
-// workers). Where no such ring exists, the order whose busiest link is the least busy (branch and bound, cut
-// off after a fixed number of tries), and for several machines rotations of it that use other network
+// Prefers direct links between workers: the largest number of rings that share no link (exact for up to 16
+// workers). If there is no such ring: the order that minimises the load of the busiest link (branch and
+// bound, limited number of tries), and with several machines rotations of it that use other network
 // interfaces.
 RingSet best_rings(const Topology& topology, const Routes& routes);
 
-// Bytes per second through each worker when all rings of the set run at once.
+// Bytes per second through each worker if all rings run concurrently.
 double ring_bandwidth(const Routes& routes, const std::vector<Ring>& rings, bool both_ways);
 
 }  // namespace yoke::cluster

@@ -118,7 +118,7 @@ TEST(Routes, WorkersThatAreNotConnectedAreNamed) {
     Routes routes(topology);
     FAIL();
   } catch (const ConfigError& error) {
-    EXPECT_STREQ(error.what(), "topology t: no link leads from a to b.");
+    EXPECT_STREQ(error.what(), "topology t: no route from a to b.");
   }
 }
 

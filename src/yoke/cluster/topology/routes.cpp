@@ -31,7 +31,7 @@ Graph graph_of(const Topology& topology) {
   return graph;
 }
 
-// How a device is reached best.
+// Best path to a device.
 struct Reached {
   double bandwidth = 0;
   double latency = std::numeric_limits<double>::infinity();
@@ -44,7 +44,7 @@ bool better(double bandwidth, double latency, const Reached& than) {
   return std::make_tuple(bandwidth, -latency) > std::make_tuple(than.bandwidth, -than.latency);
 }
 
-// Dijkstra's algorithm with "wider, then shorter" as order.
+// Dijkstra's algorithm, ordered by "wider, then shorter".
 std::vector<Reached> reach_from(int source, const Topology& topology, const Graph& graph) {
   std::vector<Reached> reached(graph.size());
   std::priority_queue<std::tuple<double, double, int>> queue;
@@ -86,7 +86,7 @@ Routes::Routes(const Topology& topology) {
     for (int target : workers) {
       const Reached& end = reached[static_cast<size_t>(target)];
       if (!end.done)
-        throw ConfigError("topology {}: no link leads from {} to {}.", topology.name,
+        throw ConfigError("topology {}: no route from {} to {}.", topology.name,
                           topology.devices[static_cast<size_t>(source)].name,
                           topology.devices[static_cast<size_t>(target)].name);
       Route route{{}, end.bandwidth, end.latency};

@@ -1,4 +1,4 @@
-// Which links a message between two workers uses.
+// Routes of messages between workers.
 #pragma once
 
 #include <vector>
@@ -7,21 +7,21 @@
 
 namespace yoke::cluster {
 
-// The widest way between every two workers (the shortest of those of equal width). CPUs, switches and network
-// interfaces pass messages on; GPUs do not.
+// The widest path between every pair of workers (the shortest among equally wide ones). CPUs, switches and
+// network interfaces forward messages; GPUs do not.
 class Routes {
  public:
-  // Throws ConfigError when two workers are not connected, naming both. Keeps no reference to `topology`.
+  // Throws ConfigError if two workers are not connected, naming both. Keeps no reference to `topology`.
   explicit Routes(const Topology& topology);
 
   int workers() const { return static_cast<int>(machines_.size()); }
-  // Directed links: 2 x (index of the link) from a to b, one more from b to a.
+  // Directed links: 2 * (index of the link) from a to b, plus one from b to a.
   const std::vector<int>& links(int from, int to) const { return at(from, to).links; }
   double bandwidth(int from, int to) const { return at(from, to).bandwidth; }
   double latency(int from, int to) const { return at(from, to).latency; }
   double capacity(int directed_link) const { return capacity_[static_cast<size_t>(directed_link / 2)]; }
   int directed_links() const { return 2 * static_cast<int>(capacity_.size()); }
-  // Number of each worker's machine, from 0.
+  // Index of each worker's machine, from 0.
   int machine(int worker) const { return machines_[static_cast<size_t>(worker)]; }
 
  private:

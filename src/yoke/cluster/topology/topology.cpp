@@ -23,7 +23,7 @@ Kind parse(const char* what, std::string_view name, const char* const (&names)[N
   for (size_t i = 0; i < N; ++i) {
     if (name == names[i]) return static_cast<Kind>(i);
   }
-  throw ConfigError("{} `{}` is not known. Accepted: {}.", what, name,
+  throw ConfigError("{} `{}` is unknown. Accepted: {}.", what, name,
                     join(std::vector<std::string>(names, names + N), " "));
 }
 
@@ -37,7 +37,8 @@ std::string number(double value) {
 
 void check_devices(const Topology& topology) {
   std::set<std::string> machines(topology.machines.begin(), topology.machines.end());
-  if (machines.size() != topology.machines.size()) throw ConfigError("topology: two machines of one name.");
+  if (machines.size() != topology.machines.size())
+    throw ConfigError("topology: two machines have the same name.");
   if (topology.devices.size() > kMostDevices)
     throw ConfigError("topology: {} devices. At most {} are accepted.", topology.devices.size(),
                       kMostDevices);
@@ -48,13 +49,13 @@ void check_devices(const Topology& topology) {
       throw ConfigError("topology: two devices are named `{}`.", device.name);
     bool between = device.machine.empty() && device.kind == DeviceKind::kSwitch;
     if (!between && machines.count(device.machine) == 0)
-      throw ConfigError("topology: device `{}` is in machine `{}`, which is not there. Machines: {}.",
+      throw ConfigError("topology: device `{}` is in machine `{}`, which does not exist. Machines: {}.",
                         device.name, device.machine, join(topology.machines));
     if (!(device.speed > 0 && device.speed <= 1e6))
-      throw ConfigError("topology: device `{}`: speed {}. It must be above 0; 1 is the profile's.",
+      throw ConfigError("topology: device `{}`: speed {}. It must be above 0; 1 is the profiled device.",
                         device.name, device.speed);
     if (!(device.memory >= 0 && device.memory <= 1e18))
-      throw ConfigError("topology: device `{}`: memory {}. It must be 0 bytes (not said) or more.",
+      throw ConfigError("topology: device `{}`: memory {}. It must be 0 bytes (unlimited) or more.",
                         device.name, device.memory);
   }
 }
@@ -67,7 +68,7 @@ void check_link(const Link& link, const std::set<std::string>& names) {
     throw ConfigError("{}: no device is named `{}`.{}", where, end,
                       near.empty() ? "" : fmt::format(" Did you mean `{}`?", near));
   }
-  if (link.a == link.b) throw ConfigError("{}: a device is not linked to itself.", where);
+  if (link.a == link.b) throw ConfigError("{}: a device cannot be linked to itself.", where);
   if (!(link.bandwidth > 0) || !std::isfinite(link.bandwidth))
     throw ConfigError("{}: bandwidth {}. It must be above 0 bytes per second.", where, link.bandwidth);
   if (!(link.latency >= 0) || !std::isfinite(link.latency))
@@ -105,7 +106,7 @@ std::vector<int> workers_of(const Topology& topology) {
 void validate(const Topology& topology) {
   check_devices(topology);
   if (workers_of(topology).empty())
-    throw ConfigError("topology: no device of kind gpu or cpu. At least one must do the work.");
+    throw ConfigError("topology: no device of kind gpu or cpu. At least one is needed.");
   if (topology.links.size() > kMostLinks)
     throw ConfigError("topology: {} links. At most {} are accepted.", topology.links.size(), kMostLinks);
   std::set<std::string> names;

@@ -1,7 +1,6 @@
-// Machines, devices and what connects them, as plain data.
+// Machines, devices and links, as plain data.
 //
-// Made from a preset, a file (cluster.toml) or the machine itself; read by the search for rings and by the
-// simulator.
+// Comes from a preset, a file (cluster.toml) or discovery; used by the ring search and the simulator.
 #pragma once
 
 #include <cstdint>
@@ -24,19 +23,19 @@ struct Device {
   std::string name;
   std::string machine;  // empty: a switch between machines
   DeviceKind kind = DeviceKind::kGpu;
-  double speed = 1;   // times that of the device a profile was measured on
-  double memory = 0;  // bytes; 0: not said
+  double speed = 1;   // relative to the device a profile was measured on
+  double memory = 0;  // bytes; 0: unknown
   bool operator==(const Device&) const = default;
 };
 
-// Between two devices, the same in both directions at once (full duplex).
+// Between two devices; full duplex with the same speed in both directions.
 struct Link {
   std::string a;
   std::string b;
   LinkKind kind = LinkKind::kPcie;
-  double bandwidth = 0;  // bytes per second and direction of one of them
+  double bandwidth = 0;  // bytes per second and direction of a single link
   double latency = 0;    // seconds
-  int width = 1;         // so many side by side
+  int width = 1;         // number of parallel links
   double capacity() const { return bandwidth * width; }
   bool operator==(const Link&) const = default;
 };
@@ -49,16 +48,16 @@ struct Topology {
   bool operator==(const Topology&) const = default;
 };
 
-// Indices of the devices that take part in collectives, in order: the GPUs, or the CPUs where there are none.
+// Indices of the devices that take part in collectives, in order: the GPUs, or the CPUs if there are none.
 std::vector<int> workers_of(const Topology& topology);
 
-// Throws ConfigError that names the device or link: names twice, unknown ends, numbers out of range.
+// Throws ConfigError that names the device or link: duplicate names, unknown ends, numbers out of range.
 void validate(const Topology& topology);
 
-// As cluster.toml; parse_topology() reads it back as the same value.
+// In cluster.toml format; parse_topology() restores the same value.
 std::string to_string(const Topology& topology);
 
-// Reads what docs/design/topology.md describes. Throws ConfigError with file and line. The result is valid.
+// Format: docs/design/topology.md. Throws ConfigError with file and line. The result is valid.
 Topology parse_topology(std::string_view text, const std::string& file_name);
 Topology read_topology(const std::filesystem::path& path);
 

@@ -1,4 +1,4 @@
-// cluster.toml into a Topology.
+// Parses cluster.toml.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -27,7 +27,7 @@ std::optional<double> bytes(std::string_view text) {
   return value ? std::optional<double>(static_cast<double>(*value)) : std::nullopt;
 }
 
-// One table of the file; every error begins with file and line.
+// One table of the file; every error starts with file and line.
 class TableReader {
  public:
   TableReader(const toml::table& table, std::string section, const std::string& file)
@@ -48,7 +48,7 @@ class TableReader {
     const toml::node* node = table_.get(key);
     if (node == nullptr) return otherwise;
     auto value = node->value_exact<std::string>();
-    if (!value) fail(*node, fmt::format("{}.{}: a text in quotes is wanted", section_, key));
+    if (!value) fail(*node, fmt::format("{}.{}: expected a quoted string", section_, key));
     return config::from_ascii(*value);
   }
 
@@ -63,11 +63,11 @@ class TableReader {
     if (node == nullptr) return otherwise;
     auto value = node->value_exact<int64_t>();
     if (!value || *value < 1 || *value > 1'000'000)
-      fail(*node, fmt::format("{}.{}: a whole number of at least 1 is wanted", section_, key));
+      fail(*node, fmt::format("{}.{}: expected an integer of at least 1", section_, key));
     return static_cast<int>(*value);
   }
 
-  // A number, or a text with a unit that `parse` understands.
+  // A number, or a string with a unit accepted by `parse`.
   double quantity(const char* key, double otherwise, std::optional<double> (*parse)(std::string_view),
                   const char* example) const {
     const toml::node* node = table_.get(key);
@@ -75,11 +75,11 @@ class TableReader {
     std::optional<double> value = node->value<double>();
     if (auto written = node->value_exact<std::string>()) value = parse(*written);
     if (!value)
-      fail(*node, fmt::format("{}.{}: a number or a text as \"{}\" is wanted", section_, key, example));
+      fail(*node, fmt::format("{}.{}: expected a number or a string such as \"{}\"", section_, key, example));
     return *value;
   }
 
-  // What `read` throws gets the place of `key`.
+  // Adds the position of `key` to errors thrown by `read`.
   template <class Read>
   auto placed(const char* key, Read read) const {
     try {
@@ -137,11 +137,12 @@ class FileReader {
     if (node == nullptr) return;
     const toml::array* array = node->as_array();
     if (array == nullptr)
-      throw ConfigError("{}:{}: write [[{}]], once for each.", file_, node->source().begin.line, section);
+      throw ConfigError("{}:{}: write [[{}]], one section each.", file_, node->source().begin.line, section);
     for (const toml::node& element : *array) {
       const toml::table* table = element.as_table();
       if (table == nullptr)
-        throw ConfigError("{}:{}: write [[{}]], once for each.", file_, element.source().begin.line, section);
+        throw ConfigError("{}:{}: write [[{}]], one section each.", file_, element.source().begin.line,
+                          section);
       each(TableReader(*table, section, file_));
     }
   }
@@ -160,7 +161,7 @@ class FileReader {
     size.network_latency = reader.quantity("network_latency", size.network_latency, parse_duration, "5us");
     if (!name.empty()) out_ = reader.placed("preset", [&] { return preset(name, size); });
     if (name.empty() && table->contains("machines"))
-      reader.fail(*table->get("machines"), "cluster.machines: a number of machines needs `preset`");
+      reader.fail(*table->get("machines"), "cluster.machines requires `preset`");
     out_.name = reader.text("name", out_.name);
   }
 

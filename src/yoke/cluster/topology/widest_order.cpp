@@ -8,9 +8,9 @@
 namespace yoke::cluster {
 namespace {
 
-constexpr int64_t kMostOrderTries = 1'000'000;  // workers looked at
+constexpr int64_t kMostOrderTries = 1'000'000;  // workers visited
 
-// Branch and bound over the orders that begin with worker 0; the cost is the busiest link's seconds per byte.
+// Branch and bound over orders that start with worker 0; the cost is the busiest link's seconds per byte.
 class OrderSearch {
  public:
   explicit OrderSearch(const Routes& routes)
@@ -32,7 +32,7 @@ class OrderSearch {
     return best_cost_ <= least_possible_ * (1 + 1e-9) || (tries_ > kMostOrderTries && !best_.empty());
   }
 
-  // Every worker must send to somebody, and every machine to another one.
+  // Lower bound: every worker must send to another, and every machine to another machine.
   double lower_bound() const {
     double bound = 0;
     for (int from = 0; from < size_; ++from) {
@@ -45,7 +45,7 @@ class OrderSearch {
     return std::max(bound, narrowest_bridge());
   }
 
-  // A link that all routes between two sets of workers use is used at least once in each direction.
+  // A link that separates two sets of workers is used at least once in each direction.
   double narrowest_bridge() const {
     double bound = 0;
     for (int link = 0; link < routes_.directed_links(); link += 2) {
@@ -55,7 +55,7 @@ class OrderSearch {
   }
 
   bool separates(int link) const {
-    // The side of worker 0: all that it reaches without the link. Nobody of them may reach the rest.
+    // The side of worker 0: everything it reaches without the link. None of them may reach the rest.
     std::vector<int> inside, outside;
     for (int to = 0; to < size_; ++to) (to != 0 && uses(0, to, link) ? outside : inside).push_back(to);
     if (outside.empty()) return false;
@@ -136,8 +136,8 @@ class OrderSearch {
 }  // namespace
 
 std::vector<int> widest_order(const Topology& topology, const Routes& routes, bool& exact) {
-  // Recursion as deep as there are workers, each looking at all: too much for large clusters, where the order
-  // of the file, machine by machine, is taken.
+  // The recursion is as deep as there are workers and visits all of them at each level: too slow for large
+  // clusters, where the order of the file, machine by machine, is used.
   if (routes.workers() > 512) {
     exact = false;
     std::vector<int> order(workers_of(topology).size());

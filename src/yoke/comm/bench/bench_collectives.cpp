@@ -14,7 +14,7 @@ namespace {
 
 using plan::Collective;
 
-// One operation with its memory, ready to be issued again and again.
+// One operation with its memory, ready to be issued repeatedly.
 class Subject {
  public:
   Subject(Communicator& comm, const CollectiveBench& bench, const Copy& copy)
@@ -79,7 +79,7 @@ class Subject {
     for (int64_t i = begin; i < end; ++i) {
       double wants = expected(i);
       double has = read_value(host.data(), i, bench_.type);
-      // A mean of whole numbers is rounded once; everything else is exact.
+      // Means of integers are rounded once; everything else is exact.
       if (std::fabs(has - wants) > 0.01 * std::fabs(wants)) return false;
     }
     return true;
@@ -152,7 +152,7 @@ double of_slowest(Communicator& comm, double seconds, const Copy& copy) {
   return seconds;
 }
 
-// Operations of one sample: enough for about a millisecond, so that reading the clock does not count.
+// Operations per sample: enough for about a millisecond, so that reading the clock does not matter.
 int repeats_for(double seconds) {
   return static_cast<int>(std::clamp(1e-3 / seconds, 1.0, 1000.0));
 }
@@ -187,7 +187,7 @@ Backend* limited(Communicator& comm, const CollectiveBench& bench) {
   return shares && comparable && comm.size() > 1 ? backend_below(comm) : nullptr;
 }
 
-// Samples and the limit in turns, so that what else the machine does hits both.
+// Alternates samples and the limit, so that other load on the machine affects both.
 void measure(Communicator& comm, const CollectiveBench& bench, Subject& subject, CollectiveResult& result,
              const Copy& copy) {
   double once = sample(comm, subject, 2, copy);
@@ -208,7 +208,8 @@ void measure(Communicator& comm, const CollectiveBench& bench, Subject& subject,
   std::sort(seconds.begin(), seconds.end());
   result.median = seconds[seconds.size() / 2];
   result.p95 = seconds[std::min(seconds.size() - 1, seconds.size() * 95 / 100)];
-  // The best of both: a limit is what the machine can do, not what it did while others had its cores.
+  // The best of both: a limit is what the machine can do, not what it did while other processes had its
+  // cores.
   if (!limits.empty())
     result.limit_fraction = *std::min_element(limits.begin(), limits.end()) / seconds.front();
 }
@@ -242,7 +243,7 @@ CollectiveResult bench_collective(Communicator& comm, const CollectiveBench& ben
   result.bytes_sent = gather_all(comm, after.bytes_sent - before.bytes_sent, copy);
   result.messages = gather_all(comm, after.messages_sent - before.messages_sent, copy);
 
-  subject.clear();  // what is summed again and again would overflow
+  subject.clear();  // repeated sums would overflow
   measure(comm, bench, subject, result, copy);
   result.algbw = static_cast<double>(bench.bytes) / result.median;
   result.busbw = result.algbw * bus_factor(bench.op, comm.size());

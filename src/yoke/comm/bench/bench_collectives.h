@@ -1,4 +1,4 @@
-// How fast a communicator's operations are, measured as nccl-tests does, and whether their results are right.
+// Measures the speed of collectives with the method of nccl-tests, and checks their results.
 #pragma once
 
 #include <cstdint>
@@ -12,24 +12,25 @@ namespace yoke::comm {
 
 struct CollectiveBench {
   plan::Collective op = plan::Collective::kAllReduce;
-  int64_t bytes = 1 << 20;  // of the whole array: all_gather and reduce_scatter count all parts
+  int64_t bytes = 1 << 20;  // of the whole array; all_gather and reduce_scatter count all parts
   DataType type = DataType::kFloat32;
   ReduceOp reduce = ReduceOp::kSum;
   std::optional<plan::Algorithm> algorithm;
   int iterations = 0;           // timed samples; 0: 20, fewer for large arrays
-  bool check = true;            // compare the result of one more run with the expected one
-  bool private_memory = false;  // buffers of the program's own instead of allocate()d ones
+  bool check = true;            // run once more and compare with the expected result
+  bool private_memory = false;  // use ordinary memory instead of Communicator::allocate()
 };
 
 struct CollectiveResult {
-  double median = 0;  // seconds of one operation, of the slowest rank
+  double median = 0;  // seconds per operation, on the slowest rank
   double p95 = 0;
-  double algbw = 0;                 // bytes / median
-  double busbw = 0;                 // algbw x the share that must cross the wires
-  std::vector<int64_t> bytes_sent;  // of one operation, by rank: payload
-  std::vector<int64_t> messages;
-  std::optional<plan::Algorithm> algorithm;  // that ran; none: a library below decides
-  // What the memory of this machine allows (limit.h) / median: all_reduce over shm and local, fp32 sums.
+  double algbw = 0;                          // bytes / s: bytes / median
+  double busbw = 0;                          // bytes / s: algbw * bus_factor()
+  std::vector<int64_t> bytes_sent;           // payload of one operation, by rank
+  std::vector<int64_t> messages;             // sent in one operation, by rank
+  std::optional<plan::Algorithm> algorithm;  // used; empty if the library below chooses (mpi, nccl)
+  // Memory-bandwidth limit of this machine (limit.h) / median. Only for fp32 sum all_reduce over shm and
+  // local.
   std::optional<double> limit_fraction;
   bool correct = true;  // on all ranks; true when not checked
 };
@@ -37,7 +38,7 @@ struct CollectiveResult {
 // Copies between host memory and memory from Communicator::allocate().
 using Copy = std::function<void(void* to, const void* from, size_t bytes)>;
 
-// Collective: every rank calls it with the same values and gets the same result.
+// Collective: all ranks pass the same values and get the same result.
 CollectiveResult bench_collective(Communicator& comm, const CollectiveBench& bench, const Copy& copy);
 
 // busbw / algbw: 2(N-1)/N for all_reduce, (N-1)/N where each rank keeps a part, 1 for broadcast and reduce.

@@ -14,7 +14,7 @@ float from_bf16(uint16_t bits) {
   return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16);
 }
 
-// Whole numbers below 2048 are exact in fp16; others are rounded down in their last bit.
+// Integers below 2048 are exact in fp16; others lose their last bits.
 uint16_t to_fp16(double value) {
   if (value == 0) return 0;
   int exponent = 0;

@@ -1,4 +1,4 @@
-// Arrays whose collective results are known: small whole numbers, exact in every type.
+// Test data with known results: small integers, exact in every element type.
 #pragma once
 
 #include <cstdint>
@@ -8,11 +8,11 @@
 
 namespace yoke::comm {
 
-// Element i of rank r's input. 1 or 2 for products, 0 to 4 otherwise; sums stay exact in bf16 for up to 50
-// ranks.
+// Element i of the input of `rank`: 1 or 2 for products, 0 to 4 otherwise. Sums stay exact in bf16 for up to
+// 50 ranks.
 int64_t bench_value(int rank, int64_t i, ReduceOp op);
 
-// Combined over `ranks`; the mean rounded towards zero for integers.
+// The expected result over `ranks`; integer means are rounded towards zero.
 double bench_expected(int ranks, int64_t i, ReduceOp op, DataType type);
 
 void write_value(void* data, int64_t i, DataType type, double value);

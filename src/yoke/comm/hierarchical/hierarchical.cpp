@@ -13,9 +13,9 @@ namespace {
 using plan::Algorithm;
 using plan::Collective;
 
-// Below this every rank of a machine sends everything to its like: two short steps instead of three.
+// Up to this size every rank sends everything to the ranks of its index: two short steps instead of three.
 constexpr size_t kSmallBytes = 16 << 10;
-// Waiting on two backends at once is done in turns of this length.
+// Seconds per turn when waiting on two backends alternately.
 constexpr double kTurn = 0.0005;
 
 bool is_half(DataType type) {
@@ -54,7 +54,7 @@ class HierarchicalBackend final : public Backend {
   Counters counters() const override;
 
  private:
-  // One phase of `whole`, on a part of the ranks.
+  // One phase of the operation `whole`, on some of the ranks.
   struct Phase {
     Collective op;
     ConstBuffer input;
@@ -90,7 +90,7 @@ class HierarchicalBackend final : public Backend {
   std::unique_ptr<Backend> flat_;
   const MachineLayout layout_;
   std::atomic<int64_t> operations_{0};
-  std::atomic<bool> by_machines_{false};  // the last collective
+  std::atomic<bool> by_machines_{false};  // of the last collective
   std::vector<std::byte> column_;
   std::vector<std::byte> columns_;
 };
@@ -98,7 +98,7 @@ class HierarchicalBackend final : public Backend {
 void HierarchicalBackend::run(const Operation& operation, Deadline deadline) {
   ++operations_;
   bool asked_otherwise = operation.algorithm && *operation.algorithm != Algorithm::kHierarchical;
-  // Machines of unequal size have no means of means.
+  // With unequal machines the mean of the machines' means is not the mean.
   bool by_shares = overflows_as_sum(operation) && !layout_.equal() && !asked_otherwise &&
                    operation.op != Collective::kReduceScatter;
   if (by_shares)
@@ -113,8 +113,8 @@ void HierarchicalBackend::run_flat(Operation operation, Deadline deadline) {
   flat_->run(operation, deadline);
 }
 
-// False, and nothing done, for what gains nothing by it: each byte of all_to_all, gather and scatter is
-// somebody's own and crosses once in any case.
+// Returns false, having done nothing, for operations that gain nothing: in all_to_all, gather and scatter
+// each byte has one destination and crosses machines once in any case.
 bool HierarchicalBackend::run_by_machines(const Operation& operation, Deadline deadline) {
   const bool splits_evenly = layout_.equal();
   switch (operation.op) {
@@ -161,8 +161,8 @@ void HierarchicalBackend::phase_in_place(Backend& backend, Collective op, const 
   phase(backend, whole, {op, data, data, root, reduce}, deadline);
 }
 
-// Sums are divided once at the end. fp16 sums could overflow before that: means of equally many are taken
-// instead, or shares (run()).
+// Means are sums, divided once at the end. fp16 sums could overflow before that: machines of equal size take
+// means of means instead, others sum_of_shares() (run()).
 ReduceOp HierarchicalBackend::inner(const Operation& operation) const {
   if (operation.reduce != ReduceOp::kMean) return operation.reduce;
   return is_half(operation.descriptor.type) && layout_.equal() ? ReduceOp::kMean : ReduceOp::kSum;
@@ -214,7 +214,7 @@ void HierarchicalBackend::broadcast(const Operation& operation, Deadline deadlin
   const Buffer& data = operation.output;
   const int home = layout_.machine_of(operation.root);
   const bool at_home = layout_.machine() == home;
-  // The rank of each machine through which the data comes in.
+  // The rank of each machine that receives the data from outside.
   const int gate = layout_.equal() ? layout_.index_of(operation.root) : 0;
   auto inside = [&](int from) {
     phase_in_place(*local_, Collective::kBroadcast, operation, data, from, ReduceOp::kSum, deadline);
@@ -233,13 +233,15 @@ void HierarchicalBackend::reduce(const Operation& operation, Deadline deadline) 
   phase_in_place(*local_, Collective::kReduce, operation, data, gate, inner(operation), deadline);
   if (layout_.index() == gate)
     phase_in_place(*cross_, Collective::kReduce, operation, data, home, inner(operation), deadline);
-  // What the others of that machine have there afterwards is nobody's business.
+  // Only the root's result counts; broadcast is the cheapest way to get it there. Other ranks' data is
+  // unspecified.
   if (layout_.machine() == home && gate != root_index)
     phase_in_place(*local_, Collective::kBroadcast, operation, data, gate, ReduceOp::kSum, deadline);
   if (layout_.rank == operation.root) divide(operation, data);
 }
 
-// First between machines, the ranks of one index each for theirs, so that nothing crosses twice; then inside.
+// First between machines, among the ranks of equal index, so that no byte crosses machines twice; then inside
+// each machine. The result is ordered by index, hence the copy at the end.
 void HierarchicalBackend::all_gather(const Operation& operation, Deadline deadline) {
   const Buffer& out = operation.output;
   const size_t element = size_of(out.type);
@@ -272,8 +274,8 @@ void HierarchicalBackend::all_gather(const Operation& operation, Deadline deadli
   }
 }
 
-// The parts of all ranks with one index lie together, so that each rank combines those of its index inside
-// its machine; of that 1/M of S/m is left after the machines have combined theirs.
+// Reorders the input so that the parts of all ranks of one index are adjacent. The local reduce_scatter then
+// leaves each rank with the parts of its index, 1/m of the input, and only those cross machines.
 void HierarchicalBackend::reduce_scatter(const Operation& operation, Deadline deadline) {
   const Buffer& out = operation.output;
   const auto* input = static_cast<const std::byte*>(operation.input.data);

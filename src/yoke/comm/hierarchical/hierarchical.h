@@ -1,11 +1,11 @@
-// Ranks on several machines: what can be combined inside a machine is combined there first, over shared
-// memory, and only that travels between machines.
+// Hierarchical collectives for ranks on several machines: reduce inside each machine over shared memory
+// first, then send only the result between machines.
 //
-// all_reduce: reduce_scatter inside each machine, all_reduce of each shard between the ranks of equal index,
-// all_gather inside. Machines with unequal numbers of ranks go through their first rank. broadcast, reduce,
-// all_gather and barrier likewise; the other operations, and those that ask for another algorithm than
-// `hierarchical`, go flat. Contributions are combined machine by machine, in an order that depends on the
-// layout only. 16-bit types are rounded once on each level.
+// all_reduce: reduce_scatter inside each machine, all_reduce of each shard between the ranks of equal local
+// index, all_gather inside. Machines with different numbers of ranks communicate through their first rank.
+// broadcast, reduce and barrier are hierarchical too, and with equal numbers of ranks all_gather and
+// reduce_scatter; other operations, and those that request another algorithm than `hierarchical`, run flat.
+// The order of combination depends on the layout only. 16-bit types are rounded once per level.
 #pragma once
 
 #include <memory>
@@ -15,14 +15,16 @@
 
 namespace yoke::comm {
 
-// `local`: the ranks of this machine, in ascending order. `cross`: layout.cross() in that order; nullptr
-// where that is empty. `flat`: all ranks. The descriptor of an operation is handed on as it is.
+// `local`: the ranks of this machine in ascending order. `cross`: layout.cross() in that order; nullptr if
+// that is empty. `flat`: all ranks. The descriptor of an operation is passed on unchanged, so that mismatches
+// show the user's call.
 std::unique_ptr<Backend> make_hierarchical_backend(std::unique_ptr<Backend> local,
                                                    std::unique_ptr<Backend> cross,
                                                    std::unique_ptr<Backend> flat,
                                                    const MachineLayout& layout);
 
-// The cross backend, made from the flat one: `group` is that of the whole, other ids are derived from it.
+// Creates the `cross` backend by splitting `flat`. `group`: id of the whole group; the new id is derived from
+// it.
 std::unique_ptr<Backend> split_cross(Backend& flat, const MachineLayout& layout, uint64_t group,
                                      Deadline deadline);
 

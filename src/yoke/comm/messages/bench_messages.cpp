@@ -18,7 +18,7 @@ namespace {
 constexpr int kServer = 1;
 constexpr size_t kNoteBytes = 256;
 
-// One short text each way, before there is anything else between the two.
+// Exchanges one short text each way, before any messenger exists.
 class Notes {
  public:
   Notes() {
@@ -39,7 +39,7 @@ class Notes {
   std::string get(int from) const {
     char note[kNoteBytes] = {};
     if (::read((from == 0 ? down_ : up_)[0], note, kNoteBytes) != kNoteBytes)
-      throw CommError("the other process of the measurement has ended");
+      throw CommError("the other process of the benchmark has ended");
     return note;
   }
 
@@ -95,10 +95,10 @@ void serve(const MessengerBench& bench, const Notes& notes, const net::JobTicket
       },
       [](int, const Message&, const Messenger::Answer& answer) { answer({}); });
   notes.put(kServer, "ready");
-  notes.get(0);  // over
+  notes.get(0);  // end of the measurement
 }
 
-// Each reply sends the next request, from the messenger's own thread.
+// Each reply issues the next request, on the messenger's own thread.
 class Load {
  public:
   Load(Messenger& messenger, const MessengerBench& bench)
@@ -111,7 +111,7 @@ class Load {
     for (int i = 0; i < window; ++i) ask();
     std::unique_lock lock(mutex_);
     bool all = over_.wait_for(lock, std::chrono::seconds(60), [&] { return under_way_ == 0; });
-    if (!error_.empty() || !all) throw CommError("bench messenger: {}", all ? error_ : "no end in sight");
+    if (!error_.empty() || !all) throw CommError("bench messenger: {}", all ? error_ : "timed out");
     double seconds = now_seconds() - begin;
     double rate = static_cast<double>(replies_) / seconds;
     return {rate, rate * static_cast<double>(payload_.size())};
@@ -135,7 +135,7 @@ class Load {
   Messenger& messenger_;
   std::vector<std::byte> payload_;
   double end_;
-  int64_t replies_ = 0;  // of the messenger's thread
+  int64_t replies_ = 0;  // used by the messenger's thread only
   std::mutex mutex_;
   std::condition_variable over_;
   int under_way_ = 0;

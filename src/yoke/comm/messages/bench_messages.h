@@ -1,4 +1,4 @@
-// How fast a messenger is between two processes of this machine.
+// Measures a messenger between two processes of this machine.
 #pragma once
 
 #include <cstddef>
@@ -7,18 +7,18 @@
 namespace yoke::comm {
 
 struct MessengerBench {
-  std::string backend = "shm";  // or tcp (over the loopback)
-  size_t bytes = 0;             // of each request's payload; replies are empty
-  double seconds = 1;
+  std::string backend = "shm";  // or "tcp" (over loopback)
+  size_t bytes = 0;             // payload of each request; replies are empty
+  double seconds = 1;           // duration
 };
 
 struct MessengerResult {
   double requests_per_s = 0;
-  double bandwidth = 0;  // bytes of payload a second
+  double bandwidth = 0;  // payload bytes / s
 };
 
-// Forks: the child serves, this process keeps some requests under way at a time. Call it before other threads
-// exist. Throws CommError.
+// Forks: the child serves, this process keeps several requests in flight. Call it before other threads exist.
+// Throws CommError.
 MessengerResult bench_messenger(const MessengerBench& bench);
 
 }  // namespace yoke::comm

@@ -1,3 +1,10 @@
+// One thread per messenger reads from all peers in turn and runs all callbacks. It never blocks: reads take
+// what has arrived, writes that do not fit stay in the peer's queue, and between turns it spins briefly or
+// sleeps in the transport.
+//
+// A request is registered in `asks` before it is posted, so that its reply, or the loss of the peer, always
+// finds it. Every request ends exactly once: by a reply, a refusal, its deadline (expire_peer) or the loss of
+// the peer (lose).
 #include "yoke/comm/messages/core.h"
 
 #include <algorithm>
@@ -10,12 +17,12 @@
 namespace yoke::comm::messages {
 namespace {
 
-// How long an idle thread looks again and again before it sleeps.
+// How long an idle thread spins before it sleeps.
 constexpr double kSpinSeconds = 50e-6;
-// Messages read from one peer before the others get their turn.
+// Messages read from one peer before the others are served.
 constexpr int kMessagesPerTurn = 32;
-// Numbers of requests have 48 bits; each life of a rank has its own, so that a late answer to a life before
-// is not taken for one to this.
+// Request ids have 48 bits. Each life of a rank has its own range, so that a late answer to a previous life
+// is not mistaken for one to this.
 constexpr int kIdBits = 48;
 constexpr int kLifeShift = 36;
 constexpr uint64_t kLastId = (uint64_t{1} << kIdBits) - 1;
@@ -64,25 +71,25 @@ void MessengerCore::start() {
 }
 
 void MessengerCore::serve(Place place, Handler handler) {
-  YOKE_CHECK(!started_, "serve() comes before the first request");
+  YOKE_CHECK(!started_, "serve() must be called before the first request");
   place_ = std::move(place);
   handler_ = std::move(handler);
   start();
 }
 
 void MessengerCore::on_peer_lost(PeerLost callback) {
-  YOKE_CHECK(!started_, "on_peer_lost() comes before serve() and the first request");
+  YOKE_CHECK(!started_, "on_peer_lost() must be called before serve() and the first request");
   peer_lost_ = std::move(callback);
 }
 
 void MessengerCore::on_peer_back(PeerBack callback) {
-  YOKE_CHECK(!started_, "on_peer_back() comes before serve() and the first request");
+  YOKE_CHECK(!started_, "on_peer_back() must be called before serve() and the first request");
   peer_back_ = std::move(callback);
 }
 
 void MessengerCore::check(int peer, const Message& message) const {
   if (peer < 0 || peer >= size() || peer == rank())
-    throw ConfigError("message to rank {}: not another rank of these {} (this is rank {}).", peer, size(),
+    throw ConfigError("message to rank {}: not another rank of the {} (this is rank {}).", peer, size(),
                       rank());
   if (message.kind >= setup_.kinds)
     throw ConfigError("message of kind {}: kinds are 0 to {}.", message.kind, setup_.kinds - 1);
@@ -143,12 +150,12 @@ void MessengerCore::tell(int peer, const Message& message, Deadline deadline) {
   post(peer, std::move(out), &deadline);
   auto left = std::chrono::duration<double>(deadline.left());
   if (future.wait_for(left) == std::future_status::timeout) {
-    // Half a message cannot be taken back, and its memory must not be read after we return.
+    // A partially written message cannot be withdrawn, and its memory must not be read after we return.
     if (!withdraw(peer, id)) {
       give_up(peer, fmt::format("rank {} does not read", peer));
       transport_->wake();
     }
-    throw CommError("telling rank {}: not taken after {:.1f} s", peer, deadline.elapsed());
+    throw CommError("message to rank {}: not accepted after {:.1f} s", peer, deadline.elapsed());
   }
   if (std::string lost = lost_text(peer); !lost.empty()) throw CommError("{}", lost);
 }
@@ -192,7 +199,7 @@ void MessengerCore::work() {
 bool MessengerCore::turn(int peer) {
   Peer& state = *peers_[static_cast<size_t>(peer)];
   if (state.gone.load(std::memory_order_acquire)) {
-    if (!state.closed) lose(peer, {});  // another thread gave it up
+    if (!state.closed) lose(peer, {});  // another thread called give_up()
     return false;
   }
   std::vector<std::function<void()>> sent;
@@ -246,12 +253,13 @@ void MessengerCore::check_head(int peer, const WireHead& head) const {
   bool known = head.type >= WireType::kRequest && head.type <= WireType::kRefusal;
   if (!known || head.kind >= setup_.kinds || head.head_bytes > head.head.size() || head.id > kLastId)
     throw CommError(
-        "rank {} sent a message of kind {}, type {} and number {} with a head of {} bytes, which this rank "
-        "does "
-        "not know",
+        "rank {} sent a message of kind {}, type {} and number {} with a head of {} bytes, which is unknown",
         peer, head.kind, static_cast<int>(head.type), head.id, head.head_bytes);
 }
 
+// Runs before the payload is read. Sizes come from the peer, so they are checked before anything is
+// allocated. A refused payload is still read, into a scratch buffer, because the stream has no other way to
+// skip it.
 void MessengerCore::choose_target(int peer, const WireHead& head) {
   check_head(peer, head);
   Peer& state = *peers_[static_cast<size_t>(peer)];
@@ -266,7 +274,7 @@ void MessengerCore::choose_target(int peer, const WireHead& head) {
     choose_place(peer, head);
   if (state.target.size() == head.bytes) return;
   if (head.bytes > largest)
-    throw CommError("rank {} announced a message of kind {} with {} bytes, at most {} are taken", peer,
+    throw CommError("rank {} announced a message of kind {} with {} bytes; at most {} are accepted", peer,
                     head.kind, head.bytes, largest);
   state.in_place = head.bytes <= transport_->in_place_limit();
   if (state.in_place) return;
@@ -284,15 +292,16 @@ void MessengerCore::choose_place(int peer, const WireHead& head) {
   std::span<std::byte> chosen;
   std::string thrown = attempt([&] { chosen = place_(peer, message_of(head, {}), head.bytes); });
   if (!thrown.empty())
-    state.refused = fmt::format("rank {} has no place for the message: {}", rank(), thrown);
+    state.refused = fmt::format("rank {} has no buffer for the message: {}", rank(), thrown);
   else if (chosen.size() >= head.bytes)
     state.target = chosen.first(head.bytes);
   else if (!chosen.empty())
-    state.refused =
-        fmt::format("rank {} has a place of {} bytes for a message of {}", rank(), chosen.size(), head.bytes);
+    state.refused = fmt::format("rank {} has a buffer of {} bytes for a message of {}", rank(), chosen.size(),
+                                head.bytes);
 }
 
-// Returns how large a reply can be that comes too late, when nobody knows any more what was asked for.
+// Returns the largest reply that is accepted although its request is no longer known (it timed out): the
+// payload must be read and discarded to stay in sync with the stream.
 uint64_t MessengerCore::choose_answer_place(int peer, const WireHead& head) {
   Peer& state = *peers_[static_cast<size_t>(peer)];
   std::lock_guard lock(state.asking);
@@ -301,7 +310,7 @@ uint64_t MessengerCore::choose_answer_place(int peer, const WireHead& head) {
   if (ask->second.into.size() >= head.bytes)
     state.target = ask->second.into.first(head.bytes);
   else
-    state.refused = fmt::format("the reply of rank {} has {} bytes, there is room for {}", peer, head.bytes,
+    state.refused = fmt::format("the reply of rank {} has {} bytes, but the buffer has {}", peer, head.bytes,
                                 ask->second.into.size());
   return state.asked;
 }
@@ -315,7 +324,7 @@ void MessengerCore::deliver(int peer, const WireHead& head, std::span<const std:
 
 void MessengerCore::deliver_request(int peer, const WireHead& head, std::span<const std::byte> payload) {
   Peer& state = *peers_[static_cast<size_t>(peer)];
-  // Two words: small enough for std::function to hold without memory of its own.
+  // Two words: small enough for std::function to store without an allocation.
   struct Answering {
     MessengerCore* core;
     uint64_t peer_and_id;

@@ -1,4 +1,4 @@
-// The messenger itself, over any transport.
+// The messenger, over any Transport. See core_send.cpp for the sending half, deadlines and lost peers.
 #pragma once
 
 #include <atomic>
@@ -16,6 +16,7 @@
 
 namespace yoke::comm::messages {
 
+// Thread-safe as Messenger promises. Functions marked (M) run on the messenger's thread only.
 class MessengerCore final : public Messenger {
  public:
   MessengerCore(const MessengerSetup& setup, std::unique_ptr<Transport> transport);
@@ -33,39 +34,45 @@ class MessengerCore final : public Messenger {
                 Done done) override;
   void tell(int peer, const Message& message, Deadline deadline) override;
 
-  // Messages that wait to be written to one peer; more make their sender wait.
+  // Messages queued for one peer; senders with a deadline block beyond this (back-pressure).
   static constexpr size_t kMostQueued = 256;
 
  private:
+  // A request that waits for its reply.
   struct Ask {
     std::span<std::byte> into;
     Done done;
     Deadline deadline;
   };
+  // State of one peer. `writing` and `asking` are never held together.
   struct Peer {
-    std::mutex writing;  // the transport's side, and `queue`
+    std::mutex writing;  // guards `queue` and the write side of the transport
     std::deque<Outgoing> queue;
     std::condition_variable room;
-    std::atomic<bool> waits{false};  // `queue` is not empty
+    std::atomic<bool> waits{false};  // `queue` is not empty, or the transport holds unsent bytes
     std::mutex asking;
     std::unordered_map<uint64_t, Ask> asks;
-    std::string lost;               // why; under `asking`
-    uint64_t asked = 0;             // the largest reply that was asked for; under `asking`
-    std::atomic<bool> gone{false};  // nothing is written to it any more
-    // Of the messenger's thread: whether everybody knows that it is gone, and the message that is being read.
+    std::string lost;               // reason; empty while connected; guarded by `asking`
+    uint64_t asked = 0;             // largest reply buffer so far; guarded by `asking`
+    std::atomic<bool> gone{false};  // nothing is written to this peer any more
+    // Used by the messenger's thread only: whether the loss was reported, and the message being read.
     bool closed = false;
     bool reading = false;
-    bool in_place = false;  // the payload is used where the transport has it
+    bool in_place = false;  // the payload is used inside the transport's memory
     std::span<std::byte> target;
     std::unique_ptr<std::byte[]> buffer;
     size_t buffer_bytes = 0;
-    std::string refused;  // why its payload is thrown away
+    std::string refused;  // why the payload is discarded; empty: it is not
   };
 
+  // Starts the thread on first use. loop() runs work() until stop_, and loses all peers if it throws.
   void start();
   void loop();
   void work();
+  // (M) Reads from and writes to one peer without blocking; true if anything moved.
   bool turn(int peer);
+  // (M) Reading: a head is checked, a destination chosen, the payload read into it, then the message
+  // delivered.
   bool read_some(int peer);
   bool read_message(int peer);
   void check_head(int peer, const WireHead& head) const;
@@ -75,17 +82,24 @@ class MessengerCore final : public Messenger {
   void deliver(int peer, const WireHead& head, std::span<const std::byte> payload);
   void deliver_request(int peer, const WireHead& head, std::span<const std::byte> payload);
   void deliver_answer(int peer, const WireHead& head, std::span<const std::byte> payload);
+  // Any thread: replies to a request, or refuses it with a text.
   void answer(int peer, uint64_t id, const Reply& reply);
   void refuse(int peer, uint64_t id, const std::string& why);
 
+  // Any thread: enqueues a message; other threads than the messenger's also write it. Blocks while the queue
+  // is full, if a deadline is given.
   void post(int peer, Outgoing message, const Deadline* deadline);
   bool drain(int peer, std::vector<std::function<void()>>& sent);
   void drain_now(int peer);
+  // Removes a queued message; false if it is partially written.
   bool withdraw(int peer, uint64_t id);
+  // (M) Deadlines, dead and rejoined peers.
   void expire(double now);
   void expire_peer(int peer);
+  // Any thread: stops writing to the peer. lose() (M) does the rest: closes it and fails its requests.
   void give_up(int peer, const std::string& symptom);
   void lose(int peer, const std::string& symptom);
+  // (M) Reopens a peer that was restarted.
   void welcome(int peer, int life);
   std::string lost_text(int peer);
   void check(int peer, const Message& message) const;
@@ -107,29 +121,29 @@ class MessengerCore final : public Messenger {
   std::thread thread_;
 };
 
-// Runs `call`; what it throws as a text, empty when all is well.
+// Runs `call`; returns the text of what it throws, empty if nothing.
 template <class Call>
 std::string attempt(const Call& call) {
   try {
     call();
     return "";
   } catch (const std::exception& error) {
-    return *error.what() == '\0' ? "an exception without a text" : error.what();
+    return *error.what() == '\0' ? "an exception without a message" : error.what();
   } catch (...) {
-    return "an exception that is no std::exception";
+    return "an exception that is not a std::exception";
   }
 }
 
 void log_thrown(const char* what, const std::string& thrown);
 
-// Runs a callback of a user. Nothing leaves it: the messenger's thread has other messages to care for.
+// Runs a user's callback. Logs what it throws, because other messages must still be served.
 template <class Call>
 void call_back(const char* what, const Call& callback) noexcept {
   std::string thrown = attempt(callback);
   if (!thrown.empty()) log_thrown(what, thrown);
 }
 
-// Between two looks at deadlines and at who has died.
+// Seconds between two checks of deadlines and dead peers.
 inline constexpr double kLookSeconds = 0.01;
 
 }  // namespace yoke::comm::messages

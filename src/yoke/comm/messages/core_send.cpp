@@ -1,4 +1,7 @@
 // The sending half of MessengerCore, deadlines, and lost peers.
+//
+// Locks: Peer::writing guards the queue and the write side of the transport, Peer::asking the requests. They
+// are never held together, and neither is held while a callback of the user runs.
 #include <algorithm>
 #include <utility>
 
@@ -36,8 +39,9 @@ void MessengerCore::refuse(int peer, uint64_t id, const std::string& reason) {
   post(peer, std::move(out), nullptr);
 }
 
-// On the messenger's thread messages are gathered and leave together at the end of its turn. Others write
-// themselves, or wait when the peer does not keep up.
+// On the messenger's thread messages are only queued and leave together at the end of its turn. Other threads
+// write directly, and block if the peer does not keep up. The messenger's thread must never block: it also
+// does the reading that frees the peer.
 void MessengerCore::post(int peer, Outgoing message, const Deadline* deadline) {
   Peer& state = *peers_[static_cast<size_t>(peer)];
   const bool own_thread = on_own_thread();
@@ -66,18 +70,18 @@ void MessengerCore::drain_now(int peer) {
     try {
       drain(peer, sent);
     } catch (const CommError&) {
-      // The messenger's thread finds out too, and tells everybody.
+      // The messenger's thread hits the same error and reports it.
     }
   }
   for (auto& callback : sent) call_back("Reply::sent", callback);
   if (state.waits.load(std::memory_order_acquire)) transport_->wake();
 }
 
-// Requires: state.writing is held. The callbacks of what was written are left to the caller, without the
-// lock.
+// Requires: state.writing is held. Callbacks of written messages are returned in `sent`, to be run without
+// the lock.
 bool MessengerCore::drain(int peer, std::vector<std::function<void()>>& sent) {
   Peer& state = *peers_[static_cast<size_t>(peer)];
-  // Half a message may lie in the transport still, and its memory is no longer ours.
+  // The transport may hold part of a message whose memory is no longer ours.
   if (state.gone) return false;
   bool progress = false;
   while (!state.queue.empty() && transport_->write(peer, state.queue.front())) {
@@ -91,7 +95,8 @@ bool MessengerCore::drain(int peer, std::vector<std::function<void()>>& sent) {
   return progress;
 }
 
-// Takes a message that nobody has begun to write out of the queue. False: too late, or already written.
+// Removes a message from the queue unless it is partially written. True if its memory is free (removed or
+// written).
 bool MessengerCore::withdraw(int peer, uint64_t id) {
   Peer& state = *peers_[static_cast<size_t>(peer)];
   std::lock_guard lock(state.writing);
@@ -131,7 +136,7 @@ void MessengerCore::expire_peer(int peer) {
         ++ask;
         continue;
       }
-      // Its reply is being read into memory that its owner is about to take back.
+      // The reply is being read into memory that its owner is about to take back.
       stuck |= state.reading && !state.target.empty() && state.target.data() == ask->second.into.data();
       late.emplace_back(ask->first, std::move(ask->second));
       ask = state.asks.erase(ask);
@@ -145,9 +150,10 @@ void MessengerCore::expire_peer(int peer) {
   }
 }
 
-// Any thread. Nothing is written to the peer any more: the memory of what waited is free. The rest is lose().
+// Any thread. Stops writing to the peer and frees the memory of queued messages. lose() does the rest,
+// because reading belongs to the messenger's thread.
 void MessengerCore::give_up(int peer, const std::string& symptom) {
-  // A closed connection is often a consequence of what the job knows already.
+  // A closed connection is often only a consequence of a failure that the job already knows.
   bool explained = setup_.failure && setup_.failure->set();
   const std::string why = explained ? setup_.failure->report().what : symptom;
   Peer& state = *peers_[static_cast<size_t>(peer)];
@@ -168,8 +174,8 @@ void MessengerCore::give_up(int peer, const std::string& symptom) {
   }
 }
 
-// The messenger's thread only, or after its end: it may be reading from the peer, into memory of an ask, and
-// sleep on the peer's connection.
+// The messenger's thread only, or after it has ended: that thread may be reading from the peer into memory of
+// a request, or sleeping on its connection.
 void MessengerCore::lose(int peer, const std::string& symptom) {
   if (peer == rank()) return;
   give_up(peer, symptom);
@@ -192,20 +198,20 @@ void MessengerCore::lose(int peer, const std::string& symptom) {
 
 // The messenger's thread only.
 void MessengerCore::welcome(int peer, int life) {
-  lose(peer, fmt::format("rank {} was started again", peer));
+  lose(peer, fmt::format("rank {} was restarted", peer));
   Peer& state = *peers_[static_cast<size_t>(peer)];
   try {
     std::lock_guard lock(state.writing);
     transport_->reopen(peer);
     state.gone = false;
   } catch (const std::exception& error) {
-    log::warn("rank {} has come back and cannot be connected: {}", peer, error.what());
+    log::warn("rank {} has rejoined but cannot be connected: {}", peer, error.what());
     return;
   }
   state.reading = false;
   state.closed = false;
   if (peer_back_) call_back("PeerBack", [&] { peer_back_(peer, life); });
-  // Only now do others ask it.
+  // Last: PeerBack must run before other threads can send requests to the new life.
   std::lock_guard lock(state.asking);
   state.lost.clear();
 }

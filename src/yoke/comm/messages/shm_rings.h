@@ -1,5 +1,5 @@
-// The memory of messengers that are processes of one machine: a desk for each rank, and a ring of bytes for
-// each pair and direction. Part of shm_transport.cpp.
+// Memory layout of messengers between processes of one machine: one desk per rank, and one byte ring per
+// ordered pair of ranks. Part of shm_transport.cpp.
 #pragma once
 
 #include <sys/mman.h>
@@ -18,39 +18,41 @@ namespace yoke::comm::messages {
 using shared::Word;
 
 inline constexpr size_t kLine = 128;
-// Small enough to stay in the cache of both cores, large enough that neither waits for the other often.
+// Small enough for the caches of both cores, large enough that writer and reader rarely wait for each other.
 inline constexpr size_t kRingBytes = 512 << 10;
-// A large payload is shown to its reader in pieces of this size, so that both copy at the same time.
+// A large payload is published in pieces of this size, so that writer and reader copy concurrently.
 inline constexpr size_t kPiece = 32 << 10;
 static_assert((kRingBytes & (kRingBytes - 1)) == 0);
 
-// Heads and payloads begin at multiples of this, so that payloads can be computed with where they lie.
+// Alignment of heads and payloads, so that payloads can be used in place by SIMD code.
 inline constexpr size_t kAlign = 64;
 inline constexpr size_t padded(size_t bytes) {
   return (bytes + kAlign - 1) / kAlign * kAlign;
 }
 inline constexpr size_t kHeadRoom = padded(sizeof(WireHead));
 
+// State of one rank. `inbox` is a futex.
 struct alignas(kLine) Desk {
   std::atomic<int64_t> pid;
   Word joined;
   Word left;
-  Word life;                  // of its owner: how often it was started again
-  alignas(kLine) Word inbox;  // changes when its owner should look
-  Word asleep;
+  Word life;                  // restart count of its owner
+  alignas(kLine) Word inbox;  // incremented to wake the owner
+  Word asleep;                // the owner sleeps on `inbox`
 };
 
-// A stream of bytes from one rank to another.
+// Single-producer, single-consumer byte ring from one rank to another. Positions count bytes since the start.
 struct alignas(kLine) Ring {
   std::atomic<uint64_t> written;
-  Word life;  // of the reader for whom the writer has emptied this ring and its way back
+  Word life;  // of the reader for which the writer has reset this ring and the opposite one
   alignas(kLine) std::atomic<uint64_t> read;
-  Word writer_waits;
+  Word writer_waits;  // the writer sleeps until there is room
 };
 
-// Mappings begin at pages, which are this large on some machines.
+// Mappings are page aligned; 64 KiB is the largest page size in use (aarch64).
 inline constexpr size_t kPage = 64 << 10;
 
+// A shared mapping of `bytes` bytes of `file`, unmapped by the destructor. Throws CommError.
 class Mapping {
  public:
   Mapping(int file, size_t bytes) : bytes_(bytes) {
@@ -68,7 +70,7 @@ class Mapping {
   size_t bytes_;
 };
 
-// The bytes of a ring twice, one behind the other: what goes round its end lies in one piece.
+// Maps the bytes of a ring twice in a row, so that data that wraps around is contiguous.
 class Mirror {
  public:
   Mirror(int file, size_t offset) {
@@ -97,7 +99,7 @@ class Mirror {
   std::byte* base_ = nullptr;
 };
 
-// Desks and rings, then the bytes of the rings.
+// Layout: desks, rings, then the bytes of the rings.
 inline size_t bytes_before_data(int size) {
   auto ranks = static_cast<size_t>(size);
   return (ranks * sizeof(Desk) + ranks * ranks * sizeof(Ring) + kPage - 1) / kPage * kPage;

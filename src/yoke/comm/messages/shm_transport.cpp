@@ -1,3 +1,9 @@
+// Transport over byte rings in shared memory, one per ordered pair of ranks; layout in shm_rings.h.
+//
+// `written` and `read` only grow; each is stored by one side with release and loaded by the other with
+// acquire, so data is visible before its position. A sleeping rank is woken through the futex `inbox` of its
+// desk; the pairs of fences below make sure that either the sleeper sees the data or the writer sees the
+// sleeper.
 #include <poll.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -25,7 +31,7 @@ shared::File make_memory(size_t bytes) {
   return file;
 }
 
-// Rank 0 makes the memory, the others fetch it; who comes again, too.
+// Rank 0 creates the memory and passes it to the others, restarted ranks included.
 class Memory {
  public:
   explicit Memory(const ShmMessengerSetup& setup) {
@@ -34,7 +40,7 @@ class Memory {
       files_ = shared::receive_files(setup.get(setup.key, deadline), setup.rank, 1, *setup.failure, deadline);
       return;
     }
-    YOKE_CHECK(setup.life == 0, "rank 0 holds the memory: it does not come back");
+    YOKE_CHECK(setup.life == 0, "rank 0 owns the shared memory and cannot rejoin");
     files_.push_back(make_memory(bytes_for(setup.size)));
     server_ = std::make_unique<shared::FileServer>();
     setup.put(setup.key, server_->ticket(), deadline);
@@ -123,7 +129,7 @@ class ShmTransport final : public Transport {
   void check(int peer) {
     if (of(peer).closed) throw CommError("rank {} is lost", peer);
   }
-  // Whether the peer has seen that this rank lives again.
+  // Whether the peer has noticed this life and reset the rings between us.
   bool connected(int peer) const { return ring(peer, rank_).life.load(std::memory_order_acquire) == life_; }
 
   const std::string name_ = "shm";
@@ -145,7 +151,7 @@ void ShmTransport::join(const ShmMessengerSetup& setup) {
     while (desk(peer).joined.load() == 0) {
       setup.failure->check("connecting messengers");
       if (deadline.passed())
-        throw CommError("messenger of rank {}: rank {} has not come after {:.1f} s", rank_, peer,
+        throw CommError("messenger of rank {}: rank {} has not connected after {:.1f} s", rank_, peer,
                         deadline.elapsed());
       shared::sleep_on(desk(peer).joined, 0, 0.02);
     }
@@ -153,14 +159,14 @@ void ShmTransport::join(const ShmMessengerSetup& setup) {
   }
 }
 
-// Peers see the new life and empty the rings between us; until then nothing is read or written.
+// Peers notice the new life and reset the rings between us (reopen()); until then nothing is read or written.
 void ShmTransport::come_back() {
   Desk& own = desk(rank_);
   for (int peer = 0; peer < size_; ++peer) {
     if (peer == rank_) continue;
     of(peer).life = desk(peer).life.load();
     if (!open_process(peer)) of(peer).lost = fmt::format("rank {} has ended", peer);
-    if (of(peer).life != 0) of(peer).lost = fmt::format("rank {} was started again, too", peer);
+    if (of(peer).life != 0) of(peer).lost = fmt::format("rank {} was restarted too", peer);
   }
   own.pid.store(::getpid());
   own.asleep.store(0);
@@ -191,14 +197,14 @@ void ShmTransport::reopen(int peer) {
   notify(peer);
 }
 
-// Shared memory says nothing when its other user dies; a descriptor of the process does.
-// False: it has ended already.
+// Shared memory does not show that its other user has died; a pidfd does. Returns false if it has ended
+// already.
 bool ShmTransport::open_process(int peer) {
   int64_t pid = desk(peer).pid.load();
-  if (pid == ::getpid()) return true;  // a thread of this one: dies with us
+  if (pid == ::getpid()) return true;  // a thread of this process: dies with us
   of(peer).process = net::Descriptor(static_cast<int>(::syscall(SYS_pidfd_open, static_cast<pid_t>(pid), 0)));
   if (!of(peer).process && errno != ESRCH)
-    throw CommError("messenger of rank {}: cannot watch process {} of rank {}: {}. Use tcp.", rank_, pid,
+    throw CommError("messenger of rank {}: cannot monitor process {} of rank {}: {}. Use tcp.", rank_, pid,
                     peer, describe_errno(errno));
   return static_cast<bool>(of(peer).process);
 }
@@ -217,7 +223,7 @@ void ShmTransport::look_for_deaths() {
 
 void ShmTransport::notify(int rank) const {
   Desk& other = desk(rank);
-  // Pairs with wait(): either it sees what was written before this, or we see that it sleeps.
+  // Pairs with wait(): either the sleeper sees what was written before this, or we see that it sleeps.
   std::atomic_thread_fence(std::memory_order_seq_cst);
   if (rank != rank_ && other.asleep.load(std::memory_order_relaxed) == 0) return;
   other.inbox.fetch_add(1);
@@ -280,7 +286,7 @@ bool ShmTransport::write(int peer, Outgoing& message) {
     fault::at(fault::Point::kShmWrite);
     uint64_t used = out.written.load(std::memory_order_relaxed) - out.read.load(std::memory_order_acquire);
     if (kRingBytes - used < kHeadRoom) return false;
-    // In one piece: who dies here leaves a whole head or none.
+    // Written at once: a writer that dies here leaves a complete head or none.
     std::byte head[kHeadRoom] = {};
     std::memcpy(head, &message.head, sizeof(WireHead));
     put(peer, head, kHeadRoom);
@@ -310,7 +316,7 @@ const WireHead* ShmTransport::next(int peer) {
   Ring& in = ring(peer, rank_);
   uint64_t there = in.written.load(std::memory_order_acquire) - in.read.load(std::memory_order_relaxed);
   if (there < kHeadRoom) {
-    // Also in the middle of a head: nobody will write the rest of it.
+    // Also in the middle of a head: the rest will never be written.
     if (!state.lost.empty()) throw CommError("{}", state.lost);
     return nullptr;
   }
@@ -355,7 +361,7 @@ const std::byte* ShmTransport::payload_in_place(int peer) {
 
 void ShmTransport::consume(int peer) {
   Peer& state = of(peer);
-  if (!state.has_head) return;  // it was opened again meanwhile
+  if (!state.has_head) return;  // the peer was reopened meanwhile
   state.has_head = false;
   release(peer, padded(state.head.bytes));
 }

@@ -1,3 +1,6 @@
+// Transport over authenticated connections. A message is a first frame (head, and the payload up to kJoined
+// bytes), followed by frames of at most kFrame bytes. Messages to one peer are written one after the other,
+// so frames need no ids.
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -14,10 +17,10 @@ namespace yoke::comm {
 namespace messages {
 namespace {
 
-// Payloads up to this size travel in the first frame.
+// Payloads up to this size share the first frame with the head.
 constexpr size_t kJoined = 4096;
 constexpr size_t kFrame = 256 << 10;
-constexpr size_t kFramesAhead = 64;  // small ones, gathered for one system call
+constexpr size_t kFramesAhead = 64;  // small ones, sent with one system call
 constexpr size_t kLargeFramesAhead = 3;
 
 class TcpTransport final : public Transport {
@@ -50,13 +53,13 @@ class TcpTransport final : public Transport {
  private:
   struct Peer {
     std::unique_ptr<net::Connection> connection;
-    uint64_t posted = 0;           // frames, since the beginning
-    std::vector<std::byte> first;  // the first frame of the message that is being read
+    uint64_t posted = 0;           // frames since the connection was opened
+    std::vector<std::byte> first;  // first frame of the message being read
     WireHead head;
     bool has_head = false;
     size_t received = 0;
     int life = 0;
-    int calls_again = 0;  // its new life, which has called
+    int calls_again = 0;  // new life of the peer, which has connected; 0: none
     std::unique_ptr<net::Connection> again;
   };
   Peer& of(int peer) {
@@ -79,9 +82,9 @@ class TcpTransport final : public Transport {
 };
 
 constexpr const char* kPurpose = "messages";
-constexpr double kCallAgainSeconds = 10;  // for each peer of a rank that comes back
+constexpr double kCallAgainSeconds = 10;  // per peer of a restarted rank
 
-// Several ranks of a messenger may be one rank of the job, with one acceptor: the group tells them apart.
+// Several ranks of a messenger may be one rank of the job with one acceptor: the group id tells them apart.
 net::Introduction TcpTransport::introduction(int caller, int callee, int life) const {
   constexpr int kCallerShift = 24, kCalleeShift = 44;
   uint64_t pair =
@@ -90,6 +93,7 @@ net::Introduction TcpTransport::introduction(int caller, int callee, int life) c
           static_cast<uint32_t>(life), setup_.members[static_cast<size_t>(callee)].rank};
 }
 
+// Connects to higher ranks, then accepts from lower ones: no cycle of ranks that wait for each other.
 void TcpTransport::join() {
   Deadline deadline = Deadline::after(setup_.timeout);
   for (int peer = setup_.rank + 1; peer < setup_.size; ++peer) call(peer, deadline);
@@ -114,12 +118,12 @@ void TcpTransport::await(int peer, const Deadline& deadline) {
       !(connection = setup_.acceptor->take_if(introduction(peer, setup_.rank, 0), deadline.sooner(0.02)))) {
     if (setup_.failure) setup_.failure->check("connecting messengers");
     if (deadline.passed())
-      throw CommError("messenger of rank {}: rank {} has not called after {:.1f} s", setup_.rank, peer,
+      throw CommError("messenger of rank {}: rank {} has not connected after {:.1f} s", setup_.rank, peer,
                       deadline.elapsed());
   }
 }
 
-// Calls everybody once: who does not answer is lost, which is told when the peer is used.
+// Connects to everybody once. A peer that does not answer counts as lost when it is used.
 void TcpTransport::come_back() {
   for (int peer = 0; peer < setup_.size; ++peer) {
     const cluster::Member& callee = setup_.members[static_cast<size_t>(peer)];
@@ -134,7 +138,7 @@ void TcpTransport::come_back() {
   }
 }
 
-// A closed connection says so itself; here come those who were started again.
+// A closed connection is noticed on use; this only accepts restarted ranks.
 void TcpTransport::look_for_deaths() try {
   if (!setup_.may_return) return;
   auto caller_of = [&](const net::Introduction& call) {
@@ -155,7 +159,7 @@ void TcpTransport::look_for_deaths() try {
     state.again = std::move(connection);
   }
 } catch (const CommError&) {
-  // The acceptor is broken: nobody can come back.
+  // The acceptor has failed: no rank can rejoin.
 }
 
 void TcpTransport::reopen(int peer) {

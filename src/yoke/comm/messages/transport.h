@@ -1,4 +1,4 @@
-// How the bytes of messages get from one rank to another; what MessengerCore stands on.
+// Moves bytes of messages between ranks, without blocking. MessengerCore is written against this interface.
 #pragma once
 
 #include <cstdint>
@@ -12,15 +12,15 @@
 namespace yoke::comm::messages {
 
 enum class WireType : uint8_t {
-  kRequest = 1,  // wants an answer
-  kTell = 2,     // does not
+  kRequest = 1,  // expects an answer
+  kTell = 2,     // expects none
   kAnswer = 3,
-  kRefusal = 4,  // an answer whose payload says why there is none
+  kRefusal = 4,  // an answer whose payload is the reason for the refusal
 };
 
-// What goes before a payload.
+// Precedes every payload on the wire.
 struct WireHead {
-  uint64_t id = 0;     // of the request, chosen by who asks
+  uint64_t id = 0;     // of the request, chosen by the requester
   uint64_t bytes = 0;  // of the payload
   uint16_t kind = 0;
   WireType type = WireType::kRequest;
@@ -30,53 +30,54 @@ struct WireHead {
 };
 static_assert(sizeof(WireHead) == 88);
 
-// A message on its way out.
+// A message to be sent.
 struct Outgoing {
   WireHead head;
-  std::span<const std::byte> payload;  // stays until the message is written or dropped
-  std::vector<std::byte> own;          // the payload where nobody else keeps it
-  std::function<void()> sent;          // may be empty
-  uint64_t offset = 0;                 // the transport's notes
-  uint64_t state = 0;
+  std::span<const std::byte> payload;  // must stay valid until the message is written or dropped
+  std::vector<std::byte> own;          // owns the payload if nobody else does
+  std::function<void()> sent;          // called once the payload is no longer needed; may be empty
+  uint64_t offset = 0;                 // bytes written, used by the transport
+  uint64_t state = 0;                  // 0: not started; used by the transport
   bool started() const { return state != 0; }
 };
 
-// Peers are other ranks. Functions that name a peer throw CommError when it is lost, and again after that.
-// Writes to one peer come from one thread at a time; everything else from the messenger's thread.
+// Functions that take a peer throw CommError once it is lost. Writes to one peer come from one thread at a
+// time; everything else from the messenger's thread only.
 class Transport {
  public:
   virtual ~Transport() = default;
   virtual const std::string& name() const = 0;
-  // Whether reads exclude writes to the same peer.
+  // true: reads from a peer and writes to it must not run concurrently.
   virtual bool one_at_a_time() const = 0;
 
-  // Moves what it can. True when the message's memory is free again; otherwise call it again with the same
-  // one.
+  // Writes as much as possible. True once the message's memory is free again; otherwise call it again with
+  // the same message.
   virtual bool write(int peer, Outgoing& message) = 0;
-  // Forgets everything about the peer: memory of messages that were not written is not touched again.
+  // Drops all state of the peer; memory of unwritten messages is not accessed afterwards.
   virtual void close(int peer) = 0;
-  // After some writes: lets go what was held back to travel together. True when nothing is left.
+  // Flushes after a series of writes, which may have been batched. True if nothing is left.
   virtual bool push(int peer) = 0;
 
-  // The next message, once its head is there; the same until its payload has been read. nullptr: not yet.
+  // Head of the next message, the same until its payload has been read. nullptr: none has arrived.
   virtual const WireHead* next(int peer) = 0;
-  // Continues to read the payload into the same memory. True when it is complete.
+  // Continues reading the payload into the same memory. True once it is complete.
   virtual bool read(int peer, std::span<std::byte> into) = 0;
 
-  // Instead of read(), for payloads up to this size: where the payload lies once all of it is there (nullptr:
-  // not yet), until it is consumed.
+  // Alternative to read() for payloads of at most in_place_limit() bytes: the payload inside the transport's
+  // own memory once it is complete (nullptr: not yet), valid until consume().
   virtual size_t in_place_limit() const { return 0; }
   virtual const std::byte* payload_in_place(int) { return nullptr; }
   virtual void consume(int) {}
 
-  // Sleeps until something may have come, or there may be room for peers with has_unwritten[peer], or wake().
+  // Sleeps until data may have arrived, a peer with has_unwritten[peer] may accept more, wake(), or a
+  // timeout.
   virtual void wait(const std::vector<bool>& has_unwritten, double seconds) = 0;
   virtual void wake() = 0;  // any thread
-  // Looks for peers that have died without a word. Throws nothing; the next use of the peer does.
+  // Detects peers that died without closing. Does not throw; the next use of the peer does.
   virtual void look_for_deaths() = 0;
 
-  // The life of a peer that was started again and has called; 0: none has. The peer must be closed then and
-  // opened again, with what it was before forgotten.
+  // Restart count of a peer that has reconnected; 0: it has not. The peer must then be close()d and
+  // reopen()ed.
   virtual int returned(int peer) = 0;
   virtual void reopen(int peer) = 0;  // throws CommError
 };

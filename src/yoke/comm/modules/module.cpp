@@ -44,31 +44,32 @@ void* open_module(const std::string& file, const std::string& folder, const char
   fs::path path = find_module(file, folder);
   bool found = !path.empty();
   if (!found && !folder.empty()) throw ConfigError("{} is not in {}. {}", file, folder, hint);
-  // Global: plugins of an MPI look its symbols up in the global scope.
+  // RTLD_GLOBAL: plugins of an MPI look up its symbols in the global scope.
   void* handle = dlopen(found ? path.c_str() : file.c_str(), RTLD_NOW | RTLD_GLOBAL | RTLD_NODELETE);
   if (handle == nullptr) {
     std::string why = dlerror();
-    if (!found) throw ConfigError("{} is not there (looked in {}). {}", file, searched(folder), hint);
+    if (!found) throw ConfigError("{} was not found (searched {}). {}", file, searched(folder), hint);
     throw ConfigError("{} cannot be loaded: {}. {}", path.string(), why, hint);
   }
   auto its_stamp = reinterpret_cast<const char* (*)()>(dlsym(handle, "yoke_module_stamp"));
   void* function = dlsym(handle, entry);
   if (its_stamp == nullptr || function == nullptr || its_stamp() != stamp)
     throw ConfigError(
-        "{} belongs to another build of yoke than this program. Build and install both together.",
+        "{} is from a different build of yoke than this program. Build and install both together.",
         found ? path.string() : file);
   return function;
 }
 
 std::string module_version(const std::string& file, const std::string& hint, const std::string& folder) {
   fs::path path = find_module(file, folder);
-  if (path.empty()) throw ConfigError("{} is not there. {}", file, hint);
-  // Local: two MPIs in one process must not see each other's symbols.
+  if (path.empty()) throw ConfigError("{} was not found. {}", file, hint);
+  // RTLD_LOCAL: two MPI libraries in one process must not see each other's symbols.
   void* handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
   if (handle == nullptr) throw ConfigError("{} cannot be loaded: {}. {}", path.string(), dlerror(), hint);
   auto version = reinterpret_cast<const char* (*)()>(dlsym(handle, "yoke_module_version"));
   if (version == nullptr)
-    throw ConfigError("{} belongs to another build of yoke. Build and install both together.", path.string());
+    throw ConfigError("{} is from a different build of yoke. Build and install both together.",
+                      path.string());
   return version();
 }
 

@@ -1,5 +1,5 @@
-// Parts that are separate libraries, loaded when they are asked for: a program that uses no MPI and no NCCL
-// neither links nor loads them, and two MPIs of different binary interfaces can stand side by side.
+// Optional backends as shared libraries, loaded on demand: programs without MPI and NCCL neither link nor
+// load them, and MPI libraries with different ABIs can be installed side by side.
 #pragma once
 
 #include <filesystem>
@@ -10,28 +10,27 @@
 
 namespace yoke::comm {
 
-// The same in the program and in a module that fits it: sizes of what passes between them and the compiler.
+// ABI check between program and module: sizes of the types passed between them, and the compiler version.
 inline std::string module_stamp(size_t setup_bytes) {
   return fmt::format("{}-{}-{}-{}-{}", sizeof(Operation), sizeof(Transfer), sizeof(Counters), setup_bytes,
                      __VERSION__);
 }
 
-// Where modules are looked for: beside the program, in the library folder of its installation. The linker's
-// own search path (LD_LIBRARY_PATH, run path) comes after these.
+// Folders searched for modules: beside the program, then the library folder of its installation. The dynamic
+// linker's own search path (LD_LIBRARY_PATH, run path) comes last.
 std::vector<std::filesystem::path> module_folders();
 
-// Where `file` lies: in `folder` when given, else in the first of module_folders() that has it; empty when
-// none.
+// Path of `file`: in `folder` if given, else in the first of module_folders() that has it; empty if not
+// found.
 std::filesystem::path find_module(const std::string& file, const std::string& folder = "");
 
-// Loads the module and gives the address of its function `entry`. Never unloaded.
-// Throws ConfigError: not found (with `hint`, which says what brings it), cannot be loaded (with the loader's
-// words), belongs to another build (its yoke_module_stamp() differs from `stamp`).
+// Loads the module and returns the address of its function `entry`. It is never unloaded. Throws ConfigError:
+// not found (with `hint`, how to get it), not loadable (with the loader's message), built for another version
+// (its yoke_module_stamp() differs from `stamp`).
 void* open_module(const std::string& file, const std::string& folder, const char* entry,
                   const std::string& stamp, const std::string& hint);
 
-// What the module's library calls itself: "Open MPI v4.1.4", "NCCL 2.27.5". Throws ConfigError: not found
-// (with `hint`), cannot be loaded, another build's.
+// Version of the module's library: "Open MPI v4.1.4", "NCCL 2.27.5". Throws ConfigError as open_module().
 std::string module_version(const std::string& file, const std::string& hint, const std::string& folder = "");
 
 }  // namespace yoke::comm

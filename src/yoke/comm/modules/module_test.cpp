@@ -71,7 +71,7 @@ TEST(Module, OfBothMpisNeedsALauncherThatSaysWhich) {
   for (const char* name : {"libyoke_mpi_openmpi.so", "libyoke_mpi_mpich.so"})
     std::ofstream(folder / name) << "x";
   MpiSetup setup{.launcher = "slurm", .folder = folder};
-  EXPECT_THAT(config_error_of([&] { make_mpi_backend(setup); }), HasSubstr("'slurm' does not say"));
+  EXPECT_THAT(config_error_of([&] { make_mpi_backend(setup); }), HasSubstr("'slurm' does not show"));
 }
 
 TEST(Module, ThatIsNoLibraryIsRefusedWithTheLoadersWords) {
@@ -87,7 +87,7 @@ TEST(Module, OfAnotherBuildIsRefused) {
   // Any library that is none of ours: it has no stamp.
   std::string text =
       config_error_of([] { open_module("libz.so.1", "", "yoke_mpi_backend", "stamp", "hint"); });
-  EXPECT_THAT(text, HasSubstr("another build"));
+  EXPECT_THAT(text, HasSubstr("a different build"));
 }
 
 TEST(Module, IsLookedForBesideTheProgramFirst) {

@@ -1,4 +1,4 @@
-// Waiting for something that can only be asked again and again.
+// Back-off for conditions that can only be polled.
 #pragma once
 
 #include <sched.h>
@@ -11,11 +11,11 @@
 
 namespace yoke::comm {
 
-// rest() after every look that found nothing: at first it returns at once or lets others run, later it
-// sleeps, longer each time and at most 1 ms, so that a rank that waits for long burns no processor.
+// Call rest() after every unsuccessful poll. It first returns immediately, then yields, then sleeps with a
+// growing interval of at most 1 ms, so that long waits do not burn a core.
 class Patience {
  public:
-  // `bytes`: what is under way; about as long as that takes, looks stay close together.
+  // `bytes` in flight: for about their transfer time (at 1 GB/s) it yields instead of sleeping.
   explicit Patience(size_t bytes = 0) : eager_seconds_(50e-6 + static_cast<double>(bytes) / 1e9) {}
 
   void rest() {

@@ -34,7 +34,7 @@ Counters all_gather(const Ring& ring, int64_t count) {
   return c;
 }
 
-// Everybody sends `part` to everybody else.
+// Every rank sends `part` to every other rank.
 Counters exchange(const Ring& ring, int64_t part) {
   Counters c;
   c.messages_sent = ring.size - 1;
@@ -42,7 +42,7 @@ Counters exchange(const Ring& ring, int64_t part) {
   return c;
 }
 
-// Along the ranks from the root on; `outwards`, or back to it.
+// Along the ring of ranks, away from the root (`outwards`) or towards it.
 Counters chain(const Ring& ring, int64_t count, bool outwards) {
   int place = (ring.rank - ring.operation.root + ring.size) % ring.size;
   bool first = place == 0, last = place == ring.size - 1;
@@ -53,7 +53,7 @@ Counters chain(const Ring& ring, int64_t count, bool outwards) {
   return c;
 }
 
-// One part between the root and each of the others.
+// One part between the root and each other rank.
 Counters star(const Ring& ring, int64_t part, bool outwards) {
   bool is_root = ring.rank == ring.operation.root;
   int64_t others = ring.size - 1;

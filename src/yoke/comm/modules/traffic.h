@@ -1,4 +1,4 @@
-// What an operation moves, for backends whose library chooses the algorithm and does not tell.
+// Traffic of a collective, computed for libraries that choose the algorithm and do not report it.
 #pragma once
 
 #include "yoke/comm/communicator.h"
@@ -6,9 +6,9 @@
 
 namespace yoke::comm {
 
-// The payload that `rank` of `size` sends and receives for one collective when each byte takes the shortest
-// way: ring for all_reduce, reduce_scatter and all_gather (bandwidth-optimal), a chain from or to the root
-// for broadcast and reduce, direct messages for the rest. `operations` is 1.
+// Payload that `rank` of `size` sends and receives in one collective with a bandwidth-optimal algorithm: ring
+// for all_reduce, reduce_scatter and all_gather, a chain from or to the root for broadcast and reduce, direct
+// messages otherwise. `operations` is 1.
 Counters payload_of(const Operation& operation, int rank, int size);
 
 Counters& operator+=(Counters& sum, const Counters& more);

@@ -32,9 +32,8 @@ const Kind& choose(const MpiSetup& setup) {
         "again with "
         "-DYOKE_MPI=ON.");
   throw ConfigError(
-      "backend mpi: launcher '{}' does not say whether this job runs Open MPI or MPICH, and there are "
-      "modules of both. "
-      "Start it with mpirun of one of them, or remove one module.",
+      "backend mpi: launcher '{}' does not show whether this job uses Open MPI or MPICH, and there are "
+      "modules for both. Start it with mpirun of one of them, or remove one module.",
       setup.launcher);
 }
 

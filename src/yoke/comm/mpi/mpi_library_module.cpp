@@ -68,7 +68,8 @@ void check(int code, const char* call) {
 }
 
 Library& Library::use(const MpiSetup& setup) {
-  static auto* instance = new Library(setup);  // stays: leave() runs at exit, after destructors of statics
+  // Leaked on purpose: leave() runs at exit, after destructors of statics
+  static auto* instance = new Library(setup);
   return *instance;
 }
 
@@ -82,17 +83,16 @@ Library::Library(const MpiSetup& setup) : failure_(setup.failure), timeout_(setu
   ours_ = !started;
   if (level < MPI_THREAD_MULTIPLE)
     throw CommError(
-        "backend mpi: this MPI gives thread level {} where MPI_THREAD_MULTIPLE ({}) is needed. Use an MPI "
-        "built with "
-        "threads, or call MPI_Init_thread with MPI_THREAD_MULTIPLE.",
+        "backend mpi: this MPI provides thread level {}, but MPI_THREAD_MULTIPLE ({}) is required. Use an "
+        "MPI built with threads, or call MPI_Init_thread with MPI_THREAD_MULTIPLE.",
         level, static_cast<int>(MPI_THREAD_MULTIPLE));
   check(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
   library = this;
   std::atexit([] { library->leave(); });
 }
 
-// MPI_Finalize waits for everybody, for ever: it is called only when all have come to a barrier first. A rank
-// that failed does not come; the launcher sees it end without MPI_Finalize and ends the others.
+// MPI_Finalize waits for all ranks without a timeout, so it is called only after all have reached a polled
+// barrier. A failed rank does not; the launcher sees it exit without MPI_Finalize and ends the others.
 void Library::leave() {
   if (broken_ || !ours_ || (failure_ && failure_->set())) return;
   finalized_ = true;

@@ -15,11 +15,11 @@ namespace {
 
 using plan::Collective;
 
-constexpr int64_t kPiece = int64_t{1} << 30;  // elements; MPI counts in int
+constexpr int64_t kPiece = int64_t{1} << 30;  // elements; MPI counts are int
 
 int counted(int64_t count, const Operation& operation) {
   if (count <= std::numeric_limits<int>::max()) return static_cast<int>(count);
-  throw ConfigError("{}: {} elements in one part are more than MPI counts. Split the operation.",
+  throw ConfigError("{}: {} elements in one part exceed MPI's limit. Split the operation.",
                     operation.descriptor.text(), count);
 }
 
@@ -57,8 +57,8 @@ class MpiBackend final : public Backend {
 
   const std::string name_ = "mpi";
   Library& library_;
-  MPI_Comm comm_;      // collectives
-  MPI_Comm messages_;  // sends and receives
+  MPI_Comm comm_;      // for collectives
+  MPI_Comm messages_;  // for sends and receives
   int rank_ = 0;
   int size_ = 1;
   std::shared_ptr<cluster::Failure> failure_;
@@ -104,7 +104,7 @@ void MpiBackend::refuse_after_failure(const Operation& operation) const {
 
 void MpiBackend::run(const Operation& operation, Deadline deadline) {
   if (operation.algorithm)
-    throw ConfigError("{}: backend mpi leaves the algorithm to MPI. Leave '{}' away.",
+    throw ConfigError("{}: backend mpi lets MPI choose the algorithm. Remove '{}'.",
                       operation.descriptor.text(), to_string(*operation.algorithm));
   refuse_after_failure(operation);
   agree(operation, deadline);
@@ -134,11 +134,12 @@ void MpiBackend::carry_out(const Operation& operation, Deadline deadline) {
     case Collective::kScatter:
       return scatter(operation, deadline);
     case Collective::kBarrier:
-      return;  // agree() was one
+      return;  // agree() synchronised the ranks
   }
 }
 
-// Largest and smallest fingerprint in one small all-reduce; who said what is only asked for when they differ.
+// Largest and smallest fingerprint in one small all-reduce (the minimum as the maximum of the complement);
+// descriptors are exchanged only if they differ.
 void MpiBackend::agree(const Operation& operation, Deadline deadline) {
   uint64_t bounds[2] = {operation.fingerprint, ~operation.fingerprint};
   MPI_Request request = MPI_REQUEST_NULL;
@@ -175,8 +176,8 @@ void MpiBackend::finish(MPI_Request request, const Operation& operation, Deadlin
       std::string doing = operation.descriptor.text();
       if (failed) failure_->check(doing.c_str());
       throw CommError(
-          "{}: not complete after {:.1f} s (rank {} of {}, backend mpi). A rank has not come here or has "
-          "stopped: look at what it does, or allow more time.",
+          "{}: not complete after {:.1f} s (rank {} of {}, backend mpi). A rank has not called this "
+          "operation or has stopped: check it, or raise the timeout.",
           doing, deadline.elapsed(), rank_, size_);
     }
     patience.rest();
@@ -204,7 +205,7 @@ void MpiBackend::reduce(const Operation& operation, Deadline deadline) {
     kernels::divide(data, static_cast<size_t>(operation.output.count), operation.output.type, size_);
 }
 
-// MPI forbids input and output to overlap; ours may lie in the input.
+// MPI forbids overlapping input and output; our output may be part of the input.
 void MpiBackend::reduce_scatter(const Operation& operation, Deadline deadline) {
   const Buffer& out = operation.output;
   if (out.count == 0) return;
@@ -267,7 +268,7 @@ void MpiBackend::broadcast(const Operation& operation, Deadline deadline) {
   }
 }
 
-// The root's own part may already lie in its place.
+// The root's own part may already be in place.
 bool own_part_in_place(const void* part, const void* whole, size_t bytes, int rank) {
   return part == static_cast<const std::byte*>(whole) + bytes * static_cast<size_t>(rank);
 }
@@ -298,12 +299,12 @@ void MpiBackend::scatter(const Operation& operation, Deadline deadline) {
   finish(request, operation, deadline);
 }
 
-// Everybody in `members` is here: log2 rounds of empty messages, polled, because what MPI does to make a
-// group waits without a deadline.
+// Barrier over `members` in log2 rounds of empty messages, polled: creating an MPI group blocks without a
+// deadline, so all members must have arrived first.
 void MpiBackend::meet(std::span<const int> members, int tag, Deadline deadline) {
   auto size = static_cast<int>(members.size());
   auto here = static_cast<int>(std::ranges::find(members, rank_) - members.begin());
-  YOKE_CHECK(here < size, "rank {} splits into a group it is not a member of", rank_);
+  YOKE_CHECK(here < size, "rank {} called split() for a group that it is not a member of", rank_);
   Operation forming;  // for errors
   forming.op = Collective::kBarrier;
   forming.descriptor.op = static_cast<uint8_t>(forming.op);
@@ -335,7 +336,7 @@ std::unique_ptr<Backend> MpiBackend::split(std::span<const int> members, uint64_
   return std::make_unique<MpiBackend>(library_, collectives, messages, failure_);
 }
 
-// MPI registers memory by itself as it comes along; pages of our own are as good as any.
+// MPI registers memory on first use; ordinary pages are as good as any.
 Memory MpiBackend::allocate(size_t bytes) {
   constexpr size_t kPage = 4096;
   void* data = std::aligned_alloc(kPage, (std::max(bytes, size_t{1}) + kPage - 1) / kPage * kPage);
@@ -372,7 +373,7 @@ extern "C" __attribute__((visibility("default"))) const char* yoke_module_stamp(
   return stamp.c_str();
 }
 
-// MPI may be asked for it before it is initialised.
+// Allowed before MPI_Init.
 extern "C" __attribute__((visibility("default"))) const char* yoke_module_version() {
   static char text[MPI_MAX_LIBRARY_VERSION_STRING] = "";
   int length = 0;

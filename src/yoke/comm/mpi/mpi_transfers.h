@@ -1,4 +1,4 @@
-// Sends and receives over MPI. Part of the module only.
+// Point-to-point transfers over MPI. Part of the module only.
 #pragma once
 
 #include <mpi.h>
@@ -15,8 +15,9 @@
 
 namespace yoke::comm::mpi {
 
-// A transfer is a message with the descriptor, then the data in pieces that MPI can count, all under the
-// transfer's tag: MPI keeps their order. The receiver takes data only after the descriptors agree.
+// A transfer consists of a message with the descriptor and then the data, split so that counts fit an int,
+// all under the transfer's tag; MPI keeps their order. The receiver posts data only after the descriptors
+// agree. Thread-safety as Backend::advance; wake(): any thread.
 class Transfers {
  public:
   Transfers(Library& library, MPI_Comm comm, int rank, std::shared_ptr<cluster::Failure> failure);
@@ -27,8 +28,9 @@ class Transfers {
   Counters counters() const;
 
  private:
+  // State of a transfer. Kept at a fixed address, because MPI writes to it asynchronously.
   struct Notes {
-    Descriptor theirs;  // in flight: what is sent, or where theirs arrives
+    Descriptor theirs;  // in flight: our own (send), or the one received (receive)
     bool data_posted = false;
     std::vector<MPI_Request> requests;
   };
@@ -36,6 +38,7 @@ class Transfers {
   void begin(Transfer& transfer);
   void post_data(const Transfer& transfer, Notes& notes);
   void compare(const Transfer& transfer, const Notes& notes);
+  // Tests all requests of a transfer without blocking.
   bool complete(Notes& notes);
   bool ready(const Transfer& transfer);
 
@@ -43,7 +46,7 @@ class Transfers {
   MPI_Comm comm_;
   int rank_;
   std::shared_ptr<cluster::Failure> failure_;
-  std::map<uint64_t, std::unique_ptr<Notes>> notes_;  // by Transfer::state, which is never 0 once begun
+  std::map<uint64_t, std::unique_ptr<Notes>> notes_;  // by Transfer::state, which is not 0 once started
   uint64_t next_ = 1;
   mutable std::mutex mutex_;
   std::condition_variable woken_;

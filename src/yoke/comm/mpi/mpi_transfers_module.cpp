@@ -7,7 +7,7 @@
 namespace yoke::comm::mpi {
 namespace {
 
-constexpr size_t kPiece = size_t{1} << 30;  // MPI counts in int
+constexpr size_t kPiece = size_t{1} << 30;  // MPI counts are int
 
 }  // namespace
 
@@ -76,7 +76,8 @@ bool Transfers::complete(Notes& notes) {
   return done != 0;
 }
 
-// Whether advance() would get on: all of its requests are done. Leaves them as they are.
+// Whether advance() would make progress: all requests are done. Does not release them
+// (MPI_Request_get_status).
 bool Transfers::ready(const Transfer& transfer) {
   auto found = notes_.find(transfer.state);
   if (found == notes_.end()) return true;

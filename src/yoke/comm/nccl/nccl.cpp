@@ -16,7 +16,7 @@ Function entry(const char* name, const std::string& folder) {
 }  // namespace
 
 std::unique_ptr<Backend> make_nccl_backend(const NcclSetup& setup) {
-  YOKE_CHECK(setup.put && setup.get, "the nccl backend needs a way to exchange its identifier");
+  YOKE_CHECK(setup.put && setup.get, "the nccl backend needs a function to exchange its identifier");
   auto make = entry<Backend* (*)(const NcclSetup*)>("yoke_nccl_backend", setup.folder);
   YOKE_CHECK(setup.host, "the nccl backend needs a backend for host memory");
   return std::unique_ptr<Backend>(make(&setup));

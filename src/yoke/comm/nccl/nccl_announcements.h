@@ -1,4 +1,4 @@
-// Small messages in host memory by which two ranks agree on their transfers. Part of the module only.
+// Small host messages with which two ranks agree on device transfers. Part of the module only.
 #pragma once
 
 #include <deque>
@@ -8,8 +8,8 @@
 
 namespace yoke::comm::nccl {
 
-// One direction between this rank and a peer, under a tag of its own: values of type T, in order, without
-// waiting.
+// One direction between this rank and a peer, under its own tag: an ordered queue of values of type T.
+// Non-blocking.
 template <class T>
 class Announcements {
  public:
@@ -26,14 +26,15 @@ class Announcements {
     transfer_.fingerprint = transfer_.descriptor.fingerprint();
   }
 
+  // Enqueues a value; flush() sends it.
   void put(const T& value) { queue_.push_back(value); }
 
-  // Sends what there is room for.
+  // Sends as many values as the transport accepts now.
   void flush() {
     while (!queue_.empty() && step(&queue_.front())) queue_.pop_front();
   }
 
-  // The next one that has come.
+  // The next value that has arrived, if any.
   std::optional<T> take() {
     if (!step(&arriving_)) return std::nullopt;
     return arriving_;
@@ -51,7 +52,7 @@ class Announcements {
   }
 
   Backend& control_;
-  Transfer transfer_;  // as each of them begins
+  Transfer transfer_;  // initial state of each transfer
   std::optional<Transfer> under_way_;
   std::deque<T> queue_;
   T arriving_{};

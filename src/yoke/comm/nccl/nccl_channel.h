@@ -1,11 +1,11 @@
-// Sends and receives between two ranks, one direction. Part of the module only.
+// Transfers between two ranks in one direction. Part of the module only.
 //
-// NCCL knows no tags, a send stays on the device until its receive comes, and whatever follows it on the same
-// communicator waits behind it; a kernel that waits also holds up who wants to allocate memory or to load
-// another kernel, perhaps the one that its peer waits for. So each direction of each pair that is used has a
-// communicator of its own, and NCCL gets a message only when both sides are there: the sender announces it
-// (tag and descriptor) in host memory, the receiver answers when somebody asks for it, and both give it to
-// NCCL, in the order of the answers. The communicator is made at the first answer.
+// NCCL has no tags; a send occupies the device until its receive is posted and blocks everything behind it on
+// the same communicator, and a waiting kernel can also block memory allocation and kernel loading, which may
+// be what its peer waits for. To avoid such deadlocks each direction of each pair in use has its own
+// communicator, and NCCL gets a message only when both sides are ready: the sender announces it (tag and
+// descriptor) over the host backend, the receiver answers once a matching receive is issued, and both pass it
+// to NCCL in the order of the answers. The communicator is created at the first answer.
 #pragma once
 
 #include <atomic>
@@ -21,12 +21,11 @@ namespace yoke::comm::nccl {
 
 class Channel {
  public:
-  // `control` carries announcements between these two; it must outlive the channel. `key` names pair and
-  // direction.
+  // `control` carries the announcements; it must outlive the channel. `key` identifies pair and direction.
   Channel(const NcclSetup& setup, Backend& control, std::string key, int peer, bool sender);
   ~Channel();
 
-  // One step of a transfer in this direction; true when complete. `rank` is this rank in the group of the
+  // One step of a transfer in this direction; true once complete. `rank`: this rank in the group of the
   // transfer, for errors.
   bool advance(Transfer& transfer, int rank);
 
@@ -36,12 +35,12 @@ class Channel {
     int64_t bytes = 0;
     int64_t tag = 0;
   };
-  // What this side has begun. A receive is in here once its message was announced.
+  // A message this side has started; a receive is listed once its message was announced.
   struct Message {
     uint64_t id;  // Transfer::state
     Header header;
     void* data;
-    cudaEvent_t done = nullptr;  // behind it on the stream, once NCCL has it
+    cudaEvent_t done = nullptr;  // recorded after it on the stream, once NCCL has it
   };
 
   void begin_send(Transfer& transfer);
@@ -60,16 +59,16 @@ class Channel {
   bool sender_;
   Announcements<Header> headers_;
   Announcements<int64_t> answers_;  // tags, from the receiver
-  std::list<Header> announced_;     // that nobody has asked for yet
+  std::list<Header> announced_;     // not received yet
   std::list<Message> messages_;
-  std::list<Message*> agreed_;  // to be given to NCCL, in this order
+  std::list<Message*> agreed_;  // to be passed to NCCL, in this order
   uint64_t next_ = 1;
 
   std::unique_ptr<Group> group_;
-  std::vector<cudaEvent_t> events_;  // not in use
+  std::vector<cudaEvent_t> events_;  // free ones
   std::exception_ptr error_;
   std::atomic<bool> formed_{false};
-  std::thread forming_;  // last: it uses all of the above
+  std::thread forming_;  // last: it uses all members above
 };
 
 }  // namespace yoke::comm::nccl

@@ -6,7 +6,7 @@ namespace yoke::comm::nccl {
 namespace {
 
 constexpr int kHeaderTag = 0, kAnswerTag = 1;
-constexpr double kTaken = 30;  // seconds for NCCL to take a call once the channel stands
+constexpr double kTaken = 30;  // seconds for NCCL to accept a call once the channel exists
 
 void compare(const Transfer& transfer, const Descriptor& theirs, int64_t bytes, int rank) {
   if (theirs.fingerprint() == transfer.fingerprint && bytes == static_cast<int64_t>(transfer.bytes)) return;
@@ -42,7 +42,8 @@ void Channel::begin_forming() {
   });
 }
 
-// The first message connects the two, which takes NCCL a while and both sides; later ones are taken at once.
+// The first message connects the two ranks, which takes time and needs both sides. It is sent here, on its
+// own thread, so that hand_over() never blocks the transfers of other channels.
 void Channel::form() {
   Deadline deadline = Deadline::after(setup_.timeout);
   std::string doing = "connecting " + key_;
@@ -96,7 +97,7 @@ void Channel::hear() {
       return one.header.tag == *tag && one.done == nullptr && std::ranges::count(agreed_, &one) == 0;
     });
     if (found == messages_.end())
-      throw CommError("rank {} asks for a message with tag {} that was not announced", peer_, *tag);
+      throw CommError("rank {} requested a message with tag {} that was not announced", peer_, *tag);
     agreed(*found);
   }
 }

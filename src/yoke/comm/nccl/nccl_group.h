@@ -1,4 +1,4 @@
-// One NCCL communicator with its stream, polled. Part of the module only.
+// One NCCL communicator with its stream, polled instead of synchronised. Part of the module only.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -12,15 +12,15 @@
 
 namespace yoke::comm::nccl {
 
-// Throws CommError with CUDA's own words unless `code` is cudaSuccess.
+// Throws CommError with CUDA's error text unless `code` is cudaSuccess.
 void check(cudaError_t code, const char* call);
 
-// Calls of NCCL go through call(), which waits until NCCL has taken them. NCCL allows one thread at a time on
-// a communicator: hold gate() for calls, not for waiting.
+// NCCL calls go through call(), which waits until NCCL has enqueued them. NCCL allows one thread at a time
+// per communicator: hold gate() during calls, not while waiting.
 class Group {
  public:
-  // Forms the group `key` of `size` ranks: rank 0 leaves NCCL's identifier under the key, the others fetch
-  // it.
+  // Forms the group `key` of `size` ranks: rank 0 publishes the NCCL id under `key`, the others read it.
+  // Throws CommError at the deadline.
   Group(const NcclSetup& setup, const std::string& key, int rank, int size, Deadline deadline);
   ~Group();
   Group(const Group&) = delete;
@@ -32,18 +32,17 @@ class Group {
   cudaStream_t stream() const { return stream_; }
   std::recursive_mutex& gate() { return gate_; }
 
-  // This thread works on the group's device from now on. Throws CommError when the job or the group has
-  // failed.
+  // Selects the group's device for this thread. Throws CommError if the job or the group has failed.
   void enter(const std::string& doing);
-  // What is put on stream() from now on runs behind what the compute stream has been given until now.
+  // Makes stream() wait for the work that is on the compute stream now.
   void follow_compute();
-  // The result of a call that put work on stream(): waits until NCCL has taken it, throws when it refuses.
+  // Waits until NCCL has accepted the call that returned `result`; throws CommError if it refuses.
   void call(ncclResult_t result, const char* what, const std::string& doing, Deadline deadline);
-  // Waits for all work on stream(). Aborts the group and throws at the deadline, a failure, or an error of
-  // NCCL.
+  // Waits for all work on stream(). Aborts the group and throws CommError at the deadline, on a failure of
+  // the job, or on an NCCL error.
   void finish(const std::string& doing, size_t bytes, Deadline deadline);
 
-  // The same without waiting: mark() behind the work, passed() when it is done.
+  // Non-blocking variant: mark() records an event after the work, passed() is true once it has completed.
   cudaEvent_t mark(cudaEvent_t event);
   bool passed(cudaEvent_t event, const std::string& doing);
 

@@ -55,7 +55,7 @@ Group::Group(const NcclSetup& setup, const std::string& key, int rank, int size,
        "forming group " + key, deadline);
 }
 
-// In order when everybody is leaving, by force when not: ncclCommFinalize waits for the others.
+// ncclCommFinalize waits for the other ranks: finalise if they leave too, abort otherwise.
 Group::~Group() {
   cudaSetDevice(device_);
   if (comm_ != nullptr) {
@@ -85,7 +85,7 @@ void Group::follow_compute() {
   check(cudaStreamWaitEvent(stream_, before_, 0), "cudaStreamWaitEvent");
 }
 
-// Kernels that wait for a peer which never comes leave the device only by ncclCommAbort.
+// Kernels that wait for a peer that never comes are only removed from the device by ncclCommAbort.
 void Group::fail(const std::string& doing, const std::string& why) {
   {
     std::lock_guard lock(gate_);
@@ -99,11 +99,9 @@ void Group::fail(const std::string& doing, const std::string& why) {
 void Group::look(const std::string& doing, Deadline deadline) {
   if (failure_ && failure_->set()) fail(doing, "the job has failed");
   if (deadline.passed())
-    fail(doing,
-         fmt::format(
-             "not complete after {:.1f} s, aborted. A rank has not come here or has stopped: look at what "
-             "it does, or allow more time",
-             deadline.elapsed()));
+    fail(doing, fmt::format("not complete after {:.1f} s, aborted. A rank has not called this operation or "
+                            "has stopped: check it, or raise the timeout",
+                            deadline.elapsed()));
 }
 
 void Group::settle(const char* what, const std::string& doing, Deadline deadline) {
@@ -147,7 +145,7 @@ bool Group::passed(cudaEvent_t event, const std::string& doing) {
 
 void Group::finish(const std::string& doing, size_t bytes, Deadline deadline) {
   mark(after_);
-  Patience patience(bytes / 16);  // device links are about that much faster than what Patience assumes
+  Patience patience(bytes / 16);  // device links are about 16 times faster than Patience assumes
   while (!passed(after_, doing)) {
     look(doing, deadline);
     patience.rest();

@@ -18,7 +18,7 @@ using plan::Collective;
 
 constexpr uint64_t kControlGroup = 0x636f6e74726f6c;  // of the world; "control"
 
-// Whether kernels can reach what lies there. False for nothing and for all host memory, also the pinned.
+// Whether kernels can access this memory. False for nullptr and all host memory, pinned memory included.
 bool on_device(const void* data, size_t bytes) {
   if (bytes == 0) return false;
   cudaPointerAttributes attributes{};
@@ -68,10 +68,10 @@ ncclDataType_t type_of(DataType type, const Operation& operation) {
     case DataType::kInt16:
       break;
   }
-  throw ConfigError("{}: NCCL combines no 16-bit integers. Use int32.", operation.descriptor.text());
+  throw ConfigError("{}: NCCL cannot reduce 16-bit integers. Use int32.", operation.descriptor.text());
 }
 
-// One collective on its way onto the stream of a group.
+// One collective, issued to the stream of a group.
 struct Launch {
   Group& group;
   const Operation& operation;
@@ -107,7 +107,7 @@ void Launch::carry_out() {
     case Collective::kScatter:
       return grouped();
     case Collective::kBarrier:
-      return;  // the comparison was one
+      return;  // the comparison synchronised the ranks
   }
 }
 
@@ -145,7 +145,7 @@ void Launch::unequal_all_gather() {
   call(ncclGroupEnd(), "ncclBroadcast");
 }
 
-// Everything that is messages between pairs: NCCL starts those of a group together.
+// Collectives that are pairwise messages; NCCL starts those of a group call together.
 void Launch::grouped() {
   int rank = group.rank(), root = operation.root;
   bool all = operation.op == Collective::kAllToAll, outwards = operation.op == Collective::kScatter;
@@ -166,7 +166,7 @@ void Launch::grouped() {
 
 class NcclBackend final : public Backend {
  public:
-  // `control`: names the group among all that there are.
+  // `control`: unique name of the group.
   NcclBackend(const NcclSetup& setup, std::string key, int rank, int size, uint64_t control,
               Deadline deadline);
 
@@ -187,8 +187,8 @@ class NcclBackend final : public Backend {
   NcclSetup setup_;
   std::string key_;
   std::shared_ptr<Group> group_;
-  std::unique_ptr<Backend> control_;  // in host memory: announcements of transfers
-  std::map<std::pair<int, bool>, std::unique_ptr<Channel>> channels_;  // by peer and whether we send
+  std::unique_ptr<Backend> control_;  // over host memory: announcements of transfers
+  std::map<std::pair<int, bool>, std::unique_ptr<Channel>> channels_;  // by peer and direction (true: send)
 
   mutable std::mutex mutex_;
   std::condition_variable woken_;
@@ -210,7 +210,7 @@ NcclBackend::NcclBackend(const NcclSetup& setup, std::string key, int rank, int 
 void NcclBackend::run(const Operation& operation, Deadline deadline) {
   if (!is_on_device(operation)) return setup_.host->run(operation, deadline);
   if (operation.algorithm)
-    throw ConfigError("{}: backend nccl leaves the algorithm to NCCL. Leave '{}' away.",
+    throw ConfigError("{}: backend nccl lets NCCL choose the algorithm. Remove '{}'.",
                       operation.descriptor.text(), to_string(*operation.algorithm));
   Launch launch{*group_, operation, operation.descriptor.text(), deadline};
   group_->enter(launch.doing);
@@ -224,8 +224,8 @@ void NcclBackend::run(const Operation& operation, Deadline deadline) {
   count(payload_of(operation, group_->rank(), group_->size()));
 }
 
-// NCCL hangs or mixes data up when ranks call different things, so that is compared before the data's call:
-// a barrier in host memory of what everybody calls it.
+// NCCL hangs or corrupts data if ranks call different operations, so descriptors are compared first, by a
+// barrier over the host backend that carries the operation's descriptor.
 void NcclBackend::agree(const Operation& operation, Deadline deadline) {
   Operation barrier;
   barrier.op = Collective::kBarrier;
@@ -251,7 +251,7 @@ bool NcclBackend::advance(Transfer& transfer) {
   return true;
 }
 
-// The device tells nobody when it is done: a sleep that grows while nothing is completed.
+// The device sends no notification when it is done: sleep, longer each time nothing has completed.
 void NcclBackend::wait_for(std::span<Transfer* const>, Deadline deadline) {
   std::unique_lock lock(mutex_);
   sleep_us_ = std::clamp(sleep_us_ * 5 / 4, 10, 1000);
@@ -268,11 +268,11 @@ void NcclBackend::wake() {
   woken_.notify_all();
 }
 
-// Not ncclCommSplit: that one is collective over the whole group, and only the members come here.
+// Not ncclCommSplit, which is collective over the whole group; only the members get here.
 std::unique_ptr<Backend> NcclBackend::split(std::span<const int> members, uint64_t group, Deadline deadline) {
   auto place = static_cast<int>(std::ranges::find(members, group_->rank()) - members.begin());
   auto size = static_cast<int>(members.size());
-  YOKE_CHECK(place < size, "rank {} splits into a group it is not a member of", group_->rank());
+  YOKE_CHECK(place < size, "rank {} called split() for a group that it is not a member of", group_->rank());
   NcclSetup setup = setup_;
   setup.host = setup_.host->split(members, group, deadline);
   return std::make_unique<NcclBackend>(setup, fmt::format("{}/group{}", key_, group), place, size, ~group,
@@ -295,6 +295,7 @@ Memory NcclBackend::allocate(size_t bytes) {
   good(ncclCommRegister(group_->comm(), data, taken, &handle), "ncclCommRegister");
   auto free = [handle, device = setup_.device, group = std::weak_ptr<Group>(group_)](void* memory) {
     cudaSetDevice(device);
+    cudaDeviceSynchronize();  // unlike cudaFree, ncclMemFree unmaps memory that kernels still use
     if (auto alive = group.lock()) {
       std::lock_guard gate(alive->gate());
       if (alive->comm() != nullptr) ncclCommDeregister(alive->comm(), handle);
@@ -318,13 +319,13 @@ Counters NcclBackend::counters() const {
 }
 
 std::unique_ptr<Backend> make(NcclSetup setup) {
-  static std::atomic<int> made{0};  // the same on all ranks: making one is collective
+  static std::atomic<int> made{0};  // the same on all ranks, because creating a backend is collective
   int devices = 0;
   cudaError_t error = cudaGetDeviceCount(&devices);
   if (setup.device == -1 && devices > 0) setup.device = setup.local_rank % devices;
   if (error != cudaSuccess || setup.device < 0 || setup.device >= devices)
     throw ConfigError(
-        "backend nccl: rank {} wants device {}, CUDA sees {} ({}). Choose another backend or device.",
+        "backend nccl: rank {} requests device {}, but CUDA sees {} ({}). Choose another backend or device.",
         setup.rank, setup.device, devices, cudaGetErrorString(error));
   std::string key = fmt::format("nccl{}", made++);
   Deadline deadline = Deadline::after(setup.timeout);

@@ -1,4 +1,4 @@
-// Ranks that have one device between them. Part of the module only.
+// Several ranks on one device. Part of the module only.
 #pragma once
 
 #include <string>
@@ -7,10 +7,10 @@
 
 namespace yoke::comm::nccl {
 
-// NCCL refuses two ranks on one device, unless it takes them for ranks of different machines: those that
-// share theirs get a machine's name of their own (NCCL_HOSTID, unless it is set). They take turns on the
-// device, and what they tell each other goes through the host, which the first of them warns of. Collective;
-// before the first group forms. `key`: of the exchange.
+// NCCL refuses two ranks on the same device unless they appear to be on different machines: ranks that share
+// a device get distinct NCCL_HOSTIDs (unless it is set). They time-share the device and their data goes
+// through the host; the first of them logs a warning. Collective; call it before the first group forms.
+// `key`: for the exchange.
 void allow_sharing(const NcclSetup& setup, const std::string& key, Deadline deadline);
 
 }  // namespace yoke::comm::nccl

@@ -13,7 +13,7 @@
 namespace yoke::comm::nccl {
 namespace {
 
-// The same for two processes exactly when their device is the same, also from different containers.
+// Identical for two processes if and only if they use the same device, across containers too.
 std::string name_of(int device) {
   char bus[64] = {};
   check(cudaDeviceGetPCIBusId(bus, sizeof(bus), device), "cudaDeviceGetPCIBusId");
@@ -22,7 +22,7 @@ std::string name_of(int device) {
   return machine + " " + bus;
 }
 
-// Everybody's device goes to rank 0, which answers who shares one: 2 messages a rank, whatever their number.
+// All ranks send their device to rank 0, which answers who shares one: two messages per rank.
 std::vector<int> who_shares(const NcclSetup& setup, const std::string& key, Deadline deadline) {
   if (setup.rank != 0) {
     setup.put(fmt::format("{}/device/{}", key, setup.rank), name_of(setup.device), deadline);
@@ -34,7 +34,7 @@ std::vector<int> who_shares(const NcclSetup& setup, const std::string& key, Dead
     for (const auto& [device, ranks] : by_device) {
       if (ranks.size() < 2) continue;
       sharing.insert(sharing.end(), ranks.begin(), ranks.end());
-      log::warn("ranks {} share one GPU: they take turns on it, and NCCL moves their data through the host",
+      log::warn("ranks {} share one GPU: they run in turns, and NCCL copies their data through the host",
                 fmt::join(ranks, ", "));
     }
     setup.put(key + "/sharing", fmt::format("{}", fmt::join(sharing, " ")), deadline);

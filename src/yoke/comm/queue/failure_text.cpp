@@ -7,7 +7,7 @@
 namespace yoke::comm {
 namespace {
 
-// News of a dead peer may arrive on the data connection just before the coordinator tells who died and why.
+// A data connection may break shortly before the coordinator reports who died and why.
 constexpr double kRootCauseSeconds = 0.4;
 
 void wait_for_root_cause(const cluster::Failure& failure) {
@@ -18,7 +18,7 @@ void wait_for_root_cause(const cluster::Failure& failure) {
 
 cluster::FailureReport own_report(const std::string& what, const char* kind, const JobLink& job) {
   cluster::FailureReport report;
-  // The rank of a sub-group means nothing to others; the text names the culprit.
+  // The rank in a sub-group would be misleading; the text names the culprit.
   report.rank = -1;
   report.kind = kind;
   report.what = what;
@@ -73,12 +73,12 @@ std::exception_ptr explain_failure(std::exception_ptr thrown, const Descriptor& 
          own_report(fmt::format("{} on group '{}' was {}", descriptor.text(), group.name, cause), kind, job),
          wait);
   }
-  // A connection that broke may be one that its peer closed when it ended in good order.
+  // The peer may have closed the connection because it ended normally.
   if (job.look_at && !job.failure->set()) job.look_at(wait);
   wait_for_root_cause(*job.failure);
   if (!job.failure->set()) {
     tell(job, own_report(cause, kind, job), wait);
-    job.failure->raise(own_report(cause, kind, job));  // nobody else has a better word
+    job.failure->raise(own_report(cause, kind, job));  // no better cause is known
   }
   cluster::FailureReport report = job.failure->report();
   if (!report.what.empty()) cause = report.what;

@@ -1,4 +1,4 @@
-// Turns what a backend threw into the error a user reads and the report the job gets.
+// Turns an exception of a backend into the user's error and the job's failure report.
 #pragma once
 
 #include <exception>
@@ -9,9 +9,9 @@
 
 namespace yoke::comm {
 
-// Tells the job (once), waits a moment for a better root cause than a closed connection, writes the flight
-// record, and returns the CommError to hand to whoever waits: what was called, on which group, and why it
-// failed. `peer`: of a transfer.
+// Reports the failure to the job (once), waits briefly for a better root cause than a closed connection,
+// writes the flight record, and returns the CommError for waiters: operation, group, cause. `peer`: of a
+// transfer. Takes up to about 0.4 s, after a deadline up to 2 s more.
 std::exception_ptr explain_failure(std::exception_ptr thrown, const Descriptor& descriptor,
                                    const GroupInfo& group, const std::string& backend, const JobLink& job,
                                    const Deadline& deadline, int peer = -1);

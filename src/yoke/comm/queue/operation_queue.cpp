@@ -1,3 +1,6 @@
+// Who runs an operation: the head of the queue is run by a thread inside wait(), or by the queue's own
+// thread. `running_` makes it one at a time, so operations execute in the order of issue whichever thread
+// takes them. Every sleep has a timeout, so that a missed notification costs latency, never a hang.
 #include "yoke/comm/queue/operation_queue.h"
 
 #include <utility>
@@ -9,10 +12,10 @@
 namespace yoke::comm {
 namespace {
 
-// Below this an operation takes less time than waking a thread for it: it is left to whoever waits for it.
+// Operations below this size take less time than waking a thread: they run on the thread that waits for them.
 constexpr size_t kBackgroundBytes = 32 << 10;
-// One that nobody waits for is begun after one to two of these all the same: its caller may be waiting for a
-// rank that waits for it.
+// A deferred operation is started after one to two of these even if nobody waits for it: its caller may be
+// blocked on a rank that waits for this operation.
 constexpr std::chrono::milliseconds kNap{10};
 constexpr uint64_t kNone = UINT64_MAX;  // no ticket
 
@@ -60,6 +63,11 @@ OperationQueue::~OperationQueue() {
   if (thread_.joinable()) thread_.join();
 }
 
+bool OperationQueue::busy() {
+  std::lock_guard lock(mutex_);
+  return !tasks_.empty() || running_;
+}
+
 Pending OperationQueue::issue(Operation operation, double timeout) {
   size_t bytes = std::max(operation.input.bytes(), operation.output.bytes());
   std::unique_lock lock(mutex_);
@@ -81,7 +89,7 @@ Pending OperationQueue::issue(Operation operation, double timeout) {
   return Pending(std::move(task));
 }
 
-// Requires: mutex_ is held. What is queued is not left to callers any more.
+// Requires: mutex_ is held. The queue's thread takes over what is queued.
 void OperationQueue::begin_in_background() {
   if (tasks_.empty() || std::exchange(background_wanted_, true)) return;
   idle_ = false;
@@ -138,12 +146,12 @@ void OperationQueue::run_head(std::unique_lock<std::mutex>& lock) {
 
 void OperationQueue::background() {
   std::unique_lock lock(mutex_);
-  uint64_t head = kNone;  // as it was at the last look
+  uint64_t head = kNone;  // ticket of the head at the last check
   while (!stop_) {
     if (tasks_.empty()) {
       head = sleep(lock);
     } else if (background_wanted_ && running_) {
-      // A waiting caller is at it; it tells when it is done.
+      // A waiting caller runs the head and notifies when done.
       ++waiters_;
       ended_.wait_for(lock, std::chrono::milliseconds(20));
       --waiters_;
@@ -157,8 +165,8 @@ void OperationQueue::background() {
   }
 }
 
-// While operations come and go it naps, which costs their callers nothing; after a nap without any it sleeps
-// until it is woken.
+// While operations keep coming it naps, which costs their callers no wake-up; after a nap without any it
+// sleeps until it is notified.
 uint64_t OperationQueue::sleep(std::unique_lock<std::mutex>& lock) {
   const uint64_t before = issued_;
   work_.wait_for(lock, kNap);

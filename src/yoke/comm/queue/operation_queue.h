@@ -1,6 +1,8 @@
-// Collectives in the order of issue, one at a time. Whoever can runs the head: a caller that waits, or the
-// queue's own thread, which takes large operations at once and small ones when their caller polls done() or
-// does not wait for them soon.
+// Runs collectives in the order of issue, one at a time. The head runs on a waiting caller's thread or on the
+// queue's own thread, which takes large operations immediately and small ones when their caller polls done()
+// or does not wait for them within about 20 ms. Small operations thus avoid a thread switch.
+//
+// Thread-safe. After an error every later operation fails with the same error.
 #pragma once
 
 #include <condition_variable>
@@ -19,9 +21,12 @@ class OperationQueue {
   OperationQueue(Backend& backend, const GroupInfo& group, const JobLink& job);
   ~OperationQueue();  // waits until everything issued has ended (each has its deadline)
 
+  // `timeout` in seconds, from the start of execution.
   Pending issue(Operation operation, double timeout);
+  // Whether anything issued has not ended.
+  bool busy();
 
-  // From here on every operation fails with `error` (the ranks are no longer in step).
+  // Fails every later operation with `error`, because the ranks are no longer in step.
   void break_with(std::exception_ptr error);
 
  private:
@@ -41,16 +46,16 @@ class OperationQueue {
   std::condition_variable ended_;
   std::deque<std::shared_ptr<Task>> tasks_;
   std::shared_ptr<Task> current_;  // while running_
-  std::shared_ptr<Task> spare_;    // saves an allocation for callers who wait at once
+  std::shared_ptr<Task> spare_;    // reused to save an allocation when callers wait immediately
   std::exception_ptr broken_;
   std::thread thread_;  // started when first needed
   uint64_t issued_ = 0;
   bool running_ = false;
-  bool background_wanted_ = false;  // what is queued is the thread's
+  bool background_wanted_ = false;  // the queue's thread runs what is queued
   bool idle_ = false;               // the thread sleeps until it is woken
   bool stop_ = false;
   int waiters_ = 0;
-  std::shared_ptr<void> watched_;  // last: ends before what it looks at
+  std::shared_ptr<void> watched_;  // last: unregistered before the members it reads
 };
 
 }  // namespace yoke::comm

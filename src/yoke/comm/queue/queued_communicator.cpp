@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "yoke/base/error.h"
+#include "yoke/base/log.h"
+#include "yoke/comm/give_up.h"
 #include "yoke/comm/queue/operation_queue.h"
 #include "yoke/comm/queue/request.h"
 #include "yoke/comm/queue/transfer_queue.h"
@@ -24,12 +26,16 @@ class QueuedCommunicator final : public Communicator {
         check_{group_.rank, group_.size},
         operations_(*backend_, group_, job_),
         transfers_(*backend_, group_, job_),
-        exceptions_(std::uncaught_exceptions()) {}
+        exceptions_(std::uncaught_exceptions()),
+        give_up_(*this) {}
 
-  // Others learn what this rank has taken part in before its connections close: to them it is no failure. One
-  // that ends by an exception is, and says so elsewhere.
+  // Reports how many operations this rank has completed before its connections close, so that the other ranks
+  // do not take the disconnect for a failure. Not during unwinding: then it is one, and is reported
+  // elsewhere.
   ~QueuedCommunicator() override {
-    if (job_.closed && !job_.failure->set() && std::uncaught_exceptions() <= exceptions_)
+    const bool unwinding = std::uncaught_exceptions() > exceptions_;
+    give_up_.before_wait([&] { return !operations_.busy() && !transfers_.busy(); }, "its part");
+    if (job_.closed && !job_.failure->set() && !unwinding)
       job_.closed(group_.id, group_.size, static_cast<int64_t>(number_));
   }
 
@@ -83,6 +89,8 @@ class QueuedCommunicator final : public Communicator {
     return counters;
   }
 
+  void abandon(const std::string& reason) noexcept override;
+
  private:
   double timeout(const OpOptions& options) const {
     return options.timeout > 0 ? options.timeout : group_.timeout;
@@ -113,6 +121,7 @@ class QueuedCommunicator final : public Communicator {
   OperationQueue operations_;
   TransferQueue transfers_;
   int exceptions_;
+  GiveUpOnException give_up_;
 };
 
 std::unique_ptr<Communicator> QueuedCommunicator::split(int color, int key, const std::string& group_name) {
@@ -137,11 +146,28 @@ std::unique_ptr<Communicator> QueuedCommunicator::split(int color, int key, cons
     for (int& member : group.ranks = members) member = group_.ranks[static_cast<size_t>(member)];
   }
   JobLink job = job_;
-  // Heartbeats speak of the world's operations; a sub-group's numbers would be taken for those.
+  // Heartbeats carry operation numbers of the world; those of a sub-group would be mistaken for them.
   job.entered = nullptr;
   job.who_is_behind = nullptr;
   auto backend = backend_->split(members, group.id, Deadline::after(group_.timeout));
   return make_queued(std::move(backend), std::move(group), std::move(job));
+}
+
+// Setting the job's failure ends all waits of all backends; the coordinator forwards it to the other ranks.
+void QueuedCommunicator::abandon(const std::string& reason) noexcept {
+  if (job_.failure->set()) return;
+  try {
+    cluster::FailureReport report;
+    auto own = static_cast<size_t>(group_.rank);
+    report.rank = own < group_.ranks.size() ? group_.ranks[own] : -1;
+    report.kind = "exception";
+    report.what = fmt::format("rank {} gave up: {}", report.rank < 0 ? group_.rank : report.rank, reason);
+    job_.failure->raise(report);
+    backend_->wake();
+    if (job_.fail) job_.fail(report, {});
+  } catch (const std::exception& error) {  // out of memory, or the coordinator is gone
+    log::warn("giving up ({}): {}", reason, error.what());
+  }
 }
 
 Memory QueuedCommunicator::allocate_common(size_t bytes) {
@@ -152,7 +178,7 @@ Memory QueuedCommunicator::allocate_common(size_t bytes) {
   std::vector<int64_t> told = {place.heap, place.offset, static_cast<int64_t>(bytes)};
   broadcast(told, 0, {.name = "common memory"}).wait();
   if (told[2] != static_cast<int64_t>(bytes))
-    throw ConfigError("common memory of {} bytes on rank {}, but {} on rank 0", bytes, rank(), told[2]);
+    throw ConfigError("shared memory of {} bytes on rank {}, but {} on rank 0", bytes, rank(), told[2]);
   if (rank() != 0) memory = backend_->open_common({told[0], told[1]}, bytes);
   return memory;
 }

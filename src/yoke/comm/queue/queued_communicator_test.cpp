@@ -6,6 +6,7 @@
 #include <atomic>
 #include <numeric>
 
+#include "yoke/base/clock.h"
 #include "yoke/comm/polling_for_tests.h"
 #include "yoke/comm/run_ranks.h"
 #include "yoke/comm/shared/local.h"
@@ -192,7 +193,7 @@ TEST(Communicator, AfterAFailureEverythingFailsWithTheSameReason) {
                          [](Communicator& comm) {
                            std::vector<float> x(comm.rank() == 0 ? 3 : 4);
                            std::string first = error_of([&] { comm.all_reduce(x).wait(); });
-                           EXPECT_THAT(first, HasSubstr("different things"));
+                           EXPECT_THAT(first, HasSubstr("different operations"));
                            EXPECT_EQ(error_of([&] { comm.barrier().wait(); }), first);
                            throw CommError("end");
                          }),
@@ -209,6 +210,101 @@ TEST(Communicator, ARankThatDoesNotComeEndsTheWaitAtItsDeadline) {
                            throw CommError("end");
                          }),
                CommError);
+}
+
+TEST(Communicator, AfterGivingUpEverythingFailsAtOnceOnAllRanks) {
+  std::atomic<int> told{0};
+  Stopwatch watch;
+  EXPECT_THROW(run_ranks(
+                   3,
+                   [&](Communicator& comm) {
+                     auto group = comm.split(0, comm.rank(), "group");
+                     std::vector<float> x(100000), y(3);
+                     std::vector<Pending> begun;
+                     begun.push_back(group->all_reduce(x));
+                     begun.push_back(comm.receive(y, (comm.rank() + 1) % 3));
+                     if (comm.rank() == 1) comm.abandon("it must not go on");
+                     begun.push_back(comm.barrier());
+                     begun.push_back(comm.receive(y, (comm.rank() + 1) % 3, 5));
+                     for (size_t i = 1; i < begun.size(); ++i)  // the first may complete
+                       told += error_of([&] { begun[i].wait(); }).find("rank 1 gave up: it must not go on") !=
+                               std::string::npos;
+                     error_of([&] { begun[0].wait(); });
+                     throw CommError("end");
+                   },
+                   300),
+               CommError);
+  EXPECT_EQ(told, 3 * 3);
+  EXPECT_LT(watch.seconds(), 100) << "that is not 'at once'";
+}
+
+TEST(Communicator, AnExceptionWithOperationsInFlightWaitsForNobody) {
+  Stopwatch watch;
+  std::string error;
+  try {
+    run_ranks(
+        2,
+        [](Communicator& comm) {
+          static std::vector<float> x(100000), y(100000), z(100000);
+          if (comm.rank() == 0) {
+            Pending never = comm.receive(x, 1);
+            Pending nor_this = comm.receive(y, 1, 5);
+            throw std::runtime_error("a bug of the user's");
+          }
+          comm.receive(z, 0).wait();
+        },
+        300);
+  } catch (const std::exception& thrown) {
+    error = thrown.what();
+  }
+  EXPECT_EQ(error, "a bug of the user's") << "the culprit's exception, not that of its victims";
+  EXPECT_LT(watch.seconds(), 100);
+}
+
+TEST(Communicator, RanksThatFailAlikeCompleteWhatTheyHaveBegun) {
+  std::vector<std::vector<float>> x(2, std::vector<float>(100000, 1.0f));
+  EXPECT_THROW(run_ranks(2,
+                         [&](Communicator& comm) {
+                           comm.all_reduce(x[static_cast<size_t>(comm.rank())]);
+                           throw ConfigError("the same on all ranks");
+                         }),
+               ConfigError);
+  EXPECT_THAT(x[0], Each(2.0f));
+  EXPECT_THAT(x[1], Each(2.0f));
+}
+
+TEST(Communicator, ARankThatIsAThreadAndEndsEarlyIsNamed) {
+  Stopwatch watch;
+  std::atomic<int> told{0};
+  EXPECT_THROW(run_ranks(
+                   3,
+                   [&](Communicator& comm) {
+                     std::vector<float> x(3);
+                     comm.all_reduce(x).wait();
+                     if (comm.rank() == 2) return;
+                     std::string error = error_of([&] { comm.all_reduce(x).wait(); });
+                     EXPECT_THAT(error, HasSubstr("rank 2 has exited normally after 1 operations"));
+                     EXPECT_THAT(error, HasSubstr("join()"));
+                     ++told;
+                     throw CommError("end");
+                   },
+                   300),
+               CommError);
+  EXPECT_EQ(told, 2);
+  EXPECT_LT(watch.seconds(), 100);
+  // A receive from it as well; and one that left after its part is nobody's trouble.
+  EXPECT_THROW(run_ranks(
+                   2,
+                   [](Communicator& comm) {
+                     std::vector<float> x(3);
+                     if (comm.rank() == 0) comm.receive(x, 1).wait();
+                   },
+                   300),
+               CommError);
+  run_ranks(2, [](Communicator& comm) {
+    std::vector<float> x(3);
+    comm.rank() == 0 ? comm.receive(x, 1).wait() : comm.send(x, 0).wait();
+  });
 }
 
 TEST(Communicator, CommonMemoryHasTheSameSizeForAll) {

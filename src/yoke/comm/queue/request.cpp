@@ -40,8 +40,8 @@ void with_root(Operation& operation, int root, int size) {
 
 void same_type(Collective op, ConstBuffer input, const Buffer& output) {
   if (input.type != output.type)
-    throw ConfigError("{}: the input is {} and the output {}. They must be of one type.", plan::to_string(op),
-                      to_string(input.type), to_string(output.type));
+    throw ConfigError("{}: the input is {} and the output {}. They must have the same type.",
+                      plan::to_string(op), to_string(input.type), to_string(output.type));
 }
 
 void must_hold(Collective op, const char* which, int64_t has, int64_t wants, const char* rule) {
@@ -96,7 +96,7 @@ Operation RequestChecker::all_to_all(ConstBuffer input, Buffer output) const {
   same_type(Collective::kAllToAll, input, output);
   must_hold(Collective::kAllToAll, "output", output.count, input.count, "as the input");
   if (input.count % size != 0)
-    throw ConfigError("all_to_all: {} elements cannot be cut into {} equal parts.", input.count, size);
+    throw ConfigError("all_to_all: {} elements cannot be divided into {} equal parts.", input.count, size);
   if (input.data == output.data && input.count > 0)
     throw ConfigError("all_to_all: input and output are the same memory. It does not work in place.");
   return make(Collective::kAllToAll, input, output, input.count, input.type);

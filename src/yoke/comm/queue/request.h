@@ -1,12 +1,12 @@
-// Checks what a caller asked for and puts it into the form backends take.
+// Validates the arguments of operations and converts them to the form backends take.
 #pragma once
 
 #include "yoke/comm/backend.h"
 
 namespace yoke::comm {
 
-// Sizes and roots are checked against the group of `size` ranks: throws ConfigError that names the operation,
-// the values and what would be right.
+// Sizes and roots are checked against a group of `size` ranks. Throws ConfigError that names the operation,
+// the values and what is accepted.
 struct RequestChecker {
   int rank = 0;
   int size = 1;

@@ -1,3 +1,6 @@
+// One thread advances the oldest transfer of every (peer, tag, direction). All of them progress together:
+// waiting for one could deadlock, if its peer waits for another one of ours. Any error fails all transfers,
+// because the streams of both sides no longer match.
 #include "yoke/comm/queue/transfer_queue.h"
 
 #include <atomic>
@@ -22,8 +25,8 @@ struct TransferQueue::Task : Pending::State {
   uint64_t ticket = 0;
   bool ended = false;
   std::exception_ptr error;
-  double idle_since = 0;            // first look without progress; of the thread
-  std::atomic<double> idle_for{0};  // seconds, as of the last look
+  double idle_since = 0;            // first check without progress; used by the thread only
+  std::atomic<double> idle_for{0};  // seconds, as of the last check
 };
 
 TransferQueue::TransferQueue(Backend& backend, const GroupInfo& group, const JobLink& job)
@@ -39,6 +42,11 @@ TransferQueue::~TransferQueue() {
   lock.unlock();
   work_.notify_all();
   if (thread_.joinable()) thread_.join();
+}
+
+bool TransferQueue::busy() {
+  std::lock_guard lock(mutex_);
+  return !lines_.empty();
 }
 
 Pending TransferQueue::issue(Transfer transfer, double timeout) {
@@ -77,7 +85,7 @@ void TransferQueue::end(const std::shared_ptr<Task>& task, std::exception_ptr er
     one->ended = true;
   };
   if (error) {
-    // The ranks are no longer in step: nothing that is under way can be trusted to arrive.
+    // The ranks are no longer in step: nothing in flight can be trusted to arrive.
     broken_ = error;
     for (auto& [key, line] : lines_) {
       for (auto& one : line) finish(one);
@@ -119,7 +127,7 @@ bool TransferQueue::advance_all(const std::vector<std::shared_ptr<Task>>& heads)
   return moved;
 }
 
-// Measured where the thread looks: what arrived while it did not run is no idleness of the peer.
+// Measured when the thread checks: time in which the thread itself did not run is not idleness of the peer.
 void TransferQueue::note_idle(Task& task, bool moved) {
   double now = now_seconds();
   if (moved || task.idle_since == 0) task.idle_since = now;
@@ -148,7 +156,8 @@ void TransferQueue::background() {
       work_.wait_for(lock, std::chrono::seconds(1));
       continue;
     }
-    // Set before the lock goes: an issue() from now on wakes the backend's wait.
+    // Set before unlocking, so that issue() from now on interrupts wait_for(); otherwise a new transfer could
+    // be missed.
     blocked_ = true;
     lock.unlock();
     if (!advance_all(heads)) {

@@ -1,5 +1,6 @@
-// Sends and receives, beside the collectives: each (peer, tag, direction) in order of issue, all of them at
-// the same time, moved on by a thread of its own.
+// Runs sends and receives, independent of the collectives, on a thread of its own: in order of issue for each
+// (peer, tag, direction), concurrently otherwise. Thread-safe. After an error every later transfer fails with
+// it.
 #pragma once
 
 #include <condition_variable>
@@ -18,9 +19,12 @@ namespace yoke::comm {
 class TransferQueue {
  public:
   TransferQueue(Backend& backend, const GroupInfo& group, const JobLink& job);
-  ~TransferQueue();  // waits until everything issued has ended
+  ~TransferQueue();  // waits until everything issued has ended (each has its deadline)
 
+  // `timeout` in seconds, from now.
   Pending issue(Transfer transfer, double timeout);
+  // Whether anything issued has not ended.
+  bool busy();
 
  private:
   struct Task;
@@ -44,7 +48,7 @@ class TransferQueue {
   std::thread thread_;
   bool stop_ = false;
   bool blocked_ = false;           // the thread is inside wait_for()
-  std::shared_ptr<void> watched_;  // last: ends before what it looks at
+  std::shared_ptr<void> watched_;  // last: unregistered before the members it reads
 };
 
 }  // namespace yoke::comm

@@ -13,7 +13,7 @@ void AddressSpace::retire(Memory memory, std::atomic<uint32_t>& users) {
 }
 
 void AddressSpace::sweep() {
-  std::vector<Retired> unused;  // freed outside of the lock: freeing may come back here
+  std::vector<Retired> unused;  // destroyed after the lock is released: freeing may call sweep() again
   std::lock_guard lock(mutex_);
   for (size_t i = 0; i < retired_.size();) {
     if (retired_[i].users->load(std::memory_order_acquire) != 0) {

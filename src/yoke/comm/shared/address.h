@@ -1,5 +1,5 @@
-// Whose memory can be touched by whom, and under which address: the one difference between ranks that are
-// threads of a process and ranks that are processes of a machine.
+// Which rank can access which memory, and at which address. This is the only difference between ranks that
+// are threads of a process and ranks that are processes of a machine.
 #pragma once
 
 #include <atomic>
@@ -13,36 +13,36 @@
 
 namespace yoke::comm::shared {
 
-// A place in memory that means the same on every rank.
+// A memory location that has the same meaning on every rank.
 struct Location {
-  int32_t heap = -1;  // -1: only its owner can touch it
+  int32_t heap = -1;  // -1: accessible by its owner only
   int32_t unused = 0;
   uint64_t offset = 0;
   bool reachable() const { return heap >= 0; }
 };
 
-// Thread-safe.
+// Translates between addresses of this rank and locations. Thread-safe.
 class AddressSpace {
  public:
   virtual ~AddressSpace() = default;
   virtual const std::string& name() const = 0;  // "local", "shm"
 
-  // Of this rank's memory, for the others.
+  // Location of this rank's memory, for other ranks. Not reachable if it is not shared.
   virtual Location locate(const void* data, size_t bytes) const = 0;
-  // Of a reachable location, for this rank. Throws CommError when it is not inside of shared memory.
+  // Address of a reachable location on this rank. Throws CommError if it is outside of shared memory.
   virtual std::byte* resolve(const Location& location, size_t bytes) const = 0;
-  // Zeroed memory that all ranks can reach, at least 64-aligned. Throws CommError when there is no more.
+  // Zeroed memory that all ranks can access, aligned to at least 64 bytes. Throws CommError if exhausted.
   virtual Memory allocate(size_t bytes) = 0;
-  // The same for those who hold the space anyway: the memory does not keep it alive.
+  // Like allocate(), for callers that keep the space alive themselves: the memory does not own it.
   virtual Memory allocate_inside(size_t bytes) = 0;
-  // Whether memory that its owner has freed can still be touched without harm by ranks that have not noticed.
+  // Whether other ranks may still access memory after its owner has freed it, without faulting.
   virtual bool outlives_owner() const = 0;
 
-  // Keeps `memory` until `users` (inside of it) has become 0.
+  // Keeps `memory` until the counter `users`, which lies inside it, is 0.
   void retire(Memory memory, std::atomic<uint32_t>& users);
 
  protected:
-  // Lets go of what was retired and is no longer used.
+  // Frees retired memory without users.
   void sweep();
 
  private:

@@ -14,6 +14,7 @@ void check_group_size(int size) {
                     size, kMaxRanks);
 }
 
+// The union of the ranks' CPU masks: pinned ranks may have fewer cores than the machine.
 bool is_crowded(const Control& control) {
   cpu_set_t together;
   CPU_ZERO(&together);
@@ -33,7 +34,7 @@ void join(const Control& control, int rank, cluster::Failure& failure, const Dea
     if (seen == static_cast<uint32_t>(control.size())) return;
     failure.check("forming a group in shared memory");
     if (deadline.passed())
-      throw CommError("forming a group in shared memory: {} of {} ranks came within {:.3g} s", seen,
+      throw CommError("forming a group in shared memory: {} of {} ranks joined within {:.3g} s", seen,
                       control.size(), deadline.limit());
     sleep_slice(joined, seen, deadline);
   }
@@ -47,7 +48,7 @@ SharedBackend::SharedBackend(GroupPlace place)
           std::make_unique<Transfers>(control_, place_.rank, place_.space, place_.failure, place_.crowded)) {}
 
 SharedBackend::~SharedBackend() {
-  transfers_.reset();  // what it leaves to others is kept as long as the group has users
+  transfers_.reset();  // streams it leaves behind are kept as long as the group has users
   Word& users = control_.head().users;
   users.fetch_sub(1, std::memory_order_acq_rel);
   if (place_.owned.data) place_.space->retire(std::move(place_.owned), users);
@@ -104,7 +105,8 @@ std::vector<std::byte*> SharedBackend::everybodys(const Memory& memory, const De
 std::unique_ptr<Backend> SharedBackend::split(std::span<const int> members, uint64_t group,
                                               Deadline deadline) {
   auto me = std::find(members.begin(), members.end(), place_.rank);
-  YOKE_CHECK(me != members.end(), "rank {} splits into a group that it is not a member of", place_.rank);
+  YOKE_CHECK(me != members.end(), "rank {} called split() for a group that it is not a member of",
+             place_.rank);
   GroupPlace child = place_;
   child.owned = {};
   child.rank = static_cast<int>(me - members.begin());
@@ -121,8 +123,8 @@ std::unique_ptr<Backend> SharedBackend::split(std::span<const int> members, uint
   return std::make_unique<SharedBackend>(std::move(child));
 }
 
-// The leader returns from split() only when all have joined, so that its next invitation overwrites nothing
-// that somebody still looks for.
+// The leader returns from split() only after all members have joined, so its next invitation cannot overwrite
+// one that a member still looks for.
 void SharedBackend::invite(const Location& control, uint64_t group) {
   RankBlock& own = control_.rank(place_.rank);
   own.invited_to = control;
@@ -138,7 +140,7 @@ Location SharedBackend::invitation(int leader, uint64_t group, const Deadline& d
     if (seen != 0 && block.invited_group.load(std::memory_order_acquire) == group) return block.invited_to;
     place_.failure->check("split");
     if (deadline.passed())
-      throw CommError("split: rank {} has not founded the group within {:.3g} s", leader, deadline.limit());
+      throw CommError("split: rank {} has not created the group within {:.3g} s", leader, deadline.limit());
     sleep_slice(block.invitations, seen, deadline);
   }
 }

@@ -1,7 +1,7 @@
-// Ranks that share memory: threads of one process ("local") or processes of one machine ("shm").
+// Backend for ranks that share memory: threads of one process ("local") or processes of one machine ("shm").
 //
-// bytes_sent and bytes_received follow the rule of works.h, whatever way the data really took; point to point
-// counts payloads. messages_sent counts those parts and the messages sent.
+// bytes_sent and bytes_received follow the accounting of works.h, however the data really moved; point to
+// point counts payloads.
 #pragma once
 
 #include <atomic>
@@ -13,22 +13,22 @@
 
 namespace yoke::comm::shared {
 
-// What a rank needs to be part of a group whose control block exists.
+// What a rank needs to join a group whose control block exists.
 struct GroupPlace {
   int rank = 0;
   int size = 1;
   std::shared_ptr<AddressSpace> space;
   std::shared_ptr<cluster::Failure> failure;
   std::byte* control = nullptr;
-  Memory owned;          // the control block's memory, on the rank that made it
-  bool crowded = false;  // more ranks than cores on this machine
+  Memory owned;          // memory of the control block, on the rank that allocated it
+  bool crowded = false;  // more ranks than cores
 };
 
-// Whether `size` ranks have fewer than `size` cores to run on, from the masks in the control block.
+// Whether the ranks have fewer cores than ranks, from the CPU masks in the control block.
 bool is_crowded(const Control& control);
-// Writes where this thread may run and joins; join() returns when all ranks have. Throws CommError.
+// Stores this thread's CPU mask and waits until all ranks have joined. Throws CommError.
 void join(const Control& control, int rank, cluster::Failure& failure, const Deadline& deadline);
-// Throws ConfigError for groups that are too large.
+// Throws ConfigError for groups of more than kMaxRanks.
 void check_group_size(int size);
 
 class SharedBackend final : public Backend {
@@ -50,10 +50,10 @@ class SharedBackend final : public Backend {
 
   int rank() const { return place_.rank; }
   int size() const { return place_.size; }
-  // All ranks have come here.
+  // Barrier without comparing descriptors.
   void meet(const Deadline& deadline) { collectives_.meet(deadline); }
-  // The same on all ranks: where rank r's `memory` lies for this one. Collective; throws CommError when it
-  // cannot be reached.
+  // Exchanges addresses: element r is where rank r's `memory` is mapped on this rank. Collective. Throws
+  // CommError if one of them is not shared.
   std::vector<std::byte*> everybodys(const Memory& memory, const Deadline& deadline);
 
  private:

@@ -12,7 +12,7 @@
 namespace yoke::comm::shared {
 namespace {
 
-// Up to here one phase with copies is faster than two without.
+// Up to this size one phase with copies is faster than two without.
 constexpr size_t kSmallBytes = 16 << 10;
 constexpr double kQuietSeconds = 10;
 
@@ -28,7 +28,7 @@ Collectives::Collectives(Control control, int rank, std::shared_ptr<AddressSpace
 
 void Collectives::run(const Operation& operation, const Deadline& deadline) {
   if (operation.algorithm && *operation.algorithm != plan::Algorithm::kDirect)
-    throw ConfigError("backend '{}' has one algorithm, 'direct'; another was asked for.", space_->name());
+    throw ConfigError("backend '{}' only supports the algorithm 'direct'.", space_->name());
   DataType type = operation.descriptor.type;
   Task task{operation,
             type,
@@ -125,7 +125,8 @@ void Collectives::abandon() {
   head.wakes.fetch_add(1, std::memory_order_seq_cst);
   wake_all(head.wakes);
   if (space_->outlives_owner()) return;
-  // The caller may free its buffers as soon as it has our exception: let those finish who work in them now.
+  // The caller may free its buffers once it has our exception: wait for ranks that are working in them. A
+  // rank sets `active` before it checks `abandoned`, so none can start after this loop.
   Deadline quiet = Deadline::after(kQuietSeconds);
   for (int r = 0; r < size_; ++r) {
     while (r != rank_ && control_.rank(r).active.load(std::memory_order_seq_cst) != 0 && !quiet.passed())

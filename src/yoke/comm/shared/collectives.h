@@ -1,9 +1,12 @@
 // Collectives over shared memory.
 //
-// Small ones go through the slots of the control block: copy in, one phase, combine. Large ones are done in
-// place when every buffer can be reached by every rank: after one phase all ranks take pieces of the work
-// until none is left and write each result straight into all buffers; a second phase ends it. Otherwise they
-// go through the slots in rounds that stay in cache. Contributions are always combined from rank 0 upwards.
+// Small ones go through the slots of the control block: copy in, one phase, combine. Large ones work in place
+// if every rank can access every buffer: after one phase all ranks claim pieces of the work until none is
+// left and write each result directly to all outputs; a second phase ends the operation. Otherwise they go
+// through the slots in rounds that fit in cache. Contributions are always combined in rank order, starting
+// with rank 0.
+//
+// One thread at a time.
 #pragma once
 
 #include <array>
@@ -24,13 +27,13 @@ class Collectives {
   // See Backend::run.
   void run(const Operation& operation, const Deadline& deadline);
 
-  // Done when every rank has come here; compares nothing.
+  // Barrier; compares no descriptors.
   void meet(const Deadline& deadline);
-  // Where `memory` of each rank lies for this one.
+  // Address on this rank of every rank's `memory`.
   std::vector<std::byte*> exchange(const Memory& memory, const Deadline& deadline);
 
  private:
-  // One operation's data as this rank sees it.
+  // One operation, as this rank sees it.
   struct Task {
     const Operation& operation;
     DataType type;

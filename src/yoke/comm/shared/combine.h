@@ -1,4 +1,4 @@
-// One piece of a collective's work: a copy from one source, or a reduction of several.
+// One piece of work of a collective: a copy from one source, or a reduction of several.
 #pragma once
 
 #include <cstring>

@@ -1,6 +1,6 @@
-// Memory that the ranks of a group use as one.
+// Memory shared by the ranks of a group.
 //
-// It counts its users; the rank that made it keeps it until none is left, however the others end.
+// It counts its users; the rank that allocated it keeps it until none is left, even if others die.
 #pragma once
 
 #include <memory>
@@ -9,10 +9,11 @@
 
 namespace yoke::comm::shared {
 
-// Zeroed memory of this rank for `users` ranks, of which it is one. `place`: for the others.
+// Allocates zeroed memory for `users` ranks including this one; sets `place` for the others. Throws
+// CommError.
 Memory make_common(const std::shared_ptr<AddressSpace>& space, size_t bytes, int users, Location& place);
 
-// The same on another rank; `bytes` as it was made with.
+// Maps it on another rank; `bytes` as passed to make_common(). Throws CommError.
 Memory open_common(const std::shared_ptr<AddressSpace>& space, const Location& place, size_t bytes);
 
 }  // namespace yoke::comm::shared

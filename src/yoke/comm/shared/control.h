@@ -1,8 +1,8 @@
-// The block of shared memory through which the ranks of one group meet.
+// The block of shared memory in which the ranks of a group synchronise.
 //
-// Every rank writes its own part and reads the others'. The ranks move in phases: in phase k each rank fills
-// its post (and slot) of parity k & 1 and then stores k there. A rank enters phase k + 1 only after it has
-// seen k on all others, so that nobody is ever two phases ahead and two posts a rank are enough.
+// Every rank writes its own part and reads those of the others. Ranks advance in phases: in phase k each rank
+// fills its post (and slot) of parity k & 1 and then stores k in the post. A rank enters phase k + 1 only
+// after it has seen k on all others. Nobody is ever two phases ahead, so two posts per rank are enough.
 #pragma once
 
 #include <sched.h>
@@ -13,12 +13,12 @@
 
 namespace yoke::comm::shared {
 
-inline constexpr int kMaxRanks = 64;             // as many as one reduction takes
-inline constexpr size_t kSlotBytes = 256 << 10;  // two a rank; together they fit the second-level cache
-inline constexpr size_t kRingBytes = 128 << 10;  // one for each ordered pair of ranks
-inline constexpr size_t kSharedLine = 128;       // processors fetch lines in pairs
+inline constexpr int kMaxRanks = 64;             // limit of one call of kernels::reduce
+inline constexpr size_t kSlotBytes = 256 << 10;  // two per rank; together they fit the L2 cache
+inline constexpr size_t kRingBytes = 128 << 10;  // one per ordered pair of ranks
+inline constexpr size_t kSharedLine = 128;       // CPUs prefetch cache lines in pairs
 
-// What a rank announces in a phase: one cache line.
+// What a rank publishes in a phase: one cache line.
 struct alignas(64) Post {
   Word phase;
   uint32_t unused;
@@ -31,16 +31,16 @@ static_assert(sizeof(Post) == 64);
 struct alignas(kSharedLine) RankBlock {
   Post posts[2];
   Descriptor descriptors[2];
-  cpu_set_t cpus;                    // where it may run
-  alignas(kSharedLine) Word active;  // it touches memory of others at this moment
-  alignas(kSharedLine) Word inbox;   // changes when a transfer of this rank may go on
+  cpu_set_t cpus;                    // CPU mask
+  alignas(kSharedLine) Word active;  // this rank is accessing memory of other ranks right now
+  alignas(kSharedLine) Word inbox;   // incremented when a transfer of this rank may make progress
   Word inbox_sleepers;
-  alignas(kSharedLine) Word invitations;  // changes with each group this rank has founded
+  alignas(kSharedLine) Word invitations;  // incremented with each group this rank has created
   std::atomic<uint64_t> invited_group;
   Location invited_to;
 };
 
-// Frames from one rank to another; see transfers.h.
+// Frames from one rank to another; see ring.h and transfers.h.
 struct alignas(kSharedLine) Ring {
   std::atomic<uint64_t> written;
   alignas(kSharedLine) std::atomic<uint64_t> read;
@@ -48,15 +48,15 @@ struct alignas(kSharedLine) Ring {
 };
 
 struct alignas(kSharedLine) Head {
-  Word joined;                                        // ranks that have come
+  Word joined;                                        // ranks that have joined
   Word users;                                         // ranks that have not left
   alignas(kSharedLine) Word sleepers;                 // ranks that sleep until a phase is complete
-  Word wakes;                                         // changes when one has become so
+  Word wakes;                                         // futex, incremented to wake them
   alignas(kSharedLine) std::atomic<uint64_t> claims;  // phase << 32 | next piece of work
-  alignas(kSharedLine) Word abandoned;                // 1 + a rank that gave up: the group is of no more use
+  alignas(kSharedLine) Word abandoned;  // 1 + a rank that aborted an operation: the group is unusable
 };
 
-// The block laid over memory that was zero when the group was founded.
+// View of the block; its memory must be zero when the group is created.
 class Control {
  public:
   Control(std::byte* base, int size) : base_(base), size_(static_cast<size_t>(size)) {}

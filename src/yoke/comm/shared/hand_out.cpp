@@ -18,7 +18,7 @@ namespace {
 
 constexpr size_t kTokenBytes = 32;
 constexpr size_t kMostFiles = 64;
-constexpr double kStrangerSeconds = 2;  // a connection that says nothing for this long is closed
+constexpr double kStrangerSeconds = 2;  // silent connections are closed after this
 
 struct Hello {
   char token[2 * kTokenBytes];
@@ -28,13 +28,13 @@ struct Hello {
 std::string random_hex() {
   std::array<unsigned char, kTokenBytes> bytes;
   if (::getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size()))
-    throw CommError("no random numbers from the system: {}", describe_errno(errno));
+    throw CommError("the system provides no random numbers: {}", describe_errno(errno));
   std::string text;
   for (unsigned char byte : bytes) text += fmt::format("{:02x}", byte);
   return text;
 }
 
-// Abstract: the name starts with a zero byte and is gone with the socket.
+// Abstract socket: the name starts with a zero byte and disappears with the socket.
 socklen_t set_address(sockaddr_un& address, const std::string& name) {
   std::memset(&address, 0, sizeof(address));
   address.sun_family = AF_UNIX;
@@ -49,13 +49,13 @@ bool same_user(int socket) {
   return ::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0 && peer.uid == ::geteuid();
 }
 
-bool same_text(const char* a, const char* b, size_t bytes) {  // in the same time wherever they differ
+bool same_text(const char* a, const char* b, size_t bytes) {  // constant time, so that timing reveals nothing
   unsigned char difference = 0;
   for (size_t i = 0; i < bytes; ++i) difference |= static_cast<unsigned char>(a[i] ^ b[i]);
   return difference == 0;
 }
 
-// Waits until the socket can be read; false when `seconds` have passed first.
+// Waits until the socket is readable; false at the deadline.
 bool readable(int socket, const cluster::Failure& failure, const Deadline& deadline) {
   while (!deadline.passed()) {
     failure.check("setting up shared memory");
@@ -132,7 +132,7 @@ void FileServer::serve(const std::vector<File>& files, int size, const cluster::
   std::vector<bool> served(static_cast<size_t>(size), false);
   for (int missing = size - 1; missing > 0;) {
     if (!readable(listener_.get(), failure, deadline))
-      throw CommError("setting up shared memory: {} of {} ranks came within {:.3g} s", size - missing, size,
+      throw CommError("setting up shared memory: {} of {} ranks joined within {:.3g} s", size - missing, size,
                       deadline.limit());
     File peer(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
     if (peer.get() < 0 || !same_user(peer.get())) continue;
@@ -145,7 +145,7 @@ void FileServer::serve(const std::vector<File>& files, int size, const cluster::
   }
 }
 
-// Whether the caller has the token, and which rank it is.
+// Whether the caller knows the token; sets its rank.
 bool FileServer::knows(int socket, int size, int& rank) const {
   Hello hello{};
   if (::recv(socket, &hello, sizeof(hello), MSG_DONTWAIT) != static_cast<ssize_t>(sizeof(hello)))
@@ -174,7 +174,8 @@ std::vector<File> receive_files(const std::string& ticket, int rank, size_t coun
                                 const cluster::Failure& failure, const Deadline& deadline) {
   size_t blank = ticket.find(' ');
   if (blank == std::string::npos || ticket.size() - blank - 1 != 2 * kTokenBytes)
-    throw CommError("setting up shared memory: '{}' is not what rank 0 puts there", ticket.substr(0, blank));
+    throw CommError("setting up shared memory: '{}' is not a value written by rank 0",
+                    ticket.substr(0, blank));
   Hello hello{};
   std::memcpy(hello.token, ticket.data() + blank + 1, sizeof(hello.token));
   hello.rank = rank;
@@ -195,8 +196,8 @@ std::vector<File> receive_files(const std::string& ticket, int rank, size_t coun
   bool complete = ::recvmsg(socket.get(), &envelope.message, MSG_CMSG_CLOEXEC) == 1;
   std::vector<File> files = files_in(envelope);
   if (!complete || files.size() != count)
-    throw CommError("setting up shared memory: rank 0 turned rank {} away ({} of {} files)", rank,
-                    files.size(), count);
+    throw CommError("setting up shared memory: rank 0 rejected rank {} ({} of {} files)", rank, files.size(),
+                    count);
   return files;
 }
 

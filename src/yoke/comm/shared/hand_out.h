@@ -1,4 +1,4 @@
-// Open files from one process to others of the same user and machine, over a unix socket without a file.
+// Passes open files to processes of the same user on this machine, over an abstract unix socket.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 
 namespace yoke::comm::shared {
 
-// An open file that is closed at the end.
+// Owns a file descriptor. Movable.
 class File {
  public:
   explicit File(int descriptor = -1) : descriptor_(descriptor) {}
@@ -23,17 +23,17 @@ class File {
   int descriptor_;
 };
 
-// Hands copies of files to every process that shows the token.
+// Sends copies of file descriptors to every process that presents the token.
 class FileServer {
  public:
   FileServer();  // throws CommError
-  // What receive_files() needs: the socket's name and the token.
+  // Value for receive_files(): socket name and token. Keep it private to the job.
   const std::string& ticket() const { return ticket_; }
-  // Serves ranks 1 to size - 1, each once. Strangers (another user, a wrong token, silence) are turned away
-  // and do not stop it. Throws CommError: the job failed, or the deadline passed.
+  // Serves ranks 1 to size - 1, each once. Other callers (another user, a wrong token, no message) are
+  // rejected. Throws CommError: the job failed, or the deadline passed.
   void serve(const std::vector<File>& files, int size, const cluster::Failure& failure,
              const Deadline& deadline);
-  // After serve(): hands the files to ranks that come again. Does not wait; to be called now and then.
+  // After serve(): serves ranks that were restarted. Non-blocking; call it periodically.
   void serve_again(const std::vector<File>& files, int size);
 
  private:
@@ -42,13 +42,13 @@ class FileServer {
     Deadline deadline;
   };
   bool knows(int socket, int size, int& rank) const;
-  std::vector<Caller> callers_;  // that have not said who they are
+  std::vector<Caller> callers_;  // connected, but not identified yet
   File listener_;
   std::string token_;
   std::string ticket_;
 };
 
-// Fetches `count` files from the server of `ticket`. Throws CommError.
+// Receives `count` files from the server of `ticket`. Throws CommError.
 std::vector<File> receive_files(const std::string& ticket, int rank, size_t count,
                                 const cluster::Failure& failure, const Deadline& deadline);
 

@@ -1,4 +1,7 @@
-// Collectives on buffers that every rank can reach.
+// Collectives in place, on buffers that every rank can access.
+//
+// Ranks claim pieces dynamically. Each piece is combined in rank order by one rank, so the result does not
+// depend on who claimed it.
 #include <algorithm>
 
 #include "yoke/base/error.h"
@@ -9,15 +12,15 @@ namespace yoke::comm::shared {
 namespace {
 
 constexpr size_t kSmallestPiece = 32 << 10;
-constexpr size_t kLargestPiece = 512 << 10;  // read and written once more from the second-level cache
-constexpr size_t kPiecesEach = 8;            // so that a rank that came late, or shares its core, takes fewer
+constexpr size_t kLargestPiece = 512 << 10;  // a piece is read again from the L2 cache
+constexpr size_t kPiecesEach = 8;  // per rank, so that a rank that is late or shares its core takes fewer
 
 int64_t piece_elements(size_t bytes, int ranks, size_t element) {
   size_t fair = bytes / (kPiecesEach * static_cast<size_t>(ranks)) / 4096 * 4096;
   return static_cast<int64_t>(std::clamp(fair, kSmallestPiece, kLargestPiece) / element);
 }
 
-// How far into the buffers of each rank the works reach, in elements.
+// How far into each rank's buffers the works reach, in elements.
 struct Reach {
   std::array<int64_t, kMaxRanks> input{}, output{};
 
@@ -45,7 +48,7 @@ void Collectives::in_place(const Task& task) {
   };
   {
     Active active(control_.rank(rank_).active);
-    phases_.check();  // nobody has given up; whoever does from here on waits until this rank is not active
+    phases_.check();  // from here on a rank that aborts waits until this rank is not active (abandon())
     const Operation& operation = task.operation;
     Bases inputs{}, outputs{};
     const Reach reach(list_.works, size_);
@@ -63,7 +66,7 @@ void Collectives::in_place(const Task& task) {
     for (const Work& work : list_.works) {
       int64_t pieces = (work.count + piece - 1) / piece;
       for (; mine < first + pieces; mine = claim()) {
-        if (mine < first) throw CommError("a rank took the claims of this group back");
+        if (mine < first) throw CommError("a rank withdrew its part of this group's operation");
         int64_t begin = (mine - first) * piece;
         do_piece(task, work, begin, std::min(piece, work.count - begin), inputs, outputs);
       }
@@ -78,7 +81,7 @@ int64_t Collectives::claim() {
   uint64_t phase = static_cast<uint64_t>(phases_.current()) << 32;
   uint64_t now = claims.load(std::memory_order_relaxed);
   for (;;) {
-    // What is left of an earlier operation counts as nothing.
+    // A value left by an earlier operation counts as zero.
     uint64_t next = (now >> 32 << 32) == phase ? now : phase;
     if (claims.compare_exchange_weak(now, next + 1, std::memory_order_relaxed))
       return static_cast<int64_t>(next & 0xffffffffu);

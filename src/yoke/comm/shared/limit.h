@@ -1,4 +1,4 @@
-// What the memory of this machine allows an all-reduce to reach.
+// Lower bound for the time of an all-reduce on this machine, given by memory bandwidth.
 #pragma once
 
 #include <cstddef>
@@ -8,11 +8,10 @@
 
 namespace yoke::comm {
 
-// Seconds that one all-reduce of `bytes` bytes of fp32 (shared by the ranks of `backend`) takes when nothing
-// but its memory traffic counts: each rank reads its part of all buffers, writes their sum into its own, and
-// copies the other parts from where they were summed. Median of `repeats`, from one meeting of the ranks to
-// the next. Collective. Requires a backend "local" or "shm": throws ConfigError for others; CommError as
-// run().
+// Measures the memory traffic of one in-place all-reduce of `bytes` bytes of fp32 over the ranks of
+// `backend`: each rank reads its part of all buffers, writes the sum to its own, and copies the other parts
+// from their owners. Returns the median of `repeats` in seconds, barriers included. Collective. Throws
+// ConfigError unless the backend is "local" or "shm"; CommError like run().
 double in_place_limit(Backend& backend, size_t bytes, int repeats, const Deadline& deadline);
 
 }  // namespace yoke::comm

@@ -11,7 +11,7 @@ namespace yoke::comm {
 namespace shared {
 namespace {
 
-// One address space for all: every pointer is good everywhere.
+// All ranks share one address space: every pointer is valid everywhere.
 class LocalSpace final : public AddressSpace {
  public:
   const std::string& name() const override { return name_; }
@@ -31,7 +31,7 @@ class LocalSpace final : public AddressSpace {
 
 Memory LocalSpace::allocate(size_t bytes) {
   sweep();
-  // Pages come zeroed and only when they are touched.
+  // Pages are zeroed, and committed when touched.
   size_t length = bytes > 0 ? bytes : 1;
   void* pages =
       ::mmap(nullptr, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);

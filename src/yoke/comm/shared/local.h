@@ -1,4 +1,4 @@
-// Ranks that are threads of one process.
+// Backend for ranks that are threads of one process.
 #pragma once
 
 #include <memory>
@@ -9,8 +9,7 @@
 
 namespace yoke::comm {
 
-// One for each rank, in order; each is then used by its own thread. Throws ConfigError for a size outside of
-// 1 to 64.
+// One backend per rank, each for its own thread. Throws ConfigError unless 1 <= size <= 64.
 std::vector<std::unique_ptr<Backend>> make_local_backends(int size,
                                                           std::shared_ptr<cluster::Failure> failure);
 

@@ -1,3 +1,9 @@
+// Sleeping and waking in a phase.
+//
+// A rank that waits spins first, then increments `sleepers` and sleeps on the futex `wakes`. The rank whose
+// announcement completes the phase wakes all. The value of `wakes` is read before the check for completion,
+// so that a wake-up in between makes the futex return immediately; the 20 ms slice bounds the cost of
+// anything else.
 #include "yoke/comm/shared/phases.h"
 
 #include <algorithm>
@@ -8,7 +14,7 @@
 namespace yoke::comm::shared {
 namespace {
 
-constexpr double kSlice = 0.02;  // seconds between two looks at the job's failure
+constexpr double kSlice = 0.02;  // seconds between two checks of the job's failure
 
 }  // namespace
 
@@ -23,7 +29,9 @@ void Phases::announce() {
   Post& post = own_post();
   ++phase_;
   arrived_ = 0;
-  // Either this rank sees the sleeper below or the sleeper sees this store: both are sequentially consistent.
+  // Sequentially consistent, like the sleeper's counter: either this rank sees the sleeper, or the sleeper
+  // sees this store before it sleeps. With weaker ordering both could miss each other and a wake-up would be
+  // lost.
   post.phase.store(phase_, std::memory_order_seq_cst);
   Head& head = control_.head();
   if (head.sleepers.load(std::memory_order_seq_cst) == 0 || !everybody_is_here()) return;
@@ -65,10 +73,11 @@ void Phases::sleep(const Deadline& deadline) {
 
 void Phases::check() const {
   failure_->check("waiting for the other ranks");
-  uint32_t abandoned = control_.head().abandoned.load(std::memory_order_acquire);
+  // In one order with `active`, which this rank has just set (in_place.cpp): acquire alone may be read
+  // earlier.
+  uint32_t abandoned = control_.head().abandoned.load(std::memory_order_seq_cst);
   if (abandoned != 0)
-    throw CommError("rank {} has given up on an operation of this group; nothing more can be done with it",
-                    abandoned - 1);
+    throw CommError("rank {} has aborted an operation of this group; the group is unusable", abandoned - 1);
 }
 
 std::string Phases::missing() const {

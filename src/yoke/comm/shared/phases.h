@@ -1,4 +1,4 @@
-// How the ranks of a group keep in step: announce, then wait for everybody.
+// Keeps the ranks of a group in step: announce a phase, then wait until everybody has.
 #pragma once
 
 #include <memory>
@@ -11,30 +11,30 @@
 
 namespace yoke::comm::shared {
 
-// One thread at a time.
+// See control.h for the protocol. One thread at a time.
 class Phases {
  public:
   Phases(Control control, int rank, std::shared_ptr<cluster::Failure> failure, bool crowded);
 
-  // The coming phase's post and slot, to be filled before announce().
+  // Post and slot of the next phase; fill them before announce().
   uint32_t parity() const { return (phase_ + 1) & 1; }
   Post& own_post() const { return control_.rank(rank_).posts[parity()]; }
   std::byte* own_slot() const { return control_.slot(rank_, parity()); }
   Descriptor& own_descriptor() const { return control_.rank(rank_).descriptors[parity()]; }
 
-  // Begins the phase: what was written before is seen by whoever has waited for it.
+  // Enters the next phase; publishes what was written before (release).
   void announce();
-  // Until every rank has announced it. Throws CommError: the job has failed, a rank has given up on this
-  // group, or the deadline has passed.
+  // Blocks until every rank has announced the phase. Throws CommError: the job has failed, a rank has aborted
+  // an operation of this group, or the deadline has passed.
   void wait(const Deadline& deadline);
 
-  // Of the phase that was announced last.
+  // Of the phase announced last. Valid until this rank announces the phase after the next.
   uint32_t current() const { return phase_; }
   const Post& post(int r) const { return control_.rank(r).posts[phase_ & 1]; }
   const std::byte* slot(int r) const { return control_.slot(r, phase_ & 1); }
   const Descriptor& descriptor(int r) const { return control_.rank(r).descriptors[phase_ & 1]; }
 
-  // Throws like wait() for a job or group that is already lost.
+  // Throws like wait() if the job or the group has already failed.
   void check() const;
 
  private:
@@ -47,11 +47,11 @@ class Phases {
   std::shared_ptr<cluster::Failure> failure_;
   Spin spin_;
   uint32_t phase_ = 0;
-  int arrived_ = 0;  // ranks below it have been seen in this phase
+  int arrived_ = 0;  // all ranks below this one have been seen in this phase
 };
 
-// Waits while `word` is `seen`, in slices in which the job's failure is noticed. Returns when it has changed
-// or the slice of at most 20 ms is over.
+// Sleeps while `word` equals `seen`, for at most 20 ms, so that the caller can check for a failure of the job
+// in between.
 void sleep_slice(Word& word, uint32_t seen, const Deadline& deadline);
 
 }  // namespace yoke::comm::shared

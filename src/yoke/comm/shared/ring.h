@@ -1,4 +1,4 @@
-// Frames in a ring of shared memory, one writer and one reader.
+// Single-producer, single-consumer ring of frames in shared memory.
 #pragma once
 
 #include <cstring>
@@ -7,6 +7,7 @@
 
 namespace yoke::comm::shared {
 
+// Header of a message. A large payload is not in the ring but in a stream (transfers.h).
 struct Frame {
   uint32_t tag = 0;
   uint32_t in_ring = 0;  // 1: the payload follows in the ring
@@ -18,11 +19,13 @@ struct Frame {
 
 inline constexpr size_t kLargestInRing = 16 << 10;
 
-// What a frame and its payload take up.
+// Bytes that a frame and its payload occupy.
 inline uint64_t room_for(const Frame& frame) {
   return (sizeof(Frame) + (frame.in_ring ? frame.bytes : 0) + 63) / 64 * 64;
 }
 
+// Copies to and from the ring at a position, wrapping around its end. No synchronisation: push() and the
+// reader publish positions.
 inline void write_at(Ring& ring, uint64_t at, const void* from, size_t bytes) {
   if (bytes == 0) return;
   size_t begin = at % kRingBytes, first = bytes < kRingBytes - begin ? bytes : kRingBytes - begin;
@@ -36,7 +39,7 @@ inline void read_at(const Ring& ring, uint64_t at, void* to, size_t bytes) {
   std::memcpy(static_cast<std::byte*>(to) + first, ring.data, bytes - first);
 }
 
-// False when there is no room now.
+// Returns false if there is no room now.
 inline bool push(Ring& ring, const Frame& frame, const void* payload) {
   uint64_t at = ring.written.load(std::memory_order_relaxed);
   if (at + room_for(frame) - ring.read.load(std::memory_order_acquire) > kRingBytes) return false;

@@ -23,7 +23,7 @@ size_t heap_size(const ShmSetup& setup) {
   size_t memory =
       static_cast<size_t>(::sysconf(_SC_PHYS_PAGES)) * static_cast<size_t>(::sysconf(_SC_PAGESIZE));
   size_t wanted = setup.heap_bytes > 0 ? setup.heap_bytes : std::min(memory, kLargestHeap);
-  // The control block of the whole group lies in the first heap.
+  // The control block of the whole group is in the first heap.
   return (wanted + Control::bytes(setup.size) + kUnit - 1) / kUnit * kUnit;
 }
 
@@ -32,7 +32,8 @@ std::vector<File> make_heaps(int count, size_t bytes) {
   for (int r = 0; r < count; ++r) {
     heaps.emplace_back(::memfd_create("yoke-heap", MFD_CLOEXEC));
     if (heaps.back().get() < 0 || ::ftruncate(heaps.back().get(), static_cast<off_t>(bytes)) != 0)
-      throw CommError("could not make a heap of {} bytes in shared memory: {}", bytes, describe_errno(errno));
+      throw CommError("could not create a heap of {} bytes in shared memory: {}", bytes,
+                      describe_errno(errno));
   }
   return heaps;
 }
@@ -43,7 +44,7 @@ std::shared_ptr<ShmSpace> map_heaps(const std::vector<File>& heaps, size_t bytes
   return std::make_shared<ShmSpace>(files, bytes, rank);
 }
 
-// The leader's first allocation lies at the start of heap 0, where the others look for it.
+// The leader's first allocation is at offset 0 of heap 0, where the others expect it.
 constexpr Location kControl{0, 0, 0};
 
 GroupPlace found(const ShmSetup& setup, const Deadline& deadline) {
@@ -65,7 +66,7 @@ GroupPlace enter(const ShmSetup& setup, const Deadline& deadline) {
   size_t blank = value.find(' ');
   size_t bytes = std::strtoull(value.c_str(), nullptr, 10);
   if (blank == std::string::npos || bytes == 0 || bytes % kUnit != 0)
-    throw CommError("setting up shared memory: the value under '{}' is not what rank 0 puts there",
+    throw CommError("setting up shared memory: the value under '{}' is not a value written by rank 0",
                     setup.key);
   auto heaps = receive_files(value.substr(blank + 1), setup.rank, static_cast<size_t>(setup.size),
                              *setup.failure, deadline);

@@ -26,10 +26,10 @@ ShmSpace::ShmSpace(std::span<const int> heaps, size_t heap_bytes, int rank)
     if (base == MAP_FAILED) {
       int error = errno;
       for (std::byte* heap : heaps_) ::munmap(heap, heap_bytes_);
-      throw CommError("could not map a heap of {} bytes of address space: {}. Hint: `ulimit -v` limits it.",
+      throw CommError("could not map a heap of {} bytes of address space: {}. Hint: check `ulimit -v`.",
                       heap_bytes_, describe_errno(error));
     }
-    ::madvise(base, heap_bytes_, MADV_HUGEPAGE);  // where the kernel gives them to memory files
+    ::madvise(base, heap_bytes_, MADV_HUGEPAGE);  // if the kernel supports huge pages for memfd
     ::madvise(base, heap_bytes_, MADV_DONTDUMP);
     heaps_.push_back(static_cast<std::byte*>(base));
   }
@@ -41,7 +41,7 @@ ShmSpace::~ShmSpace() {
 }
 
 Location ShmSpace::locate(const void* data, size_t bytes) const {
-  if (bytes == 0) return {rank_, 0, 0};  // nothing can be reached by everybody
+  if (bytes == 0) return {rank_, 0, 0};  // an empty buffer is reachable for everybody
   auto* place = static_cast<const std::byte*>(data);
   for (size_t h = 0; h < heaps_.size(); ++h) {
     if (place < heaps_[h] || place >= heaps_[h] + heap_bytes_) continue;
@@ -55,14 +55,14 @@ std::byte* ShmSpace::resolve(const Location& location, size_t bytes) const {
   bool inside = location.heap >= 0 && static_cast<size_t>(location.heap) < heaps_.size() &&
                 bytes <= heap_bytes_ && location.offset <= heap_bytes_ - bytes;
   if (!inside)
-    throw CommError("a rank named {} bytes at {} of heap {}, which is outside of the shared memory", bytes,
-                    location.offset, location.heap);
+    throw CommError("a rank referred to {} bytes at {} of heap {}, which is outside of the shared memory",
+                    bytes, location.offset, location.heap);
   return heaps_[static_cast<size_t>(location.heap)] + location.offset;
 }
 
 Memory ShmSpace::allocate(size_t bytes) {
   Memory inside = allocate_inside(bytes);
-  // Memory in the hands of users may outlive the backend it came from.
+  // The user's memory may outlive the backend.
   auto release = [self = shared_from_this(), held = inside.data](void*) mutable { held.reset(); };
   return {std::shared_ptr<void>(inside.data.get(), std::move(release)), bytes};
 }
@@ -77,6 +77,7 @@ Memory ShmSpace::allocate_inside(size_t bytes) {
   return {std::shared_ptr<void>(heaps_[static_cast<size_t>(rank_)] + offset, release), bytes};
 }
 
+// First fit. Large blocks are aligned to huge pages, so that the kernel can use them.
 size_t ShmSpace::take(size_t bytes) {
   const size_t unit = bytes >= kHugePage ? kHugePage : kPage;
   std::lock_guard lock(mutex_);
@@ -95,7 +96,7 @@ size_t ShmSpace::take(size_t bytes) {
 }
 
 void ShmSpace::give_back(size_t offset, size_t bytes) {
-  // Back to the system; what is allocated here next is zero again.
+  // Returns the pages to the system, so that the next allocation is zeroed.
   ::madvise(heaps_[static_cast<size_t>(rank_)] + offset, bytes, MADV_REMOVE);
   std::lock_guard lock(mutex_);
   auto next = free_.upper_bound(offset);

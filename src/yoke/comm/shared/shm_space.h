@@ -1,4 +1,4 @@
-// The heaps of all ranks of a machine, mapped into this process.
+// The heaps of all ranks of a machine, mapped into this process, and an allocator for this rank's own.
 #pragma once
 
 #include <map>
@@ -14,8 +14,8 @@ namespace yoke::comm::shared {
 
 class ShmSpace final : public AddressSpace, public std::enable_shared_from_this<ShmSpace> {
  public:
-  // Maps one heap for each file, all of `heap_bytes` (a multiple of 2 MiB); the files can be closed
-  // afterwards. This rank's own is heaps[rank]. Throws CommError.
+  // Maps one heap per file, each of `heap_bytes` (a multiple of 2 MiB); the files may be closed afterwards.
+  // heaps[rank] is this rank's own. Throws CommError.
   ShmSpace(std::span<const int> heaps, size_t heap_bytes, int rank);
   ~ShmSpace() override;
   ShmSpace(const ShmSpace&) = delete;
@@ -29,6 +29,8 @@ class ShmSpace final : public AddressSpace, public std::enable_shared_from_this<
   bool outlives_owner() const override { return true; }
 
  private:
+  // Allocator of this rank's heap: take() throws CommError if it is full, give_back() merges adjacent free
+  // blocks.
   size_t take(size_t bytes);
   void give_back(size_t offset, size_t bytes);
 
@@ -37,7 +39,7 @@ class ShmSpace final : public AddressSpace, public std::enable_shared_from_this<
   int rank_;
   std::vector<std::byte*> heaps_;
   std::mutex mutex_;
-  std::map<size_t, size_t> free_;  // offset, bytes; neighbours are joined
+  std::map<size_t, size_t> free_;  // offset, bytes; adjacent blocks are merged
 };
 
 }  // namespace yoke::comm::shared

@@ -1,5 +1,5 @@
-// How long a wait spins before it sleeps. A wake-up costs tens of microseconds, so that spinning pays when
-// the others are about to come, and is wasted (or keeps the core from them) when they are not.
+// How long a wait spins before it sleeps. Waking up costs tens of microseconds, so spinning pays if the other
+// ranks arrive soon; otherwise it wastes the core, which they may need.
 #pragma once
 
 #include "yoke/base/clock.h"
@@ -9,13 +9,13 @@ namespace yoke::comm::shared {
 
 class Spin {
  public:
-  // crowded: more ranks than cores, where spinning only keeps others from running.
+  // crowded: more ranks than cores; spinning would only delay the others.
   explicit Spin(bool crowded) : window_(crowded ? 0 : kLongest), crowded_(crowded) {}
 
   double window() const { return window_; }  // seconds
 
-  // What a wait took in all. One that was short enough to have been worth the spinning opens the window
-  // again, even when it slept.
+  // Adapts the window to the duration of a finished wait. A short wait opens the window again, even if it
+  // slept.
   void learn(double seconds) {
     if (crowded_) return;
     if (seconds < kWorthIt)
@@ -32,7 +32,7 @@ class Spin {
   bool crowded_;
 };
 
-// Spins until `ready()` or for the window; returns whether it is ready.
+// Spins until `ready()` is true or the window (seconds) is over; returns whether it is ready.
 template <class Ready>
 bool spin(double window, const Ready& ready) {
   if (window <= 0) return false;

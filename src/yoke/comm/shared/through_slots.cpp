@@ -1,5 +1,5 @@
 // Collectives through the slots of the control block: small ones, and buffers that only their owner can
-// reach.
+// access.
 #include <algorithm>
 #include <cstring>
 
@@ -15,7 +15,7 @@ bool takes_part(int who, int rank) {
 
 }  // namespace
 
-// Elements of each lane that go through the slot in one round.
+// Elements per lane and round.
 int64_t Collectives::window(const Task& task) const {
   size_t room = kSlotBytes / static_cast<size_t>(list_.lanes) / 64 * 64 / task.element;
   size_t wanted = (static_cast<size_t>(list_.longest) * task.element + 63) / 64 * 64 / task.element;
@@ -24,7 +24,7 @@ int64_t Collectives::window(const Task& task) const {
 
 void Collectives::through_slots(const Task& task) {
   int64_t elements = window(task);
-  // With two ranks each may as well combine everything itself; with more, that would be N times the work.
+  // With two ranks each combines everything itself; with more, that would multiply the work by N.
   if (task.operation.op == plan::Collective::kAllReduce && size_ > 2)
     return all_reduce_in_two_hops(task, elements);
   for (int64_t round = 0; round * elements < list_.longest; ++round) {
@@ -64,7 +64,7 @@ void Collectives::consume(const Task& task, int64_t window, int64_t round) const
   }
 }
 
-// Two phases a round: rank r combines part r of all slots into its own slot, then everybody collects the
+// Two phases per round: rank r combines part r of all slots into its own slot, then every rank collects the
 // parts.
 void Collectives::all_reduce_in_two_hops(const Task& task, int64_t window) {
   const int64_t total = list_.longest;
@@ -72,7 +72,8 @@ void Collectives::all_reduce_in_two_hops(const Task& task, int64_t window) {
   const auto start = static_cast<int64_t>(phases_.current());
   std::array<const void*, kMaxRanks> sources;
   for (int64_t round = 0; round < rounds; ++round) {
-    // The slots alternate so that the last round uses the one that the next operation will not write first.
+    // Slots alternate such that the last round uses the one that the next operation will not write first:
+    // other ranks may still read it when this rank starts that operation.
     const auto parity = static_cast<uint32_t>((start + rounds - 1 - round) & 1);
     const int64_t begin = round * window, count = std::min(window, total - begin);
     auto part = [&](int64_t r) { return static_cast<size_t>(count * r / size_) * task.element; };

@@ -15,19 +15,19 @@ constexpr uint64_t kPieceBytes = 256 << 10;
 
 }  // namespace
 
-// In shared memory of the sender. Byte i of the payload lies at data + i % window.
+// In shared memory of the sender. Byte i of the payload is at data + i % window.
 struct Stream {
   std::atomic<uint64_t> produced;
   Location data;
   uint64_t window;
   alignas(kSharedLine) std::atomic<uint64_t> consumed;
-  Word refused;  // the receiver asked for something else:
+  Word refused;  // the receiver's call does not match; `wanted` is its descriptor
   Descriptor wanted;
 };
 
 struct Transfers::OwnStream {
   Memory memory;
-  Memory staging;  // made when first needed
+  Memory staging;  // allocated on first use
   bool staged = false;
   bool in_use = false;
   Stream& stream() const { return *static_cast<Stream*>(memory.data.get()); }
@@ -47,7 +47,7 @@ Transfers::Transfers(Control control, int rank, std::shared_ptr<AddressSpace> sp
       spin_(crowded) {}
 
 Transfers::~Transfers() {
-  // A receiver that has not noticed that its sender gave up may still look at a stream that was not finished.
+  // A receiver that has not noticed that its sender failed may still read an unfinished stream.
   for (auto& own : streams_) {
     if (!own->in_use) continue;
     space_->retire(std::move(own->memory), control_.head().users);
@@ -75,6 +75,7 @@ bool Transfers::send_small(Transfer& transfer) {
   return true;
 }
 
+// The stream is set up before its frame is pushed: the ring's release store publishes it to the receiver.
 bool Transfers::begin_stream(Transfer& transfer) {
   OwnStream& own = stream_for(transfer);
   Frame frame{static_cast<uint32_t>(transfer.tag),
@@ -162,13 +163,13 @@ std::unique_ptr<Transfers::Arrival> Transfers::next_arrival(int peer) {
   Frame& frame = arrival->frame;
   read_at(ring, at, &frame, sizeof(Frame));
   if ((frame.in_ring && frame.bytes > kLargestInRing) || room_for(frame) > there || there > kRingBytes)
-    throw CommError("rank {} wrote a message of {} bytes that is none", peer, frame.bytes);
+    throw CommError("rank {} wrote an invalid message of {} bytes", peer, frame.bytes);
   if (frame.in_ring) {
     arrival->payload.resize(frame.bytes);
     read_at(ring, at + sizeof(Frame), arrival->payload.data(), frame.bytes);
   }
   ring.read.store(at + room_for(frame), std::memory_order_release);
-  notify(peer);  // it may wait for room
+  notify(peer);  // it may be waiting for room
   return arrival;
 }
 
@@ -194,20 +195,20 @@ bool Transfers::take(Transfer& transfer, Arrival arrival) {
 
 Stream& Transfers::stream_of(const Frame& frame) const {
   if (frame.stream.offset % alignof(Stream) != 0)
-    throw CommError("a rank named a stream at {} of heap {}, where none is", frame.stream.offset,
+    throw CommError("a rank referred to a stream at {} of heap {}, where there is none", frame.stream.offset,
                     frame.stream.heap);
   return *reinterpret_cast<Stream*>(space_->resolve(frame.stream, sizeof(Stream)));
 }
 
 bool Transfers::drain(Transfer& transfer) {
   auto& stream = *reinterpret_cast<Stream*>(transfer.state);
-  const uint64_t window = stream.window;  // once: its writer is another process
+  const uint64_t window = stream.window;  // read once: another process could change it after the check
   const std::byte* data = space_->resolve(stream.data, window);
   for (;;) {
     uint64_t produced = stream.produced.load(std::memory_order_acquire);
     if (produced == transfer.offset) return false;
     if (window == 0 || produced < transfer.offset || produced > transfer.bytes)
-      throw CommError("rank {} sends {} bytes by {} where {} of {} are there", transfer.peer, produced,
+      throw CommError("rank {} sends {} bytes by {}, but {} of {} are available", transfer.peer, produced,
                       window, transfer.offset, transfer.bytes);
     uint64_t at = transfer.offset % window;
     uint64_t some = std::min(produced - transfer.offset, window - at);
@@ -221,6 +222,8 @@ bool Transfers::drain(Transfer& transfer) {
   }
 }
 
+// Sequentially consistent, paired with wait_for(): either the sleeper sees the new inbox value, or we see the
+// sleeper.
 void Transfers::notify(int rank) {
   RankBlock& block = control_.rank(rank);
   block.inbox.fetch_add(1, std::memory_order_seq_cst);

@@ -1,10 +1,10 @@
-// Sends and receives over shared memory, beside the collectives.
+// Sends and receives over shared memory, independent of the collectives.
 //
-// Each ordered pair of ranks has a ring of frames. A small message lies in the ring itself and is sent when
-// it is written. A large one sends a frame that names a stream in the sender's shared memory: the data itself
-// where the receiver can reach it, otherwise a window through which the sender passes it on in pieces; it is
-// sent when the receiver has it. A message whose receive has not come is set aside, so that tags never hold
-// each other up.
+// Each ordered pair of ranks has a ring of frames. A small message is copied into the ring and is sent once
+// written. A large one sends a frame that refers to a stream in the sender's shared memory: the data itself
+// if the receiver can access it, otherwise a window through which the sender copies it in pieces; it is sent
+// once the receiver has it. Messages without a matching receive are set aside, so that tags do not block each
+// other.
 #pragma once
 
 #include <deque>
@@ -58,7 +58,7 @@ class Transfers {
   std::shared_ptr<AddressSpace> space_;
   std::shared_ptr<cluster::Failure> failure_;
   Spin spin_;
-  uint32_t seen_ = 0;  // of the inbox, before anything was last advanced
+  uint32_t seen_ = 0;  // value of the inbox before transfers were last advanced
   std::map<std::pair<int, int>, std::deque<Arrival>> aside_;  // peer, tag
   std::vector<std::unique_ptr<OwnStream>> streams_;
 };

@@ -1,3 +1,14 @@
+// Protocol of a collective over tcp.
+//
+// Every unit of the program is a sequence of frames. Frame i of a message uses lane i mod lanes, in order.
+// The first frame of an operation on a connection carries our descriptor (with the data, if it is small), so
+// that a mismatch is detected before any data is used; every header carries fingerprint and sequence number
+// of the operation. There are no acknowledgements: a peer may already send frames of later operations, which
+// stay in the connection until we get there.
+//
+// The loop never blocks on one connection: sends, receives and combinations that cannot proceed are skipped,
+// and only if nothing at all made progress it spins or polls. Blocking on a single peer could deadlock a
+// cycle of full sockets.
 #include "yoke/comm/tcp/executor.h"
 
 #include <sched.h>
@@ -13,7 +24,7 @@ namespace {
 
 constexpr size_t kSmallBytes = 16 << 10;
 
-// How often this thread was made to leave its core.
+// Involuntary context switches of this thread.
 long preemptions() {
   rusage usage{};
   ::getrusage(RUSAGE_THREAD, &usage);
@@ -67,7 +78,8 @@ void Executor::begin() {
     channel.described = channel.checked = channel.held = channel.ahead = channel.stalled = false;
     channel.combining = -1;
   }
-  // Calling first and waiting for calls after it keeps two ranks from waiting for each other.
+  // Connect to higher ranks first, then accept from lower ones: two ranks never wait for each other's
+  // connect.
   for (bool calls : {true, false}) {
     for (const PeerQueue& queue : program_->peers) {
       if ((queue.peer > links_.setup().rank) == calls) add_channels(queue);
@@ -121,6 +133,7 @@ void Executor::loop() {
   }
 }
 
+// Sends first: the peer may need our data before it can produce what we wait for.
 bool Executor::turn(Channel& channel) {
   try {
     bool sent = send_some(channel);
@@ -133,7 +146,7 @@ bool Executor::turn(Channel& channel) {
   }
 }
 
-// A peer that has done its part may leave while others still work.
+// A peer that has done its part may close the connection while others still work.
 void Executor::lost(Channel& channel, const std::string& why) {
   if (sends_left(channel) || receives_left(channel))
     links_.lost(channel.peer, why, deadline_, OperationText(*operation_));
@@ -144,7 +157,7 @@ void Executor::rest() {
   double now = now_seconds();
   if (idle_since_ < 0) idle_since_ = now;
   if (now - idle_since_ < patience_.window(small_)) {
-    ::sched_yield();  // the peer may be waiting for this very core
+    ::sched_yield();  // the peer may need this very core
     return;
   }
   slept_ = true;
@@ -153,7 +166,7 @@ void Executor::rest() {
 
 void Executor::rested() {
   if (idle_since_ < 0) return;
-  // The shortest waits teach nothing, and are too short for asking the kernel.
+  // Very short waits carry no information and do not justify a system call.
   if (small_ && (slept_ || now_seconds() - idle_since_ > Patience::kShort))
     patience_.learn(!slept_, preemptions());
   idle_since_ = -1;
@@ -204,6 +217,8 @@ bool Executor::ready(const Unit& unit, const plan::Range& frame) const {
   return true;
 }
 
+// Lanes finish frames independently: only the frames before the first unfinished one count as a finished
+// prefix.
 int64_t Executor::finished_elements(int index) const {
   const int* finished = &finished_frames_[static_cast<size_t>(index) * static_cast<size_t>(lanes_)];
   int frames = unit(index).frames;

@@ -1,8 +1,7 @@
-// Runs one program over the connections of a group.
+// Runs one Program over the connections of a group.
 //
-// One thread moves everything: it posts frames that are ready, reads frames that have come, combines them,
-// and waits in poll() when there is nothing to do. What a peer sends is compared with what was asked for here
-// before it is used.
+// A single thread posts frames that are ready, reads frames that have arrived, combines them, and polls if
+// there is nothing to do. A peer's descriptor is compared with ours before its data is used.
 #pragma once
 
 #include <array>
@@ -21,12 +20,13 @@ struct Counts {
   std::atomic<int64_t> bytes_sent{0};
   std::atomic<int64_t> bytes_received{0};
   std::atomic<int64_t> messages_sent{0};
-  std::atomic<int> algorithm{-1};  // of the last collective, or -1
+  std::atomic<int> algorithm{-1};  // of the last collective; -1: none
 };
 
-// Flag of a frame that begins with the sender's Descriptor: the first of each operation on each connection.
+// Frame flag: the payload starts with the sender's Descriptor. Set on the first frame per operation and
+// connection.
 inline constexpr uint8_t kDescribes = 1;
-// Messages up to this size travel in one frame with the descriptor.
+// Messages up to this size share one frame with the descriptor.
 inline constexpr size_t kJoinedBytes = 4096;
 
 class OperationText : public Doing {
@@ -38,52 +38,57 @@ class OperationText : public Doing {
   const Operation& operation_;
 };
 
-// One connection's part in the operation under way.
+// State of one connection in the current operation.
 struct Channel {
   net::Connection* connection = nullptr;
   int peer = 0;
   int lane = 0;
-  const PeerQueue* queue = nullptr;  // nullptr: no part in this operation
-  size_t sending = 0;                // the slot of queue->sends, and the frame of it
+  const PeerQueue* queue = nullptr;  // nullptr: not used in this operation
+  size_t sending = 0;                // index into queue->sends; send_frame: frame of that unit
   int send_frame = 0;
   size_t receiving = 0;
   int receive_frame = 0;
-  bool described = false;  // our descriptor is on its way
-  bool checked = false;    // theirs has come and agrees
-  bool held = false;       // `small` holds a message that cannot be placed yet
-  bool stalled = false;    // the next frame's place is not free yet
-  bool ahead = false;      // the peer already sends for a later operation, or has left
-  int combining = -1;      // the unit that `scratch` holds a frame of
-  std::deque<int> posted;  // units of the frames that are not sent yet; -1: a descriptor
+  bool described = false;  // our descriptor was posted
+  bool checked = false;    // the peer's descriptor was received and agrees
+  bool held = false;       // `small` holds a message whose destination is not ready
+  bool stalled = false;    // the destination of the next frame is not ready
+  bool ahead = false;      // the peer has started a later operation, or has left
+  int combining = -1;      // unit for which `scratch` holds a frame; -1: none
+  // Units of the frames not sent yet; -1: a copied frame, whose memory is free already
+  std::deque<int> posted;
   std::vector<std::byte> small;
   std::vector<std::byte> scratch;
 };
 
+// One thread at a time; not reentrant.
 class Executor {
  public:
-  // Spins a little before it sleeps, unless the ranks are crowded: more of them than cores.
+  // Spins briefly before sleeping, unless there are more ranks than cores (crowded).
   Executor(Links& links, Counts& counts, bool crowded);
-  // Throws MismatchError, CommError. The connections are then of no use any more.
-  // `algorithm` is compared between ranks.
+  // Throws MismatchError, CommError; the connections are unusable afterwards. `algorithm` is compared across
+  // ranks.
   void run(const Program& program, const Places& places, const Operation& operation,
            plan::Algorithm algorithm, Deadline deadline);
-  // Of the operation that comes next; frames carry it. Counted here, because a composed operation runs
-  // several under one number.
+  // Number of the next operation, carried by its frames. Counted here because a composed operation
+  // (hierarchical) runs several programs under one operation number.
   uint64_t next_sequence() const { return sequence_ + 1; }
 
  private:
+  // Resets all channels for the program and opens missing connections.
   void begin();
   void add_channels(const PeerQueue& queue);
   void loop();
   bool turn(Channel& channel);
   bool finished() const;
 
+  // Posts frames whose dependencies allow it and flushes the socket; true if anything moved.
   bool send_some(Channel& channel);
   bool post_next(Channel& channel);
   void post_described(Channel& channel, const plan::Range& range);
   bool settle(Channel& channel);
   void next_send(Channel& channel);
 
+  // Reads a few frames; true if anything moved.
   bool receive_some(Channel& channel);
   bool receive_frame(Channel& channel);
   bool receive_first(Channel& channel, const net::FrameHeader& header);
@@ -91,18 +96,22 @@ class Executor {
   bool receive_here(Channel& channel);
   void arrived(Channel& channel);
   void next_receive(Channel& channel);
+  // Combines the next frame of a unit, if all contributions are there and its range is free.
   bool combine(int unit, int lane);
   void combine_later(int unit, int lane);
   void reduce_frame(const Unit& unit, const plan::Range& range, int lane);
   bool combine_pending();
 
+  // Checks that a frame belongs to this operation; throws MismatchError or CommError.
   void verify(Channel& channel, const net::FrameHeader& header);
   [[noreturn]] void disagree(Channel& channel, const net::FrameHeader& header);
   void peek(Channel& channel);
+  // Whether all dependencies of this frame are finished.
   bool ready(const Unit& unit, const plan::Range& frame) const;
   void done(int unit, int lane);
   int64_t finished_elements(int unit) const;
   void lost(Channel& channel, const std::string& why);
+  // Nothing moved: spins, then polls. rested() records how long it took.
   void rest();
   void rested();
   void wait();
@@ -119,25 +128,25 @@ class Executor {
   Counts& counts_;
   const int lanes_;
   Patience patience_;
-  bool small_ = false;                // this operation sends little
-  bool slept_ = false;                // since the last progress
-  double idle_since_ = -1;            // when the last progress was made; below 0: there is progress
-  std::vector<Channel> channels_;     // [peer * lanes + lane]
-  std::vector<Channel*> active_;      // those with a part in this operation
-  std::vector<Channel*> idle_;        // open ones without
-  std::vector<int> finished_frames_;  // [unit * lanes + lane]
+  bool small_ = false;                                   // this operation sends little data
+  bool slept_ = false;                                   // since the last progress
+  double idle_since_ = -1;                               // time of the last progress; negative: progressing
+  std::vector<Channel> channels_;                        // [peer * lanes + lane]
+  std::vector<Channel*> active_;                         // connections used by this operation
+  std::vector<Channel*> idle_;                           // open connections not used by it
+  std::vector<int> finished_frames_;                     // [unit * lanes + lane]
   std::vector<std::pair<int, int>> waiting_to_combine_;  // unit, lane
   int64_t frames_left_ = 0;
-  std::vector<const void*> sources_;  // of the reduction under way
+  std::vector<const void*> sources_;  // of the current reduction
   std::vector<pollfd> polled_;
   std::vector<Channel*> polled_channels_;
   uint64_t sequence_ = 0;
-  std::array<Descriptor, 16> recent_{};  // ours, by sequence
+  std::array<Descriptor, 16> recent_{};  // own descriptors, by sequence
 
   const Program* program_ = nullptr;
   const Places* places_ = nullptr;
   const Operation* operation_ = nullptr;
-  uint16_t channel_number_ = 0;  // of frames: the algorithm
+  uint16_t channel_number_ = 0;  // algorithm, sent in every frame
   size_t element_ = 4;
   Deadline deadline_ = Deadline::after(0);
 };

@@ -8,7 +8,7 @@
 namespace yoke::comm::tcp {
 namespace {
 
-// Frames read from one connection before the others and our own sends get their turn.
+// Frames read from one connection before other connections and our own sends are served.
 constexpr int kFramesPerTurn = 2;
 
 }  // namespace
@@ -33,7 +33,7 @@ void Executor::verify(Channel& channel, const net::FrameHeader& header) {
   bool agrees = header.fingerprint == operation_->fingerprint && header.context == sequence_;
   if (!agrees) disagree(channel, header);
   if (header.channel != channel_number_)
-    throw MismatchError("{}: {} runs it by another algorithm. Ask for the same one on all ranks.",
+    throw MismatchError("{}: {} uses another algorithm. Use the same one on all ranks.",
                         links_.where(OperationText(*operation_)), links_.name_of(channel.peer));
   if (channel.checked == ((header.flags & kDescribes) != 0))
     throw CommError("a frame out of order from {}", channel.connection->peer_text());
@@ -51,7 +51,7 @@ void Executor::disagree(Channel& channel, const net::FrameHeader& header) {
     }
     std::memcpy(&theirs, payload.data(), sizeof(Descriptor));
   }
-  // A frame that nobody took belongs to an operation we have been through.
+  // An old frame that was never received belongs to an operation we have finished: show that one.
   bool behind = header.context < sequence_ && header.context + recent_.size() > sequence_;
   const Descriptor& recent = recent_[header.context % recent_.size()];
   const auto& members = links_.setup().members;
@@ -60,7 +60,8 @@ void Executor::disagree(Channel& channel, const net::FrameHeader& header) {
                               members[static_cast<size_t>(channel.peer)].rank, theirs));
 }
 
-// On connections that have no more to say in this operation: frames of later ones are normal, others are not.
+// For connections without further receives in this operation: frames of later operations are normal (a fast
+// peer), others are a mismatch.
 void Executor::peek(Channel& channel) {
   if (receives_left(channel)) return;
   try {
@@ -88,6 +89,8 @@ bool Executor::receive_first(Channel& channel, const net::FrameHeader& header) {
   return !joined || place_held(channel);
 }
 
+// A small message arrives together with the descriptor, possibly before its destination may be overwritten:
+// it is held until then. Reading from this connection stops meanwhile, which is the back-pressure.
 bool Executor::place_held(Channel& channel) {
   const Unit& unit = this->unit(channel.queue->receives[channel.receiving].unit);
   const plan::Range range = unit.frame(channel.receive_frame);
@@ -151,7 +154,8 @@ void Executor::next_receive(Channel& channel) {
            unit(receives[channel.receiving].unit).frames <= channel.lane);
 }
 
-// In the list's order whoever came first: a frame is combined when all contributions to it are there.
+// A frame is combined once all contributions have arrived, in list order whatever the order of arrival, so
+// that results are reproducible.
 bool Executor::combine(int index, int lane) {
   const Unit& unit = this->unit(index);
   for (int peer : unit.peers) {
@@ -176,7 +180,7 @@ void Executor::reduce_frame(const Unit& unit, const plan::Range& range, int lane
   void* place = places_->at(range);
   sources_.clear();
   for (int peer : unit.peers) sources_.push_back(channel_of(peer, lane).scratch.data());
-  // What is there comes first, but for merges, which know ranks only.
+  // Our own value comes first, except in merges, which combine in rank order.
   auto ours = sources_.begin();
   if (unit.action == plan::Action::kMerge)
     ours += std::lower_bound(unit.peers.begin(), unit.peers.end(), links_.setup().rank) - unit.peers.begin();

@@ -6,7 +6,7 @@
 namespace yoke::comm::tcp {
 namespace {
 
-// Frames handed to a connection at a time: enough to keep the socket busy while we combine.
+// Frames posted to a connection in advance: enough to keep the socket busy while we combine.
 constexpr size_t kAhead = 2;
 
 }  // namespace
@@ -29,6 +29,8 @@ bool Executor::send_some(Channel& channel) {
   return settle(channel) || progress;
 }
 
+// A frame posted without a copy is done only when the socket has taken it (settle()): until then its range
+// must not be overwritten. Copied frames are done at once.
 bool Executor::post_next(Channel& channel) {
   if (channel.sending == channel.queue->sends.size()) return false;
   int index = channel.queue->sends[channel.sending].unit;
@@ -43,7 +45,7 @@ bool Executor::post_next(Channel& channel) {
   if (unit.copies && !joined) channel.connection->post_copy(header(0), payload);
   if (!unit.copies && !joined) channel.connection->post(header(0), payload);
   if (joined || unit.copies) {
-    done(index, channel.lane);  // its memory is free again
+    done(index, channel.lane);  // copied: its memory is free
     channel.posted.push_back(-1);
   } else {
     channel.posted.push_back(index);
@@ -71,7 +73,7 @@ void Executor::next_send(Channel& channel) {
   } while (channel.sending < sends.size() && unit(sends[channel.sending].unit).frames <= channel.lane);
 }
 
-// Counts the frames that have left.
+// Accounts for frames that have been sent.
 bool Executor::settle(Channel& channel) {
   bool progress = false;
   while (channel.posted.size() > channel.connection->unsent_frames()) {

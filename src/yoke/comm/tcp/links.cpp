@@ -5,9 +5,9 @@
 namespace yoke::comm::tcp {
 namespace {
 
-// Between two looks at the job's failure while somebody else's call is awaited.
+// Seconds between two checks of the job's failure while waiting for a peer to connect.
 constexpr double kGlance = 0.02;
-// How long a lost connection waits for news of the cause.
+// Seconds a lost connection waits for the job to report the cause.
 constexpr double kNewsSeconds = 0.3;
 
 }  // namespace
@@ -31,7 +31,7 @@ net::Connection& Links::open(int peer, int lane, Deadline deadline, const Doing&
   while (!connection) {
     check(doing);
     if (deadline.passed())
-      throw CommError("{}: {} has not called after {:.1f} s. See whether it still runs.", where(doing),
+      throw CommError("{}: {} has not connected after {:.1f} s. Check that it is running.", where(doing),
                       name_of(peer), deadline.elapsed());
     connection = try_open_now(peer, lane, deadline, kGlance, doing);
   }
@@ -51,8 +51,8 @@ std::unique_ptr<net::Connection> Links::try_open_now(int peer, int lane, Deadlin
   return setup_.acceptor->take_if(introduction(peer, lane, -1), deadline.sooner(listen));
 }
 
-// A peer's acceptor stands before anybody learns its address, so a peer that cannot be reached has most
-// likely died: look for that news after half a second, a second, two, … and give up after sixteen.
+// A peer listens before its address is published, so an unreachable peer has most likely died: check the
+// job's failure after 0.5, 1, 2, … seconds, and give up after about sixteen.
 std::unique_ptr<net::Connection> Links::call(int peer, int lane, Deadline deadline,
                                              const Doing& doing) const {
   const cluster::Member& member = setup_.members[static_cast<size_t>(peer)];

@@ -1,5 +1,4 @@
-// The connections of one group for one purpose, opened when they are first wanted, and how their loss is
-// told.
+// The connections of one group for one purpose, opened on first use, and how their loss is reported.
 #pragma once
 
 #include <poll.h>
@@ -12,7 +11,7 @@
 
 namespace yoke::comm::tcp {
 
-// What is being done, for errors: text made only when it is needed.
+// Describes the current activity for errors; the text is only built when needed.
 class Doing {
  public:
   virtual ~Doing() = default;
@@ -24,28 +23,30 @@ class Links {
   Links(const TcpSetup& setup, std::string purpose);
 
   const TcpSetup& setup() const { return setup_; }
-  // nullptr: not opened yet.
+  // nullptr: not open.
   net::Connection* find(int peer, int lane = 0) const;
-  // Connects or waits for the peer to call. Throws CommError: failure, deadline, peer not reachable.
+  // Connects to the peer, or waits for it to connect. Throws CommError: job failed, deadline, peer
+  // unreachable.
   net::Connection& open(int peer, int lane, Deadline deadline, const Doing& doing);
-  // Without waiting for the peer: nullptr when it is its turn to call and it has not.
+  // Connects if this rank is the caller (the lower rank), otherwise waits for the peer's connection until the
+  // deadline at most; nullptr if it has not connected.
   net::Connection* try_open(int peer, int lane, Deadline deadline, const Doing& doing);
-  // Closes everything: what was queued for sending is never touched again, and the peers learn of it.
+  // Closes all connections: memory queued for sending is not accessed afterwards, and the peers notice.
   void close();
 
   // "rank 2 on node1".
   std::string name_of(int peer) const;
-  // Throws the job's failure if it is told within 0.3 s (the cause), otherwise that this peer was lost (the
-  // symptom).
+  // Throws the failure of the job if it becomes known within 0.3 s (the cause), otherwise that this peer was
+  // lost (the symptom).
   [[noreturn]] void lost(int peer, const std::string& why, Deadline deadline, const Doing& doing) const;
-  // Throws when the job has failed.
+  // Throws CommError if the job has failed.
   void check(const Doing& doing) const;
-  // "all_reduce #17 on rank 1 of 4".
+  // "all_reduce #17 (rank 1 of 4)".
   std::string where(const Doing& doing) const;
 
  private:
   std::unique_ptr<net::Connection> call(int peer, int lane, Deadline deadline, const Doing& doing) const;
-  // Connects, or listens for the peer's call for `listen` seconds.
+  // Connects, or waits `listen` seconds for the peer's connection.
   std::unique_ptr<net::Connection> try_open_now(int peer, int lane, Deadline deadline, double listen,
                                                 const Doing& doing) const;
   net::Introduction introduction(int caller, int lane, int callee) const;

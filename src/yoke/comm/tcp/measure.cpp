@@ -13,7 +13,7 @@ namespace {
 constexpr int kRoundTrips = 6;
 constexpr int kLargeTrips = 3;
 constexpr size_t kLargeBytes = 256 << 10;
-// Tells a measuring frame from one of the operation itself.
+// Marks a measuring frame.
 constexpr uint8_t kMeasures = 2;
 
 class Measuring : public Doing {
@@ -113,7 +113,7 @@ double best_round_trip(Prober& prober, std::span<std::byte> out, std::span<std::
 
 plan::LinkCost measure(Prober& prober, std::span<std::byte> small, std::span<std::byte> large,
                        plan::LinkCost cost) {
-  best_round_trip(prober, small, small, 1);  // opens, warms up
+  best_round_trip(prober, small, small, 1);  // connects and warms up
   double round_trip = best_round_trip(prober, small, small, kRoundTrips);
   double with_large = best_round_trip(prober, large, small, kLargeTrips);
   cost.alpha = coarse(round_trip / 2);
@@ -128,7 +128,7 @@ void answer(Prober& prober, std::span<std::byte> small, std::span<std::byte> lar
   }
 }
 
-// As rank 0 sent it: seconds of one message and of one byte.
+// Values received from rank 0, in seconds per message and per byte.
 void check(const plan::LinkCost& cost) {
   for (double figure : {cost.alpha, cost.beta, cost.gamma}) {
     if (!(figure >= 0 && figure <= 1e6))
@@ -147,7 +147,7 @@ double coarse(double value) {
 plan::LinkCost measure_cost(Links& links, const Operation& operation, uint64_t sequence, Deadline deadline) {
   const int rank = links.setup().rank;
   Prober prober(links, operation, sequence, deadline);
-  // Frames begin with our descriptor, for whoever reads one while it does something else.
+  // Frames start with our descriptor, for a peer that receives one while it runs another operation.
   std::vector<std::byte> small(sizeof(Descriptor) + sizeof(plan::LinkCost));
   std::vector<std::byte> large(rank < 2 ? kLargeBytes : 0);
   std::memcpy(small.data(), &operation.descriptor, sizeof(Descriptor));

@@ -1,9 +1,9 @@
-// How long an operation that waits for its peers looks again and again before it sleeps.
+// How long an operation spins (with sched_yield) before it sleeps.
 //
-// Waking up takes 5 us on an idle server and 300 us on a virtual machine whose cores have halted, far longer
-// than a small message is on its way: there looking on pays. Where others want the core it takes from our own
-// share, and a wake-up is quick because nothing has halted. So the long window is for small messages on cores
-// that nobody else wants.
+// A wake-up takes 5 us on an idle server and 300 us on a virtual machine whose cores have halted, much longer
+// than a small message takes: there spinning pays. If other processes want the core, spinning costs us our
+// own share, and wake-ups are fast because no core has halted. The long window is therefore for small
+// messages on cores that nobody else wants.
 #pragma once
 
 #include <algorithm>
@@ -12,18 +12,18 @@ namespace yoke::comm::tcp {
 
 class Patience {
  public:
-  // Worth the price of a sleep everywhere; seconds.
+  // Seconds; cheaper than a sleep everywhere.
   static constexpr double kShort = 30e-6;
 
-  // crowded: more ranks than cores, where looking on only keeps others from running.
+  // crowded: more ranks than cores; spinning would only delay the others.
   explicit Patience(bool crowded) : crowded_(crowded) {}
 
-  // Seconds. `small`: little is sent. Otherwise the wait is for the wire, and the core is better left to
-  // whoever computes.
+  // Seconds. `small`: the operation sends little data. For large ones the wait is for the network, and the
+  // core is better left to computation.
   double window(bool small) const { return crowded_ ? 0 : small ? window_ : kShort; }
 
-  // A wait that ended within the window opens it again, one that outlasted it halves it. `preemptions`: how
-  // often this thread has had to leave its core so far; after each the next waits are short.
+  // A wait that ended within the window opens it again, one that outlasted it halves it. `preemptions`:
+  // involuntary context switches of this thread so far; after one the next kQuiet waits are short.
   void learn(bool within, long preemptions) {
     bool wanted = preemptions != preemptions_;
     preemptions_ = preemptions;

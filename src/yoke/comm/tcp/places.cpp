@@ -37,7 +37,7 @@ plan::CollectiveRequest request_of(const Operation& operation, int rank, int siz
   request.root = operation.root;
   request.count = working_count(operation, rank, size);
   request.parts = operation.parts;
-  // Trees of large messages pipeline some sixty pieces; more would only lengthen the list.
+  // Trees of large messages pipeline about 64 pieces; more would only lengthen the step list.
   request.piece = std::max<int64_t>(request.piece, request.count / 64);
   return request;
 }
@@ -135,7 +135,7 @@ std::byte* Places::at(const Range& range) const {
       continue;
     return piece.data + static_cast<size_t>(range.begin - piece.range.begin) * element_;
   }
-  YOKE_CHECK(false, "[{}, {}) of the working buffer lies nowhere", range.begin, range.begin + range.count);
+  YOKE_CHECK(false, "[{}, {}) of the working buffer is not mapped", range.begin, range.begin + range.count);
   return nullptr;
 }
 
@@ -144,7 +144,7 @@ const std::byte* Places::input_at(int64_t element) const {
 }
 
 void Places::map(Range range, const void* data) {
-  // Only ranges that the program does not write are mapped to an input.
+  // Only ranges that the program does not write are mapped to the input, hence the const_cast is safe.
   pieces_.push_back({range, const_cast<std::byte*>(static_cast<const std::byte*>(data))});
 }
 

@@ -1,5 +1,5 @@
-// Where the elements of a collective's working buffer lie: in the caller's input and output where the
-// algorithm allows, otherwise in a buffer of our own.
+// Maps a collective's working buffer to memory: the caller's input and output where the algorithm allows it,
+// otherwise a buffer of our own.
 #pragma once
 
 #include <cstddef>
@@ -10,21 +10,21 @@
 
 namespace yoke::comm::tcp {
 
-// The request of `operation`: counts of the working buffer, parts, root. Without the algorithm.
+// Request for `operation` (element counts, parts, root), without the algorithm.
 plan::CollectiveRequest request_of(const Operation& operation, int rank, int size);
 
 class Places {
  public:
-  // Copies what must be in place before the first step. `spare` grows to what is needed and may be used again
-  // when this one is gone.
+  // Copies what must be in place before the first step. `spare` grows as needed and may be reused once this
+  // object is gone.
   Places(const Operation& operation, const plan::CollectiveRequest& request, const Program& program,
          std::vector<std::byte>& spare);
 
-  // The memory of `range`. Requires: `range` lies within one of the program's units.
+  // Memory of `range`. Requires: `range` lies within one unit of the program.
   std::byte* at(const plan::Range& range) const;
-  // Where this rank's result lies when all steps are done.
+  // Range of this rank's result after all steps.
   plan::Range result() const;
-  // Copies results that were worked out elsewhere to the output.
+  // Copies results from `spare` to the output.
   void finish() const;
 
  private:

@@ -1,3 +1,9 @@
+// Point-to-point transfers share one connection per peer, multiplexed by tag.
+//
+// A message is a first frame with the descriptor (and the data, if small), followed by data frames. Frames of
+// different tags interleave, those of one tag do not. A frame for a tag without a receive is buffered
+// ("aside"), so that a late receive of one tag does not block the others; beyond kMostAside the connection is
+// not read any more until that receive is issued.
 #include "yoke/comm/tcp/point_to_point.h"
 
 #include <sys/eventfd.h>
@@ -10,7 +16,7 @@ namespace yoke::comm::tcp {
 namespace {
 
 constexpr size_t kFramesAhead = 2;
-// How long a wait listens for a call before it looks at everything else again.
+// Seconds that a wait accepts connections before it polls everything else again.
 constexpr double kListen = 0.002;
 
 class TransferText : public Doing {
@@ -66,7 +72,7 @@ bool PointToPoint::advance(Transfer& transfer) {
       links_.lost(transfer.peer, error.what(), started, doing);
     }
   } catch (const CommError& error) {
-    // Queued frames point into memory that its owner may now release.
+    // Queued frames refer to memory that its owner may release after this error.
     broken_ = error.what();
     links_.close();
     for (Peer& one : peers_) one.connection = nullptr;
@@ -74,7 +80,7 @@ bool PointToPoint::advance(Transfer& transfer) {
   }
 }
 
-// Until all is sent or the socket is full: then there is something unsent, which wait_for() waits for.
+// Posts until everything is sent or the socket is full; then unsent data remains, on which wait_for() polls.
 bool PointToPoint::send(Peer& peer, Transfer& transfer) {
   auto has_more = [&] { return transfer.state == 0 || transfer.offset < transfer.bytes; };
   do {
@@ -83,7 +89,7 @@ bool PointToPoint::send(Peer& peer, Transfer& transfer) {
   return !has_more() && peer.posted - peer.connection->unsent_frames() >= transfer.state;
 }
 
-// transfer.state: the number of its last frame on this connection.
+// transfer.state of a send: number of its last frame on this connection.
 void PointToPoint::post_next(Peer& peer, Transfer& transfer) {
   const uint32_t generation = setup_.ticket.generation;
   if (transfer.state == 0) {
@@ -119,12 +125,12 @@ bool PointToPoint::receive(Peer& peer, Transfer& transfer) {
   return true;
 }
 
-// transfer.state of a receive: 1 when its sender's description has been compared.
+// transfer.state of a receive: 1 once the sender's descriptor has been compared.
 bool PointToPoint::take_from_aside(Peer& peer, Transfer& transfer) {
   Incoming& incoming = peer.tags[transfer.tag];
   if (incoming.aside.empty()) return false;
   Aside& aside = incoming.aside.front();
-  // The fingerprint is what its sender says it is; the size is what was received.
+  // The fingerprint is only claimed by the sender; the size is what was received.
   if (aside.fingerprint != transfer.fingerprint || aside.bytes != transfer.bytes)
     disagree(transfer, aside.descriptor);
   transfer.state = 1;
@@ -142,7 +148,8 @@ bool PointToPoint::take_from_aside(Peer& peer, Transfer& transfer) {
   return true;
 }
 
-// One frame of any tag that is not another receive's business. False: nothing (more) to do now.
+// Reads one frame of any tag, unless it belongs to another receive in flight, which will read it itself.
+// False: nothing to read now.
 bool PointToPoint::read_frame(Peer& peer, Transfer& transfer) {
   const net::FrameHeader* header = peer.connection->next_header();
   if (!header) return false;
@@ -183,12 +190,12 @@ bool PointToPoint::read_first(Peer& peer, Transfer& transfer, const net::FrameHe
 }
 
 void PointToPoint::begin_aside(Peer& peer, const net::FrameHeader& header, const Descriptor& descriptor) {
-  // The sender is one of us, yet a size out of the wire is checked before memory is taken.
+  // A size from the wire is checked before memory is allocated, although the sender is authenticated.
   if (descriptor.count < 0 || descriptor.count > (int64_t{1} << 40) || descriptor.type > DataType::kInt64)
     throw CommError("a message of {} elements", descriptor.count);
   size_t bytes = static_cast<size_t>(descriptor.count) * size_of(descriptor.type);
   size_t joined = header.length - sizeof(Descriptor);
-  if (joined > bytes) throw CommError("a first frame of {} bytes", header.length);
+  if (joined != 0 && joined != bytes) throw CommError("a first frame of {} bytes", header.length);
   Aside aside{descriptor, header.fingerprint, bytes, joined, {}};
   if (joined == bytes || peer.aside_bytes + bytes <= kMostAside) {
     aside.data.resize(bytes);
@@ -234,7 +241,7 @@ void PointToPoint::wait_for(std::span<Transfer* const> transfers, Deadline deadl
   ::poll(polled.data(), polled.size(), uncalled ? 0 : deadline.left_ms());
   if (polled[0].revents != 0) {
     uint64_t count = 0;
-    if (::read(wake_.get(), &count, sizeof(count)) < 0) return;  // another wait has taken it
+    if (::read(wake_.get(), &count, sizeof(count)) < 0) return;  // another wait has read it
     return;
   }
   if (uncalled && broken_.empty()) connect(uncalled->peer, deadline.sooner(kListen), TransferText(*uncalled));

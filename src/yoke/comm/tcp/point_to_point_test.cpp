@@ -4,7 +4,7 @@
 
 #include <numeric>
 
-#include "yoke/comm/tcp/tcp_ranks.h"
+#include "yoke/comm/tcp/test_tcp_ranks.h"
 
 namespace yoke::comm::tcp {
 namespace {

@@ -11,7 +11,7 @@ namespace {
 using plan::Action;
 using plan::Range;
 
-// kernels::reduce takes 64 sources, of which one is what is there.
+// kernels::reduce takes 64 sources, one of which is our own value.
 constexpr size_t kMostPeers = 63;
 
 bool inside(const Range& inner, const Range& outer) {
@@ -19,7 +19,7 @@ bool inside(const Range& inner, const Range& outer) {
          (inner.begin >= outer.begin && inner.begin + inner.count <= outer.begin + outer.count);
 }
 
-// Both ends of a message cut it alike. Middling messages are cut too, so that they are combined while they
+// Both ends split a message alike. Medium messages are split too, so that they are combined while they
 // arrive.
 int64_t elements_per_frame(int64_t count, size_t element_bytes) {
   constexpr size_t kSmall = 64 << 10;
@@ -40,8 +40,7 @@ Unit unit_of(const plan::Step& step, size_t element_bytes) {
   return unit;
 }
 
-// Contributions to one range that arrive in one round are combined in one pass: for 16-bit types that is one
-// rounding.
+// Contributions to one range in one round are combined in one pass: one rounding for 16-bit types.
 bool joins(const Unit& last, const plan::Step& step) {
   return step.action == last.action && last.round == step.round && last.range == step.range &&
          (last.peers.size() < kMostPeers || last.action == Action::kMerge) &&
@@ -79,7 +78,7 @@ void add_units(Program& program, const std::vector<plan::Step>& steps, size_t el
   }
 }
 
-// What is sent is what was there before the round; what is combined is combined in list order.
+// A send takes the value from before the round; combinations happen in list order.
 bool must_wait(const Unit& unit, size_t at, const Unit& other, size_t other_at) {
   bool other_sends = other.action == Action::kSend;
   if (unit.action == Action::kSend) return !other_sends && other.round < unit.round;
@@ -93,7 +92,8 @@ void add_waits(Program& program) {
       Unit& before = program.units[other];
       if (other == at || !overlap(unit.range, before.range) || !must_wait(unit, at, before, other)) continue;
       unit.waits_for.push_back(static_cast<int>(other));
-      // Two ranks that swap would wait for each other's reading.
+      // Two ranks that exchange a range in one round would deadlock: each would wait until the other has read
+      // its send before overwriting the range. Copying the frames breaks the cycle.
       if (unit.action == Action::kReceive && before.action == Action::kSend && before.round == unit.round)
         before.copies = true;
     }
@@ -110,23 +110,23 @@ bool changed_later(const Program& program, size_t at) {
   return false;
 }
 
-// Whose contributions all meet at one rank in one round or in several that follow each other.
+// All contributions meet at one rank, in one round or in consecutive ones.
 bool gathers_at_owner(plan::Algorithm algorithm) {
   return algorithm == plan::Algorithm::kDirect || algorithm == plan::Algorithm::kStar;
 }
 
-// Where a mean is divided: all_reduce at the last combination of what is not replaced later by somebody
-// else's result; otherwise at the owner, or at the end by whoever wants the result.
+// Where a mean is divided: all_reduce at the last combination whose result is not overwritten later;
+// otherwise at the owner, or at the end by the rank that gets the result.
 bool is_final(const Program& program, size_t at, const plan::CollectiveRequest& request) {
   if (!program.units[at].combines() || changed_later(program, at)) return false;
   return request.op == plan::Collective::kAllReduce || gathers_at_owner(request.algorithm);
 }
 
-// What is merged is combined in one pass, own contribution and all.
+// A merge combines all contributions, our own included, in one pass.
 void check_merges(const Program& program) {
   for (const Unit& unit : program.units) {
     if (unit.action == Action::kMerge && unit.peers.size() > kMostPeers)
-      throw ConfigError("an exchange among {} ranks: at most {}. Hint: leave the algorithm to Yoke.",
+      throw ConfigError("an exchange among {} ranks: at most {}. Hint: let Yoke choose the algorithm.",
                         unit.peers.size() + 1, kMostPeers + 1);
   }
 }

@@ -30,7 +30,8 @@ TEST(TcpProgram, AnExchangeOfMoreRanksThanOnePassTakesIsRefused) {
     exchange(0, 65);
     FAIL();
   } catch (const ConfigError& error) {
-    EXPECT_STREQ(error.what(), "an exchange among 65 ranks: at most 64. Hint: leave the algorithm to Yoke.");
+    EXPECT_STREQ(error.what(),
+                 "an exchange among 65 ranks: at most 64. Hint: let Yoke choose the algorithm.");
   }
 }
 

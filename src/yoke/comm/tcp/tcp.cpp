@@ -19,9 +19,10 @@ namespace {
 using plan::Algorithm;
 using plan::Collective;
 
-// Programs are kept for the sizes a training loop comes back to; a loop over many sizes starts afresh.
+// Compiled programs are cached for the sizes of a training loop; with many sizes the cache is cleared.
 constexpr size_t kMostPrograms = 256;
-// Up to here reduce_scatter goes directly: as many bytes as a ring, one round, and the input is left alone.
+// Up to this many ranks reduce_scatter uses `direct`: the bytes of a ring, one round, and the input is not
+// modified.
 constexpr int kDirectRanks = 8;
 constexpr size_t kAlignment = 4096;
 
@@ -35,7 +36,7 @@ bool rounds(const Operation& operation) {
   return half && operation.reduce != ReduceOp::kMax && operation.reduce != ReduceOp::kMin;
 }
 
-// Whoever combines an element has the contributions of all ranks at once.
+// The rank that combines an element has all contributions at once.
 bool all_meet(Algorithm algorithm) {
   return algorithm == Algorithm::kDirect || algorithm == Algorithm::kExchange;
 }
@@ -92,9 +93,9 @@ void TcpBackend::run(const Operation& operation, Deadline deadline) {
   try {
     carry_out(operation, deadline);
   } catch (const ConfigError&) {
-    throw;  // before anything was sent
+    throw;  // thrown before anything was sent
   } catch (const std::exception& error) {
-    // Queued frames point into the caller's memory, and the peers are no longer in step.
+    // Queued frames refer to the caller's memory, and the peers are no longer in step.
     broken_ = error.what();
     links_.close();
     throw;

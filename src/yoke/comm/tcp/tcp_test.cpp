@@ -8,7 +8,7 @@
 
 #include "yoke/comm/polling_for_tests.h"
 #include "yoke/comm/tcp/executor.h"
-#include "yoke/comm/tcp/tcp_ranks.h"
+#include "yoke/comm/tcp/test_tcp_ranks.h"
 #include "yoke/kernels/reduce.h"
 
 namespace yoke::comm::tcp {

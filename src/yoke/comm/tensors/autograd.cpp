@@ -17,7 +17,7 @@ using torch::autograd::Function;
 using torch::autograd::tensor_list;
 using torch::autograd::variable_list;
 
-// What every backward needs from its forward.
+// State that backward needs from forward.
 struct Call {
   Communicator* comm;
   std::string name;
@@ -32,7 +32,7 @@ struct Call {
     context->saved_data["tag"] = tag;
     context->saved_data["rows"] = rows;
   }
-  // For backward: `name` is the gradient's.
+  // For backward: `name` is that of the gradient.
   static Call load(AutogradContext* context, const char* operation) {
     Call call;
     call.comm = reinterpret_cast<Communicator*>(context->saved_data["comm"].toInt());
@@ -53,7 +53,7 @@ struct Call {
   int gradient_tag() const { return static_cast<int>(tag) + kGradientTag; }
 };
 
-// A copy that may be written to. (clone() alone may keep strides that other ranks do not have.)
+// A copy that may be written to. clone() alone may keep strides that differ from other ranks.
 Tensor copy_of(const Tensor& tensor) {
   return tensor.clone(at::MemoryFormat::Contiguous);
 }
@@ -64,7 +64,7 @@ Tensor summed(const Call& call, const Tensor& gradient, ReduceOp op = ReduceOp::
   return sum;
 }
 
-// The product of the other ranks' inputs; not result / input, which zeros would spoil.
+// The product of the other ranks' inputs. Not result / input, which fails for zeros.
 Tensor product_of_others(const Call& call, const Tensor& input) {
   Tensor all = comm::all_gather(*call.comm, input.unsqueeze(0), call.name);
   all[call.comm->rank()].fill_(1);
@@ -233,7 +233,7 @@ Tensor receive(Communicator& comm, torch::IntArrayRef sizes, const torch::Tensor
     comm::receive(comm, output, peer, tag, name);
     return output;
   }
-  // Without an input that wants a gradient there would be no node to send ours from.
+  // Without an input that requires grad there would be no node from which to send the gradient.
   Tensor input = tie.defined() ? tie : torch::zeros({}, options.requires_grad(true));
   return Receive::apply(input, Call{&comm, name, peer, tag, sizes.vec()}, options);
 }

@@ -16,12 +16,15 @@ OpOptions options_of(const torch::Tensor& tensor, std::string_view name) {
   return options;
 }
 
-// Host memory for NCCL or device memory for the others would crash far away from here.
-void check_device(const Communicator& comm, const torch::Tensor& tensor) {
-  bool wants_cuda = comm.backend() == "nccl";
-  if (tensor.is_cuda() == wants_cuda && (wants_cuda || tensor.is_cpu())) return;
+// The tensor, contiguous, in memory that the communicator can move. NCCL moves device memory only: host
+// tensors (a few numbers that ranks agree on) go through the current GPU. GPU tensors on a host backend are
+// refused: copying them to the host and back would be slow without a word.
+torch::Tensor movable(const Communicator& comm, const torch::Tensor& tensor) {
+  const bool wants_cuda = comm.backend() == "nccl";
+  if (wants_cuda && tensor.is_cpu()) return tensor.contiguous().to(torch::kCUDA);
+  if (tensor.is_cuda() == wants_cuda && (wants_cuda || tensor.is_cpu())) return tensor.contiguous();
   throw ConfigError(
-      "group '{}' moves {} memory (backend {}), and the tensor is on {}. Move it, or use another backend.",
+      "group '{}' moves {} memory (backend {}), but the tensor is on {}. Move it, or use another backend.",
       comm.name(), wants_cuda ? "GPU" : "host", comm.backend(), tensor.device().str());
 }
 
@@ -38,16 +41,15 @@ std::vector<int64_t> with_rows(const torch::Tensor& tensor, int64_t rows) {
 
 void check_divisible(const Communicator& comm, const torch::Tensor& tensor, const char* operation) {
   if (tensor.dim() > 0 && tensor.size(0) % comm.size() == 0) return;
-  throw ConfigError("{} on group '{}': the first dimension of {} cannot be cut into {} equal parts.",
+  throw ConfigError("{} on group '{}': the first dimension of {} cannot be divided into {} equal parts.",
                     operation, comm.name(), c10::str(tensor.sizes()), comm.size());
 }
 
-// Runs `operation` on contiguous memory that ends up in `tensor`.
+// Runs `operation` on contiguous memory and copies the result to `tensor` if necessary.
 template <class Operation>
 void in_place(Communicator& comm, torch::Tensor& tensor, Operation&& operation) {
-  check_device(comm, tensor);
   at::NoGradGuard no_grad;
-  torch::Tensor dense = tensor.contiguous();
+  torch::Tensor dense = movable(comm, tensor);
   operation(buffer_of(dense));
   if (!dense.is_same(tensor)) tensor.copy_(dense);
 }
@@ -78,15 +80,14 @@ DataType data_type_of(torch::ScalarType type) {
       break;
   }
   throw ConfigError(
-      "a tensor of {} cannot be communicated. Accepted: float32, float64, float16, bfloat16, int8, uint8, "
-      "int16, int32, "
-      "int64.",
+      "tensors of type {} are not supported. Accepted: float32, float64, float16, bfloat16, int8, uint8, "
+      "int16, int32, int64.",
       c10::toString(type));
 }
 
 Buffer buffer_of(const torch::Tensor& tensor) {
   if (!tensor.defined() || !tensor.is_contiguous())
-    throw ConfigError("a tensor {} has no buffer of its own. Use contiguous().",
+    throw ConfigError("a tensor {} cannot be used as a buffer. Call contiguous().",
                       tensor.defined() ? "that is not contiguous" : "that is not defined");
   return {tensor.data_ptr(), tensor.numel(), data_type_of(tensor.scalar_type())};
 }
@@ -105,9 +106,8 @@ void broadcast(Communicator& comm, torch::Tensor tensor, int root, std::string_v
 
 torch::Tensor all_gather(Communicator& comm, const torch::Tensor& tensor, std::string_view name,
                          const std::vector<int64_t>& rows) {
-  check_device(comm, tensor);
   at::NoGradGuard no_grad;
-  torch::Tensor dense = tensor.contiguous();
+  torch::Tensor dense = movable(comm, tensor);
   int64_t all =
       rows.empty() ? rows_of(dense) * comm.size() : std::accumulate(rows.begin(), rows.end(), int64_t{0});
   torch::Tensor out = torch::empty(with_rows(dense, all), dense.options().requires_grad(false));
@@ -116,34 +116,31 @@ torch::Tensor all_gather(Communicator& comm, const torch::Tensor& tensor, std::s
   std::vector<int64_t> counts(rows);
   for (int64_t& count : counts) count *= row;
   comm.all_gather(buffer_of(dense), buffer_of(out), counts, options_of(out, name)).wait();
-  return out;
+  return out.to(tensor.device());
 }
 
 torch::Tensor reduce_scatter(Communicator& comm, const torch::Tensor& tensor, ReduceOp op,
                              std::string_view name) {
-  check_device(comm, tensor);
   check_divisible(comm, tensor, "reduce_scatter");
   at::NoGradGuard no_grad;
-  torch::Tensor dense = tensor.contiguous();
+  torch::Tensor dense = movable(comm, tensor);
   torch::Tensor out =
       torch::empty(with_rows(dense, dense.size(0) / comm.size()), dense.options().requires_grad(false));
   comm.reduce_scatter(buffer_of(dense), buffer_of(out), op, options_of(dense, name)).wait();
-  return out;
+  return out.to(tensor.device());
 }
 
 torch::Tensor all_to_all(Communicator& comm, const torch::Tensor& tensor, std::string_view name) {
-  check_device(comm, tensor);
   check_divisible(comm, tensor, "all_to_all");
   at::NoGradGuard no_grad;
-  torch::Tensor dense = tensor.contiguous();
+  torch::Tensor dense = movable(comm, tensor);
   torch::Tensor out = torch::empty_like(dense);
   comm.all_to_all(buffer_of(dense), buffer_of(out), options_of(dense, name)).wait();
-  return out;
+  return out.to(tensor.device());
 }
 
 void send(Communicator& comm, const torch::Tensor& tensor, int peer, int tag, std::string_view name) {
-  check_device(comm, tensor);
-  torch::Tensor dense = tensor.contiguous();
+  torch::Tensor dense = movable(comm, tensor);
   comm.send(buffer_of(dense), peer, tag, options_of(dense, name)).wait();
 }
 

@@ -27,6 +27,20 @@ torch::Tensor ramp(std::vector<int64_t> sizes, double from) {
   return (torch::arange(count, torch::kFloat64) + from).reshape(sizes);
 }
 
+TEST(Tensors, CommunicatorsTakeThemAsTheyAre) {
+  run_ranks(3, [](Communicator& comm) {
+    torch::Tensor x = torch::full({2, 2}, comm.rank() + 1.0), all = torch::empty({3});
+    comm.all_reduce(x, ReduceOp::kMean, {.name = "bucket 3"}).wait();
+    EXPECT_TRUE(x.eq(2).all().item<bool>());
+    comm.all_gather(torch::full({1}, comm.rank() + 1.0), all).wait();
+    EXPECT_TRUE(all.equal(torch::tensor({1.0f, 2.0f, 3.0f})));
+    comm.broadcast(all, 0).wait();
+    if (comm.rank() == 1) comm.send(all, 0).wait();
+    if (comm.rank() == 0) comm.receive(all, 1).wait();
+    EXPECT_THAT(config_error_of([&] { comm.all_reduce(torch::ones({2, 3}).t()); }), HasSubstr("contiguous"));
+  });
+}
+
 TEST(Tensors, AllReduceLeavesTheSumInALayoutThatIsNotContiguous) {
   run_ranks(3, [](Communicator& comm) {
     torch::Tensor whole = torch::zeros({4, 6}, torch::kFloat64);

@@ -11,7 +11,7 @@
 namespace yoke::data {
 namespace {
 
-// zlib's state, given back on every way out.
+// zlib's state, released on every exit.
 class Inflater {
  public:
   Inflater() {
@@ -27,13 +27,13 @@ class Inflater {
   z_stream stream_{};
 };
 
-// Unpacks one member from `bytes[at]` on, appends to `out`, and returns where the next one would begin.
+// Decompresses one member from `bytes[at]`, appends to `out`, and returns where the next one would start.
 size_t unpack_member(Inflater& inflater, std::string_view bytes, size_t at, std::string& out,
                      const std::string& file, size_t limit) {
   z_stream& z = inflater.stream();
   char chunk[1 << 16];
   while (true) {
-    // avail_in has 32 bits; larger files go in by pieces.
+    // avail_in has 32 bits; larger files are passed in pieces.
     const auto given = static_cast<uInt>(std::min<size_t>(bytes.size() - at, 1u << 30));
     z.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(bytes.data() + at));
     z.avail_in = given;
@@ -50,11 +50,11 @@ size_t unpack_member(Inflater& inflater, std::string_view bytes, size_t at, std:
     if (result == Z_STREAM_END) return at;
     if (result == Z_MEM_ERROR) throw std::bad_alloc();
     if (result != Z_OK && result != Z_BUF_ERROR) {
-      throw ConfigError("{}, byte {}: damaged gzip data ({}). Fetch the file again.", file, at,
+      throw ConfigError("{}, byte {}: damaged gzip data ({}). Download the file again.", file, at,
                         z.msg != nullptr ? z.msg : "no reason given");
     }
     if (at == bytes.size() && got < sizeof chunk) {
-      throw ConfigError("{}, byte {}: the gzip data ends too early. Fetch the file again.", file, at);
+      throw ConfigError("{}, byte {}: the gzip data is truncated. Download the file again.", file, at);
     }
   }
 }

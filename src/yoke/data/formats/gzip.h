@@ -1,4 +1,4 @@
-// Unpacking .gz files.
+// Decompresses .gz files.
 #pragma once
 
 #include <cstdint>
@@ -7,11 +7,11 @@
 
 namespace yoke::data {
 
-// True where `bytes` begin as a gzip file does.
+// Whether `bytes` start like a gzip file.
 bool is_gzip(std::string_view bytes);
 
-// Unpacks all members of a gzip file. Throws ConfigError (names `file` and offset) where the file is
-// truncated, damaged, followed by something else, or unpacks to more than `limit` bytes.
+// Decompresses all members of a gzip file. Throws ConfigError (with `file` and offset) if it is truncated,
+// damaged, has trailing data, or decompresses to more than `limit` bytes.
 std::string unpack_gzip(std::string_view bytes, const std::string& file, int64_t limit = int64_t{1} << 30);
 
 }  // namespace yoke::data

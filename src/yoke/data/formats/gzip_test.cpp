@@ -61,7 +61,7 @@ TEST(Gzip, NamesTheOffsetWhereATruncatedFileEnds) {
   const std::string whole = pack("some text that is long enough to be cut anywhere");
   for (size_t cut = 2; cut < whole.size(); ++cut) {
     EXPECT_THAT(gzip_error(whole.substr(0, cut)),
-                HasSubstr(fmt::format("byte {}: the gzip data ends too early", cut)));
+                HasSubstr(fmt::format("byte {}: the gzip data is truncated", cut)));
   }
 }
 

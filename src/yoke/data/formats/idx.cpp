@@ -11,8 +11,9 @@ constexpr uint8_t kUnsignedByte = 0x08;
 void check_header(std::string_view bytes, size_t dims, const std::string& file) {
   const size_t header = 4 + 4 * dims;
   if (bytes.size() < header) {
-    throw ConfigError("{}, byte {}: the file ends inside the IDX header of {} bytes. Fetch the file again.",
-                      file, bytes.size(), header);
+    throw ConfigError(
+        "{}, byte {}: the file ends inside the IDX header of {} bytes. Download the file again.", file,
+        bytes.size(), header);
   }
   if (bytes[0] != 0 || bytes[1] != 0) {
     throw ConfigError("{}, byte 0: expected two zero bytes of an IDX file, found {}. Is it the right file?",
@@ -39,15 +40,15 @@ IdxArray parse_idx(std::string_view bytes, size_t dims, const std::string& file)
     const uint32_t size = read_be32(bytes, at);
     if (size == 0) throw ConfigError("{}, byte {}: dimension {} of the IDX array is 0.", file, at, d);
     if (__builtin_mul_overflow(expected, uint64_t{size}, &expected)) {
-      throw ConfigError("{}, byte {}: the sizes in the IDX header multiply to more than 64 bits hold.", file,
-                        at);
+      throw ConfigError("{}, byte {}: the sizes in the IDX header overflow 64 bits.", file, at);
     }
     array.shape.push_back(size);
   }
   array.values = bytes.substr(4 + 4 * dims);
   if (array.values.size() != expected) {
-    throw ConfigError("{}, byte {}: the header promises {} values, the file holds {}. Fetch the file again.",
-                      file, bytes.size(), expected, array.values.size());
+    throw ConfigError(
+        "{}, byte {}: the header declares {} values, but the file has {}. Download the file again.", file,
+        bytes.size(), expected, array.values.size());
   }
   return array;
 }

@@ -1,5 +1,4 @@
-// IDX, the format of MNIST: two zero bytes, a type, the number of sizes, the sizes (32 bits, big-endian),
-// values.
+// IDX, the format of MNIST: two zero bytes, type, number of sizes, sizes (32 bits, big-endian), values.
 #pragma once
 
 #include <cstdint>
@@ -11,11 +10,11 @@ namespace yoke::data {
 
 struct IdxArray {
   std::vector<int64_t> shape;
-  std::string_view values;  // the product of `shape` unsigned bytes, inside what was parsed
+  std::string_view values;  // product(shape) unsigned bytes, inside the parsed memory
 };
 
-// Reads an array of unsigned bytes with `dims` sizes, none of them 0. Throws ConfigError (names `file` and
-// offset) where the header is another or the size of the file is not what the header says.
+// Reads an array of unsigned bytes with `dims` sizes, none of them 0. Throws ConfigError (with `file` and
+// offset) if header or file size are not as expected.
 IdxArray parse_idx(std::string_view bytes, size_t dims, const std::string& file);
 
 }  // namespace yoke::data

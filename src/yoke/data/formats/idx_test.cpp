@@ -48,17 +48,17 @@ TEST(Idx, RefusesAForeignFile) {
 
 TEST(Idx, RefusesValuesTooFewOrTooMany) {
   EXPECT_THAT(idx_error(kTwoByThree + "abcde", 2),
-              AllOf(HasSubstr("byte 17"), HasSubstr("promises 6 values, the file holds 5")));
-  EXPECT_THAT(idx_error(kTwoByThree + "abcdefg", 2), HasSubstr("promises 6 values, the file holds 7"));
+              AllOf(HasSubstr("byte 17"), HasSubstr("declares 6 values, but the file has 5")));
+  EXPECT_THAT(idx_error(kTwoByThree + "abcdefg", 2), HasSubstr("declares 6 values, but the file has 7"));
 }
 
 TEST(Idx, RefusesSizesThatOverflowOrAreZero) {
   const std::string most = "\xff\xff\xff\xff"s;
   EXPECT_THAT(idx_error("\0\0\x08\x03"s + most + most + most, 3),
-              HasSubstr("byte 12: the sizes in the IDX header multiply"));
+              HasSubstr("byte 12: the sizes in the IDX header overflow"));
   // 2^31 x 2^31 x 4 wraps to 0, the number of values that follow.
   const std::string half = "\x80\0\0\0"s;
-  EXPECT_THAT(idx_error("\0\0\x08\x03"s + half + half + "\0\0\0\x04"s, 3), HasSubstr("more than 64 bits"));
+  EXPECT_THAT(idx_error("\0\0\x08\x03"s + half + half + "\0\0\0\x04"s, 3), HasSubstr("overflow 64 bits"));
   EXPECT_THAT(idx_error("\0\0\x08\x02\0\0\0\x02\0\0\0\0"s, 2),
               HasSubstr("byte 8: dimension 1 of the IDX array is 0"));
 }

@@ -34,7 +34,10 @@ std::optional<int64_t> parse_index(std::string_view text) {
 class Parser {
  public:
   Parser(std::string_view text, int64_t features, const std::string& file)
-      : text_(text), features_(std::min<int64_t>(features, INT32_MAX)), file_(file) {}
+      : text_(text),
+        features_(std::min<int64_t>(features, INT32_MAX)),
+        file_(file),
+        other_(label_beside_one(text)) {}
 
   SparseRows parse(int64_t limit) {
     for (size_t at = 0; at < text_.size() && (limit == 0 || rows_.rows() < limit);) {
@@ -69,15 +72,27 @@ class Parser {
     return word;
   }
 
+  // Which of 0, -1 and 2 the file uses: the first in it, even beyond `limit`, so that the result is the same
+  // for any number of rows. 0 if all labels are 1.
+  static double label_beside_one(std::string_view text) {
+    for (size_t at = 0; at < text.size();) {
+      const size_t end = std::min(text.find('\n', at), text.size());
+      std::string_view line = text.substr(at, end - at);
+      line = line.substr(0, line.find('#'));
+      const std::optional<double> value = parse_number(next_word(line));
+      if (value && (*value == 0 || *value == -1 || *value == 2)) return *value;
+      at = end + 1;
+    }
+    return 0;
+  }
+
   float label(std::string_view word) {
     const std::optional<double> value = parse_number(word);
-    if (!value || (*value != 0 && *value != 1 && *value != -1))
-      fail(word, "expected a label 0 or 1 (or -1 or +1)");
-    if (*value == 1) return 1;
-    const double negative = negative_.value_or(*value);
-    if (negative != *value) fail(word, "labels 0 and -1 in one file; expected one of them");
-    negative_ = *value;
-    return 0;
+    if (!value || (*value != 0 && *value != 1 && *value != -1 && *value != 2))
+      fail(word, "expected labels 0 and 1, -1 and +1, or 1 and 2");
+    if (*value != 1 && *value != other_)
+      fail(word, fmt::format("labels {} and {} in one file; expected one of them beside 1", other_, *value));
+    return *value == std::max(1.0, other_) ? 1.0f : 0.0f;
   }
 
   // Returns the element's index, from 1.
@@ -107,7 +122,7 @@ class Parser {
   int64_t features_;
   const std::string& file_;
   int64_t line_ = 0;
-  std::optional<double> negative_;  // which of 0 and -1 this file uses, once seen
+  double other_;  // the label beside 1: 0, -1 or 2
   SparseRows rows_;
 };
 

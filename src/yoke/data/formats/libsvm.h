@@ -1,4 +1,4 @@
-// libsvm's text format: one sample a line, `label index:value …`, indices from 1 and ascending, # begins a
+// libsvm's text format: one sample per line, `label index:value …`, indices from 1 and ascending; # starts a
 // comment.
 #pragma once
 
@@ -19,9 +19,9 @@ struct SparseRows {
   int64_t rows() const { return static_cast<int64_t>(labels.size()); }
 };
 
-// Labels are 0 and 1, or -1 and +1, the same throughout. Reads at most `limit` rows (0: all). Throws
-// ConfigError that names `file`, line and offset: anything else than the format, no rows, an index above
-// `features`.
+// Labels are 0 and 1, -1 and +1, or 1 and 2, consistently; the larger becomes 1, and so does a single 1.
+// Reads at most `limit` rows (0: all). Throws ConfigError with `file`, line and offset: invalid format, no
+// rows, an index above `features`.
 SparseRows parse_libsvm(std::string_view text, int64_t features, const std::string& file, int64_t limit = 0);
 
 }  // namespace yoke::data

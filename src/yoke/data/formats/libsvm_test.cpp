@@ -28,6 +28,14 @@ TEST(Libsvm, GivesCompressedRows) {
   EXPECT_THAT(rows.values, ElementsAre(0.5f, -20.f, 7.f));
 }
 
+TEST(Libsvm, MapsLabelsOneAndTwo) {
+  EXPECT_THAT(parse_libsvm("1 1:1\n2 1:1\n1", 1, "f").labels, ElementsAre(0, 1, 0));
+  EXPECT_THAT(parse_libsvm("1 1:1\n1 1:1\n2", 1, "f", 2).labels,
+              ElementsAre(0, 0));  // the limit changes nothing
+  EXPECT_THAT(parse_libsvm("1 1:1\n1 1:1", 1, "f").labels, ElementsAre(1, 1));
+  EXPECT_THAT(libsvm_error("1 1:1\n2 2:1\n0 3:1"), HasSubstr("f.txt:3, byte 12: labels 2 and 0 in one file"));
+}
+
 TEST(Libsvm, TakesBothKindsOfLabelsButNotMixed) {
   EXPECT_THAT(parse_libsvm("+1 1:1\n-1 1:1\n-1", 1, "f").labels, ElementsAre(1, 0, 0));
   EXPECT_THAT(parse_libsvm("1.0 1:1\n0.0 1:1", 1, "f").labels, ElementsAre(1, 0));
@@ -46,10 +54,10 @@ TEST(Libsvm, ReadsOnlyTheFirstRowsUnderALimit) {
 }
 
 TEST(Libsvm, RefusesOtherLabels) {
-  EXPECT_THAT(libsvm_error("2 1:1"),
-              HasSubstr("f.txt:1, byte 0: expected a label 0 or 1 (or -1 or +1), found '2'"));
+  EXPECT_THAT(libsvm_error("3 1:1"),
+              HasSubstr("f.txt:1, byte 0: expected labels 0 and 1, -1 and +1, or 1 and 2, found '3'"));
   for (const char* label : {"1:1", "nan", "inf", "0x1", "1,", "+-1", "++1", "+", "--1", "1e"}) {
-    EXPECT_THAT(libsvm_error(std::string(label) + " 1:1"), HasSubstr("expected a label")) << label;
+    EXPECT_THAT(libsvm_error(std::string(label) + " 1:1"), HasSubstr("expected labels")) << label;
   }
 }
 

@@ -1,4 +1,5 @@
-// AdamW for many parameters in few launches on CUDA: gradients as they are, fp32 masters, narrow weights.
+// AdamW for many parameters in few launches on CUDA: gradients in their own type, fp32 masters, narrow
+// weights.
 #pragma once
 
 #include <cstdint>
@@ -10,11 +11,11 @@ namespace yoke::kernels {
 
 struct CudaAdamWParameter {
   const void* gradient = nullptr;
-  void* weight = nullptr;  // narrow copy of the master that is written too; null: there is none
+  void* weight = nullptr;  // narrow copy of the master, written too; nullptr: none
   float* master = nullptr;
   float* mean = nullptr;
   float* mean_square = nullptr;
-  const float* step = nullptr;  // updates with this one
+  const float* step = nullptr;  // number of updates including this one
   int64_t count = 0;
 };
 
@@ -25,7 +26,7 @@ struct CudaAdamW {
   void* stream = nullptr;
 };
 
-// torch.optim.AdamW's update. Asynchronous; moves the fewest bytes that an update can: 28 a bf16 parameter.
+// torch.optim.AdamW's update. Asynchronous; moves the minimum number of bytes: 28 per bf16 parameter.
 void adamw(const CudaAdamW& rule, const std::vector<CudaAdamWParameter>& parameters);
 
 }  // namespace yoke::kernels

@@ -2,12 +2,12 @@
 
 #include "yoke/kernels/cuda/columns.cuh"
 
-// Every pass but the first of a pair begins where the one before ended: those rows are still in the cache.
+// Every second pass starts where the one before ended: those rows are still in cache.
 namespace yoke::kernels {
 namespace {
 
 constexpr int kMostBlocks = 528;  // four for each multiprocessor of an H100 or H200
-constexpr int kRowsInFlight = 4;  // loads of a thread before it uses the first
+constexpr int kRowsInFlight = 4;  // loads per thread before it uses the first
 constexpr int kMomentsInFlight = 2;
 
 Sweep sweep_of(const CudaBatchNorm& in, int in_flight = kRowsInFlight) {
@@ -55,8 +55,8 @@ struct Columns {
 
 // ---- statistics ----
 
-// Sums of x - pivot and of its square, where the pivot is the first row: a channel's own size cancels before
-// anything is squared.
+// Sums of x - pivot and of its square, with the first row as pivot: a large channel mean cancels before
+// squaring.
 template <class T>
 __global__ void __launch_bounds__(kSweepThreads, 3)
     moments_kernel(CudaBatchNorm in, Sweep sweep, float* partial) {
@@ -164,12 +164,12 @@ __global__ void __launch_bounds__(kSweepThreads)
 
 // ---- backward ----
 
-enum class Gate { kOpen, kFromX, kMask };  // where ReLU let numbers through
+enum class Gate { kOpen, kFromX, kMask };  // where ReLU was active
 
 struct Staged {
   const uint4* first;
   const uint8_t* mask;
-  uint4* store;  // what the second pass reads; null: it reads `first`
+  uint4* store;  // read by the second pass; nullptr: it reads `first`
 };
 
 // Sums of g and of g * (x - mean) a channel, g being the gradient behind ReLU.
@@ -344,7 +344,7 @@ void batch_norm_apply(const CudaBatchNorm& in, const float* mean, const float* v
 void batch_norm_backward(const CudaBatchNorm& in, const CudaBatchNormGradients& g, float* workspace) {
   const Sweep sweep = sweep_of(in);
   const Gate gate = !in.relu ? Gate::kOpen : g.mask != nullptr ? Gate::kMask : Gate::kFromX;
-  // What the second pass would have to work out again is kept by the first.
+  // The first pass stores what the second would have to recompute.
   const bool store = gate == Gate::kMask || g.grad_residual != nullptr;
   void* kept = !store ? nullptr : g.grad_residual != nullptr ? g.grad_residual : g.grad_x;
   const Staged staged{static_cast<const uint4*>(g.grad_y), g.mask, static_cast<uint4*>(kept)};

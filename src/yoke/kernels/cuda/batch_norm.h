@@ -1,10 +1,9 @@
-// Batch normalisation of pixels with channels last on CUDA, with the addition and ReLU that often follow.
+// Batch normalisation of channels-last pixels on CUDA, with an optional addition and ReLU.
 //
 // A matrix [rows, channels] (rows = images * height * width) of fp32, bf16 or fp16, contiguous and 16-byte
 // aligned, channels a multiple of 8. Forward reads x twice and writes y; backward reads x and grad_y twice
-// and writes grad_x: what a batch norm costs at least, with everything else of the layer on the way. No
-// atomics: the same bits every time. All calls are asynchronous on `stream` (a cudaStream_t); pointers are on
-// the device.
+// and writes grad_x: the minimum for a batch norm, with the rest of the layer fused. No atomics:
+// deterministic. All calls are asynchronous on `stream` (a cudaStream_t); pointers are device pointers.
 #pragma once
 
 #include <cstdint>
@@ -20,13 +19,13 @@ struct CudaBatchNorm {
   const void* x = nullptr;
   const void* weight = nullptr;
   const void* bias = nullptr;
-  const void* residual = nullptr;  // added before ReLU; null: nothing is
+  const void* residual = nullptr;  // added before ReLU; nullptr: none
   float eps = 1e-5f;
   bool relu = false;
   void* stream = nullptr;
 };
 
-// Floats of scratch memory that the functions below want.
+// Floats of scratch memory for the functions below.
 int64_t batch_norm_workspace(const CudaBatchNorm& in);
 
 // running = (1 - momentum) * running + momentum * (mean, unbiased variance).
@@ -36,13 +35,13 @@ struct CudaRunningStatistics {
   void* variance = nullptr;
   float momentum = 0;
 };
-// This batch's mean and biased variance of each channel; updates the running statistics where there are some.
+// This batch's mean and biased variance per channel; updates the running statistics if given.
 void batch_norm_statistics(const CudaBatchNorm& in, float* mean, float* variance,
                            const CudaRunningStatistics& running, float* workspace);
 
 // y = weight * (x - mean) / sqrt(variance + eps) + bias (+ residual) (ReLU). With ReLU and a residual `mask`
-// gets a bit a number, set where y > 0: [rows, channels / 8] bytes. It may be null where no gradient is
-// wanted.
+// gets one bit per value, set if y > 0: [rows, channels / 8] bytes. It may be nullptr if no gradient is
+// needed.
 void batch_norm_apply(const CudaBatchNorm& in, const float* mean, const float* variance, void* y,
                       uint8_t* mask);
 
@@ -52,7 +51,7 @@ struct CudaBatchNormGradients {
   const float* mean = nullptr;
   const float* variance = nullptr;
   void* grad_x = nullptr;
-  void* grad_residual = nullptr;  // null: not wanted
+  void* grad_residual = nullptr;  // nullptr: not needed
   void* grad_weight = nullptr;
   void* grad_bias = nullptr;
 };

@@ -30,9 +30,10 @@ inline Sweep make_sweep(int64_t rows, int64_t columns, int lanes, int most_block
   Sweep sweep;
   sweep.rows = rows;
   sweep.vectors = static_cast<int>(columns / lanes);
-  sweep.wide = std::min(sweep.vectors, kSweepThreads);
+  const int along = (sweep.vectors + kSweepThreads - 1) / kSweepThreads;
+  // Shares of equal width, in whole warps: a narrow last one would leave half of its block idle.
+  sweep.wide = along == 1 ? sweep.vectors : ((sweep.vectors + along - 1) / along + 31) / 32 * 32;
   sweep.high = kSweepThreads / sweep.wide;
-  const int along = (sweep.vectors + sweep.wide - 1) / sweep.wide;
   const int64_t steps = (rows + sweep.high - 1) / sweep.high;
   const int64_t wanted = (steps + rows_in_flight - 1) / rows_in_flight;
   const int64_t down = std::clamp<int64_t>(wanted, 1, std::max(1, most_blocks / along));

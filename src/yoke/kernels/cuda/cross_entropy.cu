@@ -5,48 +5,16 @@
 
 #include <cmath>
 
+#include "yoke/kernels/cuda/cross_entropy_rows.h"
+#include "yoke/kernels/cuda/max_sum.cuh"
+
 namespace yoke::kernels {
 namespace {
 
 constexpr int kThreads = 512;
 constexpr int kWarps = kThreads / 32;
 
-// Running maximum and sum of exp(x - maximum) (Milakov and Gimelshein 2018).
-struct MaxSum {
-  float max;
-  float sum;
-};
-
-__device__ MaxSum merge(MaxSum a, MaxSum b) {
-  if (a.max < b.max) {
-    MaxSum swap = a;
-    a = b;
-    b = swap;
-  }
-  if (b.max == -INFINITY) return a;
-  a.sum += b.sum * __expf(b.max - a.max);
-  return a;
-}
-
-__device__ MaxSum block_reduce(MaxSum value) {
-  __shared__ MaxSum of_warp[kWarps];
-  for (int offset = 16; offset > 0; offset /= 2) {
-    MaxSum other{__shfl_xor_sync(0xffffffff, value.max, offset),
-                 __shfl_xor_sync(0xffffffff, value.sum, offset)};
-    value = merge(value, other);
-  }
-  if (threadIdx.x % 32 == 0) of_warp[threadIdx.x / 32] = value;
-  __syncthreads();
-  value = threadIdx.x % 32 < kWarps ? of_warp[threadIdx.x % 32] : MaxSum{-INFINITY, 0.0f};
-  for (int offset = 16; offset > 0; offset /= 2) {
-    MaxSum other{__shfl_xor_sync(0xffffffff, value.max, offset),
-                 __shfl_xor_sync(0xffffffff, value.sum, offset)};
-    value = merge(value, other);
-  }
-  return value;
-}
-
-// A row is read twice, the second time from the cache: two blocks of a multiprocessor have 200 KB under way,
+// A row is read twice, the second time from the cache: two blocks per multiprocessor have 200 KB in flight,
 // all of them together less than the cache holds.
 __global__ void __launch_bounds__(kThreads, 2)
     cross_entropy_kernel(__nv_bfloat16* logits, const int64_t* targets, float* losses, int classes,
@@ -77,7 +45,7 @@ __global__ void __launch_bounds__(kThreads, 2)
     mine = merge(mine, MaxSum{top, sum});
   }
   // Every thread has read the target's logit before anyone overwrites it.
-  const MaxSum whole = block_reduce(mine);
+  const MaxSum whole = block_reduce<kWarps>(mine);
   if (threadIdx.x == 0) losses[blockIdx.x] = valid ? logf(whole.sum) + whole.max - target_logit : NAN;
   const float inverse = 1.0f / whole.sum;
 #pragma unroll 4
@@ -88,7 +56,7 @@ __global__ void __launch_bounds__(kThreads, 2)
     for (int i = 0; i < 8; ++i) {
       const int column = at * 8 + i;
       float gradient = column < classes ? __expf(__bfloat162float(numbers[i]) - whole.max) * inverse : 0.0f;
-      if (column == target) gradient -= 1.0f;
+      if (valid && column == target) gradient -= 1.0f;
       numbers[i] = __float2bfloat16(gradient * scale);
     }
     vectors[at] = held;
@@ -109,12 +77,10 @@ __global__ void scale_kernel(uint4* data, int64_t count, const float* factor) {
 
 }  // namespace
 
-bool have_cuda_kernels() {
-  return true;
-}
-
 void cross_entropy_bf16(void* logits, const int64_t* target, float* loss, int64_t rows, int64_t classes,
                         int64_t stride, float scale, void* stream) {
+  if (can_keep_rows(stride))
+    return cross_entropy_of_kept_rows(logits, target, loss, rows, classes, stride, scale, stream);
   cross_entropy_kernel<<<static_cast<unsigned>(rows), kThreads, 0, static_cast<cudaStream_t>(stream)>>>(
       static_cast<__nv_bfloat16*>(logits), target, loss, static_cast<int>(classes), static_cast<int>(stride),
       scale);

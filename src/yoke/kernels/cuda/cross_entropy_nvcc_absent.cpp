@@ -3,10 +3,6 @@
 
 namespace yoke::kernels {
 
-bool have_cuda_kernels() {
-  return false;
-}
-
 void cross_entropy_bf16(void*, const int64_t*, float*, int64_t, int64_t, int64_t, float, void*) {
   YOKE_CHECK(false, "CUDA kernels are not in this build");
 }

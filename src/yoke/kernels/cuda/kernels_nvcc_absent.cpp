@@ -6,7 +6,7 @@
 #include "yoke/kernels/cuda/pack.h"
 #include "yoke/kernels/cuda/pool.h"
 
-// Nobody calls these: have_cuda_kernels() says so first.
+// Never called: have_cuda_kernels() is false.
 namespace yoke::kernels {
 namespace {
 
@@ -63,7 +63,10 @@ void layer_norm_backward(const CudaLayerNorm&, const void*, const float*, const 
   absent();
 }
 
-void pack_heads(const CudaHeads (&)[3], void*, int64_t, int64_t, int64_t, int64_t, int64_t, void*) {
+int64_t pack_workspace(const CudaPacking&) {
+  absent();
+}
+void pack_heads(const CudaPacking&, const CudaHeads (&)[3], void*, void*, float*) {
   absent();
 }
 

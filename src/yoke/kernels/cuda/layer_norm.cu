@@ -8,6 +8,8 @@ namespace {
 constexpr int kWarps = 4;  // of a block
 constexpr int kThreads = 32 * kWarps;
 constexpr int kMostBlocks = 528;
+// Vectors per lane up to which the next row is prefetched; wider rows leave no registers for it.
+constexpr int kAhead = 4;
 
 __device__ float warp_sum(float value) {
 #pragma unroll
@@ -32,28 +34,26 @@ struct Row {
   }
 };
 
+// The same in the storage type: half the registers.
 template <class T, int kVectors>
-__global__ void __launch_bounds__(kThreads) norm_kernel(CudaLayerNorm in, const uint4* x, const uint4* added,
-                                                        uint4* sum, uint4* y, float* means, float* inverses) {
+struct RawRow {
+  uint4 bits[kVectors];
+
+  __device__ void load(const uint4* from, int vectors, int lane) {
+#pragma unroll
+    for (int v = 0; v < kVectors; ++v)
+      bits[v] = v * 32 + lane < vectors ? from[v * 32 + lane] : uint4{0, 0, 0, 0};
+  }
+};
+
+// y of one row, whose values are in `value`; weight and bias in the storage type.
+template <class T, int kVectors>
+__device__ void normalise_row(const CudaLayerNorm& in, Row<T, kVectors>& value,
+                              const RawRow<T, kVectors>& weight, const RawRow<T, kVectors>& bias, int64_t row,
+                              uint4* y, float* means, float* inverses) {
   constexpr int kL = kLanes<T>;
   const int lane = static_cast<int>(threadIdx.x) % 32;
-  const int64_t row = static_cast<int64_t>(blockIdx.x) * kWarps + threadIdx.x / 32;
-  if (row >= in.rows) return;
   const int vectors = static_cast<int>(in.width) / kL;
-  Row<T, kVectors> value;
-  value.load(x + row * vectors, vectors, lane);
-  if (added != nullptr) {
-    Row<T, kVectors> more;
-    more.load(added + row * vectors, vectors, lane);
-#pragma unroll
-    for (int v = 0; v < kVectors; ++v) {
-#pragma unroll
-      for (int i = 0; i < kL; ++i) value.part[v].value[i] += more.part[v].value[i];
-      // As it is stored: backward normalises the stored sum.
-      value.part[v] = widen<T>(narrow<T>(value.part[v]));
-    }
-    value.store(sum + row * vectors, vectors, lane);
-  }
   float total = 0;
 #pragma unroll
   for (int v = 0; v < kVectors; ++v)
@@ -71,32 +71,60 @@ __global__ void __launch_bounds__(kThreads) norm_kernel(CudaLayerNorm in, const 
     }
   }
   const float inverse = rsqrtf(warp_sum(square) / static_cast<float>(in.width) + in.eps);
-  Row<T, kVectors> weight, bias;
-  weight.load(static_cast<const uint4*>(in.weight), vectors, lane);
-  bias.load(static_cast<const uint4*>(in.bias), vectors, lane);
 #pragma unroll
-  for (int v = 0; v < kVectors; ++v)
+  for (int v = 0; v < kVectors; ++v) {
+    const Lanes<T> w = widen<T>(weight.bits[v]), b = widen<T>(bias.bits[v]);
 #pragma unroll
     for (int i = 0; i < kL; ++i)
-      value.part[v].value[i] =
-          fmaf((value.part[v].value[i] - mean) * inverse, weight.part[v].value[i], bias.part[v].value[i]);
+      value.part[v].value[i] = fmaf((value.part[v].value[i] - mean) * inverse, w.value[i], b.value[i]);
+  }
   value.store(y + row * vectors, vectors, lane);
   if (lane != 0) return;
   means[row] = mean;
   inverses[row] = inverse;
 }
 
-// The same as it lies in memory: half the registers.
+// A warp takes rows in turn and reads the next one while it computes.
 template <class T, int kVectors>
-struct RawRow {
-  uint4 bits[kVectors];
-
-  __device__ void load(const uint4* from, int vectors, int lane) {
+__global__ void __launch_bounds__(kThreads) norm_kernel(CudaLayerNorm in, const uint4* x, const uint4* added,
+                                                        uint4* sum, uint4* y, float* means, float* inverses) {
+  constexpr int kL = kLanes<T>;
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const int vectors = static_cast<int>(in.width) / kL;
+  const int64_t step = static_cast<int64_t>(gridDim.x) * kWarps;
+  RawRow<T, kVectors> weight, bias, next, next_added;
+  auto load = [&](int64_t row) {
+    next.load(x + row * vectors, vectors, lane);
+    if (added != nullptr) next_added.load(added + row * vectors, vectors, lane);
+  };
+  auto load_weights = [&] {
+    weight.load(static_cast<const uint4*>(in.weight), vectors, lane);
+    bias.load(static_cast<const uint4*>(in.bias), vectors, lane);
+  };
+  int64_t row = static_cast<int64_t>(blockIdx.x) * kWarps + threadIdx.x / 32;
+  if (row >= in.rows) return;
+  if (kVectors <= kAhead) load(row);
+  if (kVectors <= kAhead) load_weights();
+  for (; row < in.rows; row += step) {
+    if (kVectors > kAhead) load(row);
+    Row<T, kVectors> value;
 #pragma unroll
-    for (int v = 0; v < kVectors; ++v)
-      bits[v] = v * 32 + lane < vectors ? from[v * 32 + lane] : uint4{0, 0, 0, 0};
+    for (int v = 0; v < kVectors; ++v) {
+      value.part[v] = widen<T>(next.bits[v]);
+      if (added == nullptr) continue;
+      const Lanes<T> more = widen<T>(next_added.bits[v]);
+#pragma unroll
+      for (int i = 0; i < kL; ++i) value.part[v].value[i] += more.value[i];
+      // As it is stored: backward normalises the stored sum.
+      const uint4 stored = narrow<T>(value.part[v]);
+      value.part[v] = widen<T>(stored);
+      if (v * 32 + lane < vectors) sum[row * vectors + v * 32 + lane] = stored;
+    }
+    if (kVectors <= kAhead && row + step < in.rows) load(row + step);
+    if (kVectors > kAhead) load_weights();
+    normalise_row(in, value, weight, bias, row, y, means, inverses);
   }
-};
+}
 
 // A warp takes rows in turn, reads the next one while it computes, and keeps the sums of its columns in
 // registers; the warps of a block add theirs up in shared memory, and the blocks leave partial sums.
@@ -189,7 +217,7 @@ __global__ void norm_finish_kernel(const float* partial, int blocks, int64_t wid
   grad_bias[column] = from_float<T>(static_cast<float>(of_bias));
 }
 
-// Two rows a warp at least, so that weights are read and sums are left less often than rows.
+// At least two rows per warp, so that weights are read and sums are written less often than rows.
 int backward_blocks(const CudaLayerNorm& in) {
   return static_cast<int>(std::clamp<int64_t>(in.rows / (2 * kWarps), 1, kMostBlocks));
 }
@@ -218,7 +246,9 @@ void layer_norm(const CudaLayerNorm& in, const void* x, const void* added, void*
   with_number(in.type, [&](auto number) {
     using T = decltype(number);
     with_vectors<T>(in.width, [&](auto vectors) {
-      const auto blocks = static_cast<unsigned>((in.rows + kWarps - 1) / kWarps);
+      const int64_t all = (in.rows + kWarps - 1) / kWarps;
+      const auto blocks =
+          static_cast<unsigned>(vectors.value <= kAhead ? std::min<int64_t>(all, kMostBlocks) : all);
       norm_kernel<T, vectors.value><<<blocks, kThreads, 0, static_cast<cudaStream_t>(in.stream)>>>(
           in, static_cast<const uint4*>(x), static_cast<const uint4*>(added), static_cast<uint4*>(sum),
           static_cast<uint4*>(y), mean, inverse);

@@ -1,7 +1,7 @@
-// Layer normalisation of rows on CUDA, with the residual addition before it and its gradient's beside it.
+// Layer normalisation of rows on CUDA, fused with the preceding residual addition and its gradient.
 //
 // A matrix [rows, width] of fp32, bf16 or fp16, contiguous and 16-byte aligned; width a multiple of 8, at
-// most kWidestNorm. One warp a row; weight gradients in two stages. No atomics: the same bits every time.
+// most kWidestNorm. One warp per row; weight gradients in two stages. No atomics: deterministic.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace yoke::kernels {
 inline constexpr int64_t kWidestNorm = 2048;
 
 struct CudaLayerNorm {
-  CudaNumber type = CudaNumber::kFloat;  // of everything but mean and inverse
+  CudaNumber type = CudaNumber::kFloat;  // of everything except mean and inverse
   int64_t rows = 0, width = 0;
   const void* weight = nullptr;
   const void* bias = nullptr;
@@ -21,15 +21,15 @@ struct CudaLayerNorm {
   void* stream = nullptr;
 };
 
-// sum = x + added (where added is not null; else sum may be null), y = normalised sum. mean and inverse
-// (1 / deviation) of each row are kept for the gradient.
+// sum = x + added (if added is not nullptr; else sum may be nullptr), y = normalised sum. mean and inverse (1
+// / deviation) of each row are kept for the gradient.
 void layer_norm(const CudaLayerNorm& in, const void* x, const void* added, void* sum, void* y, float* mean,
                 float* inverse);
 
 // Floats of scratch memory for layer_norm_backward.
 int64_t layer_norm_workspace(const CudaLayerNorm& in);
 
-// grad_x = the gradient of what was normalised (`x`) for grad_y, plus grad_sum where that is not null.
+// grad_x = gradient of the normalised input `x` for grad_y, plus grad_sum if that is not nullptr.
 void layer_norm_backward(const CudaLayerNorm& in, const void* x, const float* mean, const float* inverse,
                          const void* grad_y, const void* grad_sum, void* grad_x, void* grad_weight,
                          void* grad_bias, float* workspace);

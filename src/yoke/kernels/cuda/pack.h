@@ -1,8 +1,10 @@
-// Gradients of a layer's queries, keys and values beside each other, as the layer that made them wants them.
-// CUDA.
+// Packs the gradients of queries, keys and values for the fused layer that computed them, with their column
+// sums, which are its bias gradient. CUDA.
 #pragma once
 
 #include <cstdint>
+
+#include "yoke/kernels/cuda/numbers.h"
 
 namespace yoke::kernels {
 
@@ -13,9 +15,19 @@ struct CudaHeads {
   int64_t item = 0, head = 0, token = 0;
 };
 
-// packed [items, tokens, 3, heads, size], contiguous, from three arrays of 2- or 4-byte numbers. Everything
-// is 16-byte aligned, strides and size included.
-void pack_heads(const CudaHeads (&from)[3], void* packed, int64_t items, int64_t tokens, int64_t heads,
-                int64_t size, int64_t number_bytes, void* stream);
+struct CudaPacking {
+  CudaNumber type = CudaNumber::kFloat;  // of everything except the workspace
+  int64_t items = 0, tokens = 0, heads = 0, size = 0;
+  void* stream = nullptr;
+};
+
+// Floats of scratch memory for pack_heads with sums.
+int64_t pack_workspace(const CudaPacking& shape);
+
+// packed [items, tokens, 3, heads, size], contiguous; everything is 16-byte aligned, including strides and
+// size. sums [3 * heads * size]: column sums of packed, or nullptr (then the workspace may be too). No
+// atomics: deterministic. Requires: fewer than 2^31 tokens in total.
+void pack_heads(const CudaPacking& shape, const CudaHeads (&from)[3], void* packed, void* sums,
+                float* workspace);
 
 }  // namespace yoke::kernels

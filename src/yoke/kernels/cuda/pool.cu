@@ -48,7 +48,7 @@ __global__ void __launch_bounds__(kThreads)
       const auto tap = static_cast<uint8_t>(a * frame.kernel + b);
 #pragma unroll
       for (int i = 0; i < kLanes<T>; ++i) {
-        // Without ReLU the first tap wins over nothing, be it minus infinity.
+        // Without ReLU the first tap always wins, even if it is minus infinity.
         const bool wins =
             value.value[i] > best.value[i] || isnan(value.value[i]) || (!relu && where.tap[i] == kNoTap);
         if (!wins) continue;

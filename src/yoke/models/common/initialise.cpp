@@ -7,7 +7,7 @@
 namespace yoke::models {
 namespace {
 
-// kaiming_uniform_(a = sqrt(5)) is what PyTorch's reset_parameters() calls; it comes to 1 / sqrt(fan in).
+// PyTorch's reset_parameters() calls kaiming_uniform_(a = sqrt(5)), which equals 1 / sqrt(fan in).
 void draw_uniform(torch::Tensor& weight, torch::Tensor& bias) {
   torch::nn::init::kaiming_uniform_(weight, std::sqrt(5.0));
   if (!bias.defined()) return;

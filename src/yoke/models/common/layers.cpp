@@ -21,12 +21,14 @@ torch::Tensor averaging_matrix(int64_t size, int64_t side, const torch::TensorOp
 }  // namespace
 
 Conv2d::Conv2d(int64_t in, int64_t out, const ConvOptions& conv_options) : options(conv_options) {
-  weight = register_parameter("weight", torch::empty({out, in, options.kernel[0], options.kernel[1]}));
+  weight = register_parameter("weight",
+                              torch::empty({out, in / options.groups, options.kernel[0], options.kernel[1]}));
   if (options.bias) bias = register_parameter("bias", torch::empty({out}));
 }
 
 torch::Tensor Conv2d::forward(const torch::Tensor& x) const {
-  return compute::conv2d(x, weight, bias, {.stride = options.stride, .padding = options.padding});
+  return compute::conv2d(x, weight, bias,
+                         {.stride = options.stride, .padding = options.padding, .groups = options.groups});
 }
 
 int64_t Conv2d::side_after(int64_t side) const {

@@ -12,7 +12,7 @@ Stack::Stack(Model& model, int64_t features) : model_(model), channels_(features
 void Stack::conv(const std::string& path, int64_t out, const ConvOptions& options, Pool pool) {
   auto layer = add<Conv2d>(*model_.module, path, channels_, out, options);
   auto forward = [layer, pool](const Tensors& inputs) -> Tensors {
-    compute::ConvShape shape{layer->options.stride, layer->options.padding};
+    compute::ConvShape shape{layer->options.stride, layer->options.padding, layer->options.groups};
     if (pool.kernel == 0) return {compute::conv2d_relu(inputs[0], layer->weight, layer->bias, shape)};
     return {compute::conv2d_relu_max_pool2d(inputs[0], layer->weight, layer->bias, shape, pool.kernel,
                                             pool.stride)};

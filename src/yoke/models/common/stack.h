@@ -1,4 +1,4 @@
-// Straight networks: convolutions, then linear layers, one block each.
+// Sequential networks: convolutions, then linear layers, one block each.
 #pragma once
 
 #include <cstdint>
@@ -16,21 +16,21 @@ struct Pool {
 };
 
 struct DenseOptions {
-  double dropout = 0;  // of its input
+  double dropout = 0;  // on its input
   bool relu = true;
-  int64_t average_to = 0;  // first average the feature map to this height and width; 0: leave it
+  int64_t average_to = 0;  // average the feature map to this height and width first; 0: no
 };
 
-// Adds layers to a model from input to output, and keeps track of sizes and of the work.
+// Adds layers to a model from input to output, tracking sizes and multiply-adds.
 class Stack {
  public:
   // `model` must outlive the stack.
   Stack(Model& model, const ImageTask& input);
   Stack(Model& model, int64_t features);  // a vector
 
-  // Convolution, ReLU and max pooling, registered under the dotted path, which names the block too.
+  // Convolution, ReLU and max pooling, registered under the dotted path, which is also the block's name.
   void conv(const std::string& path, int64_t out, const ConvOptions& options, Pool pool = {});
-  // Linear layer of the flattened input, ReLU unless told otherwise.
+  // Linear layer on the flattened input, with ReLU by default.
   void dense(const std::string& path, int64_t out, const DenseOptions& options = {});
 
   int64_t multiply_adds() const { return multiply_adds_; }

@@ -8,15 +8,16 @@ namespace yoke::models {
 int64_t size_or(const char* key, int64_t value, int64_t own, int64_t least) {
   if (value == 0) return own;
   if (value >= least) return value;
-  throw ConfigError("model.{} = {}: at least {} is needed (0 takes the model's own, {})", key, value, least,
+  throw ConfigError("model.{} = {}: expected at least {} (0: the model's default, {})", key, value, least,
                     own);
 }
 
 double dropout_or(const ModelOptions& options, double own) {
   if (options.dropout == -1) return own;
   if (options.dropout >= 0 && options.dropout < 1) return options.dropout;
-  throw ConfigError("model.dropout = {}: 0 up to below 1 is accepted, or -1 for the model's own, {}",
-                    options.dropout, own);
+  throw ConfigError(
+      "model.dropout = {}: expected a value from 0 to below 1, or -1 for the model's default, {}",
+      options.dropout, own);
 }
 
 Model start_model(const std::string& name, const SampleSpec& sample) {
@@ -29,8 +30,9 @@ Model start_model(const std::string& name, const SampleSpec& sample) {
 
 ImageTask image_task(const ModelOptions& options, ImageTask own, int64_t least_side) {
   if (options.image_size != 0 && options.image_size < least_side) {
-    throw ConfigError("model.image_size = {}: {} needs images of at least {}x{}. Hint: its own size is {}.",
-                      options.image_size, options.name, least_side, least_side, own.side);
+    throw ConfigError(
+        "model.image_size = {}: {} needs images of at least {}x{}. Hint: its default size is {}.",
+        options.image_size, options.name, least_side, least_side, own.side);
   }
   own.side = size_or("image_size", options.image_size, own.side);
   own.classes = size_or("classes", options.classes, own.classes);

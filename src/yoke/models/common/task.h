@@ -1,4 +1,4 @@
-// What a model is asked: sizes from the options, the loss, and counting.
+// Task of a model: sizes from the options, the loss, and operation counts.
 #pragma once
 
 #include <cstdint>
@@ -8,15 +8,15 @@
 
 namespace yoke::models {
 
-// `value`, or `own` where it was left at 0. Throws ConfigError naming the key when it is below `least`.
+// `value`, or `own` if it is 0. Throws ConfigError naming the key if it is below `least`.
 int64_t size_or(const char* key, int64_t value, int64_t own, int64_t least = 1);
-// The same for model.dropout, which is left at -1.
+// The same for model.dropout, whose default is -1.
 double dropout_or(const ModelOptions& options, double own);
 
-// A model without layers yet.
+// A model without layers.
 Model start_model(const std::string& name, const SampleSpec& sample);
 
-// Square images in classes.
+// Classification of square images.
 struct ImageTask {
   int64_t channels = 3;
   int64_t side = 224;
@@ -26,9 +26,9 @@ struct ImageTask {
 ImageTask image_task(const ModelOptions& options, ImageTask own, int64_t least_side);
 SampleSpec sample_of(const ImageTask& task);
 
-// Mean cross entropy, in fp32 or better whatever the logits are. logits [.., classes], int64 target [..].
+// Mean cross entropy, in fp32 or better whatever the logits' type. logits [.., classes], int64 target [..].
 torch::Tensor mean_cross_entropy(const torch::Tensor& logits, const torch::Tensor& target);
-// Loss and number of right answers of a classifier whose first output is logits [N, classes].
+// Loss and number of correct answers of a classifier whose first output is logits [N, classes].
 void set_classification(Model& model);
 
 // Operations of a training step: 2 per multiply-add, and backward costs twice the forward pass.

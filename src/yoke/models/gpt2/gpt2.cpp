@@ -6,6 +6,7 @@
 
 #include "yoke/base/error.h"
 #include "yoke/compute/fused_loss.h"
+#include "yoke/compute/interception.h"
 #include "yoke/compute/language_loss.h"
 #include "yoke/compute/vocabulary_head.h"
 #include "yoke/models/common/initialise.h"
@@ -30,7 +31,7 @@ Sizes published(const ModelOptions& options) {
   if (options.size.empty()) return kPublished[0];
   if (options.layers != 0 || options.heads != 0 || options.width != 0) {
     throw ConfigError(
-        "model.size = \"{}\" already says layers, heads and width. Hint: leave out either it or those.",
+        "model.size = \"{}\" already sets layers, heads and width. Hint: remove one or the other.",
         options.size);
   }
   for (const Sizes& sizes : kPublished) {
@@ -48,7 +49,7 @@ Sizes resolve(const ModelOptions& options) {
   sizes.positions = size_or("positions", options.positions, sizes.positions);
   if (sizes.width % sizes.heads != 0) {
     throw ConfigError(
-        "model.width = {} is not a multiple of model.heads = {}. Hint: a head is usually 64 wide.",
+        "model.width = {} is not a multiple of model.heads = {}. Hint: the usual head size is 64.",
         sizes.width, sizes.heads);
   }
   return sizes;
@@ -58,9 +59,10 @@ void add_embedding(Model& model, const std::shared_ptr<Embedding>& tokens,
                    const std::shared_ptr<Embedding>& positions, double dropout) {
   auto forward = [tokens, positions, dropout](const Tensors& inputs) -> Tensors {
     int64_t length = inputs[0].size(1);
-    YOKE_CHECK(length <= positions->weight.size(0), "{} tokens in a sample, but the model has {} positions",
+    YOKE_CHECK(length <= positions->weight.size(0), "a sample has {} tokens, but the model has {} positions",
                length, positions->weight.size(0));
-    torch::Tensor x = tokens->forward(inputs[0]) + positions->weight.narrow(0, 0, length);
+    compute::SequencePart part = compute::sequence_part(length);
+    torch::Tensor x = tokens->forward(inputs[0]) + positions->weight.narrow(0, part.begin, part.length);
     return {at::dropout(x, dropout, tokens->is_training())};
   };
   model.blocks.push_back({"embedding", forward, {tokens, positions}});
@@ -115,6 +117,7 @@ Model make_gpt2(const ModelOptions& options) {
   Model model = start_model(
       "gpt2", {.kind = SampleKind::kTokens, .shape = {sizes.positions}, .classes = sizes.vocabulary});
 
+  model.heads = sizes.heads;
   auto tokens = add<Embedding>(*model.module, "wte", sizes.vocabulary, sizes.width);
   auto positions = add<Embedding>(*model.module, "wpe", sizes.positions, sizes.width);
   add_embedding(model, tokens, positions, dropout);

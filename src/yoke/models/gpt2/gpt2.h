@@ -1,9 +1,9 @@
-// GPT-2 (Radford et al. 2019) with Hugging Face's names and layouts, less the `transformer.` in front, and
-// the output tied to the token embedding: 124,439,808 parameters in its smallest published size.
+// GPT-2 (Radford et al. 2019) with Hugging Face's names and layouts, without the prefix `transformer.`, and
+// with the output tied to the token embedding: 124,439,808 parameters in its smallest published size.
 //
-// Dropout is off unless asked for, as nanoGPT and llm.c pretrain; Hugging Face's configuration says 0.1.
-// On CUDA, in training mode, the logits carry a padded vocabulary (compute/vocabulary_head.h), which the loss
-// does not notice; the loss consumes them (compute/language_loss.h).
+// Dropout is off by default, as in nanoGPT and llm.c; Hugging Face's configuration has 0.1. On CUDA, in
+// training mode, the logits have a padded vocabulary (compute/vocabulary_head.h), which does not affect the
+// loss; the loss consumes them (compute/language_loss.h).
 #pragma once
 
 #include "yoke/models/model.h"

@@ -15,6 +15,12 @@ torch::Tensor Projection::forward(const torch::Tensor& x) const {
   return compute::linear_transposed(x, weight, bias);
 }
 
+torch::Tensor Projection::add_to(const torch::Tensor& residual, const torch::Tensor& x,
+                                 double dropout) const {
+  if (dropout == 0) return compute::linear_transposed_add(x, weight, bias, residual);
+  return residual + at::dropout(forward(x), dropout, /*train=*/true);
+}
+
 LayerNorm::LayerNorm(int64_t width) {
   weight = register_parameter("weight", torch::empty({width}));
   bias = register_parameter("bias", torch::empty({width}));
@@ -28,7 +34,7 @@ compute::Normed LayerNorm::add(const torch::Tensor& x, const torch::Tensor& adde
   return compute::add_layer_norm(x, added, weight, bias, kNormEps);
 }
 
-Layer::Layer(int64_t width, int64_t heads, double dropout) : heads_(heads), dropout_(dropout) {
+Layer::Layer(int64_t width, int64_t heads, double dropout) : head_width_(width / heads), dropout_(dropout) {
   ln_1_ = add<LayerNorm>(*this, "ln_1", width);
   c_attn_ = add<Projection>(*this, "attn.c_attn", width, 3 * width);
   attn_proj_ = add<Projection>(*this, "attn.c_proj", width, width);
@@ -41,13 +47,15 @@ torch::Tensor Layer::forward(const torch::Tensor& x) const {
   compute::Normed first = ln_1_->add(x, {});
   compute::Normed second = ln_2_->add(first.sum, drop(attend(first.y)));
   torch::Tensor inner = compute::linear_transposed_gelu(second.y, c_fc_->weight, c_fc_->bias);
-  return second.sum + drop(mlp_proj_->forward(inner));
+  return mlp_proj_->add_to(second.sum, inner, is_training() ? dropout_ : 0.0);
 }
 
 torch::Tensor Layer::attend(const torch::Tensor& x) const {
-  auto [q, k, v] = compute::split_heads(c_attn_->forward(x), heads_);
+  // As many heads as the weight has columns for: a rank may hold only some of them.
+  const int64_t heads = c_attn_->weight.size(1) / (3 * head_width_);
+  auto [q, k, v] = compute::linear_split_heads(x, c_attn_->weight, c_attn_->bias, heads);
   torch::Tensor y = compute::causal_attention(q, k, v, is_training() ? dropout_ : 0.0);
-  return attn_proj_->forward(y.transpose(1, 2).reshape(x.sizes()));
+  return attn_proj_->forward(y.transpose(1, 2).reshape({y.size(0), y.size(2), -1}));
 }
 
 torch::Tensor Layer::drop(const torch::Tensor& x) const {

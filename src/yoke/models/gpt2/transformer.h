@@ -16,6 +16,8 @@ class Projection : public torch::nn::Module {
  public:
   Projection(int64_t in, int64_t out);
   torch::Tensor forward(const torch::Tensor& x) const;
+  // residual + dropout(forward(x)).
+  torch::Tensor add_to(const torch::Tensor& residual, const torch::Tensor& x, double dropout) const;
 
   torch::Tensor weight;
   torch::Tensor bias;
@@ -25,14 +27,14 @@ class LayerNorm : public torch::nn::Module {
  public:
   explicit LayerNorm(int64_t width);
   torch::Tensor forward(const torch::Tensor& x) const;
-  // x plus `added` (or undefined), and the norm of that.
+  // x plus `added` (or undefined), and the norm of the sum.
   compute::Normed add(const torch::Tensor& x, const torch::Tensor& added) const;
 
   torch::Tensor weight;
   torch::Tensor bias;
 };
 
-// One layer: causal attention and a two-layer perceptron, each behind a norm and beside a shortcut.
+// One layer: causal attention and a two-layer perceptron, each after a norm and with a residual connection.
 class Layer : public torch::nn::Module {
  public:
   // Requires: heads divides width.
@@ -43,7 +45,7 @@ class Layer : public torch::nn::Module {
   torch::Tensor attend(const torch::Tensor& x) const;
   torch::Tensor drop(const torch::Tensor& x) const;
 
-  int64_t heads_;
+  int64_t head_width_;
   double dropout_;
   std::shared_ptr<LayerNorm> ln_1_, ln_2_;
   std::shared_ptr<Projection> c_attn_, attn_proj_, c_fc_, mlp_proj_;

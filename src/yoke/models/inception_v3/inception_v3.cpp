@@ -13,7 +13,7 @@ namespace {
 constexpr double kAuxiliaryWeight = 0.4;
 constexpr int64_t kAuxiliarySide = 5;
 
-// Adds blocks from input to output and keeps track of side and work.
+// Adds blocks from input to output, tracking side and multiply-adds.
 class Builder {
  public:
   Builder(Model& model, int64_t side) : model_(model), side_(side) {}
@@ -24,7 +24,7 @@ class Builder {
   int64_t multiply_adds() const { return multiply_adds_; }
 
  private:
-  // A block that works on the first value and hands on the others (the auxiliary logits).
+  // A block that processes the first value and passes the others on (the auxiliary logits).
   template <class Function>
   void block(const std::string& name, Function function,
              std::vector<std::shared_ptr<torch::nn::Module>> modules) {
@@ -35,11 +35,23 @@ class Builder {
     };
     model_.blocks.push_back({name, forward, std::move(modules)});
   }
+  // A node behind the last one.
+  void node(const std::string& name, std::function<Tensors(const Tensors&)> forward,
+            std::vector<std::shared_ptr<torch::nn::Module>> modules) {
+    model_.nodes.push_back({name, std::move(forward), std::move(modules), {last_}});
+    last_ = name;
+  }
 
   Model& model_;
   int64_t side_;
   int64_t multiply_adds_ = 0;
+  std::string last_ = "input";  // node
 };
+
+template <class Function>
+std::function<Tensors(const Tensors&)> of_one(Function function) {
+  return [function](const Tensors& inputs) -> Tensors { return {function(inputs.at(0))}; };
+}
 
 int64_t halved(int64_t side) {
   return (side - 3) / 2 + 1;
@@ -52,6 +64,7 @@ void Builder::conv(const std::string& name, int64_t in, int64_t out, const ConvO
     return pool ? compute::max_pool2d(y, /*kernel=*/3, /*stride=*/2) : y;
   };
   block(name, forward, {part});
+  node(name, of_one(forward), {part});
   multiply_adds_ += part->multiply_adds(side_);
   side_ = pool ? halved(part->side_after(side_)) : part->side_after(side_);
 }
@@ -59,6 +72,8 @@ void Builder::conv(const std::string& name, int64_t in, int64_t out, const ConvO
 void Builder::mixed(const std::string& name, const std::shared_ptr<Mixed>& part, bool halves) {
   attach(*model_.module, name, part);
   block(name, [part](const torch::Tensor& x) { return part->forward(x); }, {part});
+  for (Block& one : Mixed::nodes(part, name, last_)) model_.nodes.push_back(std::move(one));
+  last_ = name;
   multiply_adds_ += part->multiply_adds(side_);
   if (halves) side_ = halved(side_);
 }
@@ -71,14 +86,20 @@ void Builder::auxiliary(int64_t classes) {
   auto fc = add<Linear>(*part, "fc", 768, classes);
   bool adaptive = side_ < 17;  // where 5x5 windows 3 apart would leave less than 5x5
   int64_t pooled = adaptive ? kAuxiliarySide : (side_ - 5) / 3 + 1;
-  auto forward = [part, conv0, conv1, fc, adaptive](const Tensors& inputs) -> Tensors {
-    if (!part->is_training()) return inputs;
+  auto logits = [part, conv0, conv1, fc, adaptive](const Tensors& inputs) -> Tensors {
+    if (!part->is_training()) return {};
     torch::Tensor x =
-        adaptive ? average_to(inputs[0], kAuxiliarySide) : at::avg_pool2d(inputs[0], {5, 5}, {3, 3});
+        adaptive ? average_to(inputs.at(0), kAuxiliarySide) : at::avg_pool2d(inputs.at(0), {5, 5}, {3, 3});
     x = average_to((*conv1)((*conv0)(x)), 1).flatten(1);
-    return {inputs[0], fc->forward(x)};
+    return {fc->forward(x)};
+  };
+  auto forward = [logits](const Tensors& inputs) {
+    Tensors outputs = logits(inputs);
+    outputs.insert(outputs.begin(), inputs[0]);
+    return outputs;
   };
   model_.blocks.push_back({"AuxLogits", forward, {part}});
+  model_.nodes.push_back({"AuxLogits", logits, {part}, {last_}});
   multiply_adds_ += conv0->multiply_adds(pooled) + conv1->multiply_adds(pooled) + 768 * classes;
 }
 
@@ -88,6 +109,8 @@ void Builder::head(int64_t classes, double dropout) {
     return fc->forward(at::dropout(average_to(x, 1).flatten(1), dropout, fc->is_training()));
   };
   block("fc", forward, {fc});
+  node("fc", of_one(forward), {fc});
+  model_.outputs = {"fc", "AuxLogits"};
   multiply_adds_ += 2048 * classes;
 }
 
@@ -114,7 +137,7 @@ void add_blocks(Builder& builder, int64_t classes, double dropout) {
 
 // torchvision draws truncated normals cut at 2, which is 20 standard deviations or more: plain normals, and
 // faster. Its 0.01 for AuxLogits.conv1 never reaches the convolution inside, so that has 0.1 like the others.
-void draw(torch::nn::Module& module) {
+void draw_inception(torch::nn::Module& module) {
   for_each<Conv2d>(module, [](Conv2d& conv) { torch::nn::init::normal_(conv.weight, 0, 0.1); });
   for (const auto& named : module.named_modules()) {
     auto* linear = dynamic_cast<Linear*>(named.value().get());
@@ -139,7 +162,7 @@ Model make_inception_v3(const ModelOptions& options) {
     return outputs.size() == 1 ? loss : loss + kAuxiliaryWeight * mean_cross_entropy(outputs[1], target);
   };
   model.step_flops_per_sample = training_flops(builder.multiply_adds());
-  model.initialise = [module = model.module] { draw(*module); };
+  model.initialise = [module = model.module] { draw_inception(*module); };
   return model;
 }
 

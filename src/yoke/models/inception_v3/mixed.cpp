@@ -42,6 +42,18 @@ class MixedA : public Mixed {
         {b1x1_(x), b5x5_2_(b5x5_1_(x)), b3x3dbl_3_(b3x3dbl_2_(b3x3dbl_1_(x))), pool_(smooth(x))});
   }
 
+ protected:
+  Wiring wiring() const override {
+    return {{{"branch1x1", ""},
+             {"branch5x5_1", ""},
+             {"branch5x5_2", "branch5x5_1"},
+             {"branch3x3dbl_1", ""},
+             {"branch3x3dbl_2", "branch3x3dbl_1"},
+             {"branch3x3dbl_3", "branch3x3dbl_2"},
+             {"branch_pool", "", smooth}},
+            {"branch1x1", "branch5x5_2", "branch3x3dbl_3", "branch_pool"}};
+  }
+
  private:
   NormedConv &b1x1_, &b5x5_1_, &b5x5_2_, &b3x3dbl_1_, &b3x3dbl_2_, &b3x3dbl_3_, &pool_;
 };
@@ -56,6 +68,16 @@ class MixedB : public Mixed {
 
   torch::Tensor forward(const torch::Tensor& x) const override {
     return join_channels({b3x3_(x), b3x3dbl_3_(b3x3dbl_2_(b3x3dbl_1_(x))), halve(x)});
+  }
+
+ protected:
+  Wiring wiring() const override {
+    return {{{"branch3x3", ""},
+             {"branch3x3dbl_1", ""},
+             {"branch3x3dbl_2", "branch3x3dbl_1"},
+             {"branch3x3dbl_3", "branch3x3dbl_2"},
+             {"pool", "", halve}},
+            {"branch3x3", "branch3x3dbl_3", "pool"}};
   }
 
  private:
@@ -82,6 +104,21 @@ class MixedC : public Mixed {
     return join_channels({b1x1_(x), once, twice, pool_(smooth(x))});
   }
 
+ protected:
+  Wiring wiring() const override {
+    return {{{"branch1x1", ""},
+             {"branch7x7_1", ""},
+             {"branch7x7_2", "branch7x7_1"},
+             {"branch7x7_3", "branch7x7_2"},
+             {"branch7x7dbl_1", ""},
+             {"branch7x7dbl_2", "branch7x7dbl_1"},
+             {"branch7x7dbl_3", "branch7x7dbl_2"},
+             {"branch7x7dbl_4", "branch7x7dbl_3"},
+             {"branch7x7dbl_5", "branch7x7dbl_4"},
+             {"branch_pool", "", smooth}},
+            {"branch1x1", "branch7x7_3", "branch7x7dbl_5", "branch_pool"}};
+  }
+
  private:
   NormedConv &b1x1_, &b7x7_1_, &b7x7_2_, &b7x7_3_;
   NormedConv &b7x7dbl_1_, &b7x7dbl_2_, &b7x7dbl_3_, &b7x7dbl_4_, &b7x7dbl_5_, &pool_;
@@ -99,6 +136,18 @@ class MixedD : public Mixed {
 
   torch::Tensor forward(const torch::Tensor& x) const override {
     return join_channels({b3x3_2_(b3x3_1_(x)), b7x7x3_4_(b7x7x3_3_(b7x7x3_2_(b7x7x3_1_(x)))), halve(x)});
+  }
+
+ protected:
+  Wiring wiring() const override {
+    return {{{"branch3x3_1", ""},
+             {"branch3x3_2", "branch3x3_1"},
+             {"branch7x7x3_1", ""},
+             {"branch7x7x3_2", "branch7x7x3_1"},
+             {"branch7x7x3_3", "branch7x7x3_2"},
+             {"branch7x7x3_4", "branch7x7x3_3"},
+             {"pool", "", halve}},
+            {"branch3x3_2", "branch7x7x3_4", "pool"}};
   }
 
  private:
@@ -125,6 +174,21 @@ class MixedE : public Mixed {
         {b1x1_(x), b3x3_2a_(once), b3x3_2b_(once), b3x3dbl_3a_(twice), b3x3dbl_3b_(twice), pool_(smooth(x))});
   }
 
+ protected:
+  Wiring wiring() const override {
+    return {
+        {{"branch1x1", ""},
+         {"branch3x3_1", ""},
+         {"branch3x3_2a", "branch3x3_1"},
+         {"branch3x3_2b", "branch3x3_1"},
+         {"branch3x3dbl_1", ""},
+         {"branch3x3dbl_2", "branch3x3dbl_1"},
+         {"branch3x3dbl_3a", "branch3x3dbl_2"},
+         {"branch3x3dbl_3b", "branch3x3dbl_2"},
+         {"branch_pool", "", smooth}},
+        {"branch1x1", "branch3x3_2a", "branch3x3_2b", "branch3x3dbl_3a", "branch3x3dbl_3b", "branch_pool"}};
+  }
+
  private:
   NormedConv &b1x1_, &b3x3_1_, &b3x3_2a_, &b3x3_2b_;
   NormedConv &b3x3dbl_1_, &b3x3dbl_2_, &b3x3dbl_3a_, &b3x3dbl_3b_, &pool_;
@@ -146,6 +210,29 @@ int64_t Mixed::multiply_adds(int64_t side) const {
   int64_t count = 0;
   for (const auto& child : children()) count += static_cast<const NormedConv&>(*child).multiply_adds(side);
   return count;
+}
+
+std::vector<Block> Mixed::nodes(const std::shared_ptr<Mixed>& self, const std::string& name,
+                                const std::string& input) {
+  const Wiring wiring = self->wiring();
+  std::vector<Block> nodes;
+  for (const Part& part : wiring.parts) {
+    std::shared_ptr<NormedConv> conv;
+    for (const auto& child : self->named_children())
+      if (child.key() == part.name) conv = std::dynamic_pointer_cast<NormedConv>(child.value());
+    auto forward = [conv, before = part.before](const Tensors& inputs) -> Tensors {
+      torch::Tensor x = before != nullptr ? before(inputs.at(0)) : inputs.at(0);
+      return {conv ? (*conv)(x) : x};
+    };
+    std::vector<std::shared_ptr<torch::nn::Module>> modules;
+    if (conv) modules.push_back(conv);
+    nodes.push_back(
+        {name + "." + part.name, forward, modules, {part.reads.empty() ? input : name + "." + part.reads}});
+  }
+  auto join = [](const Tensors& inputs) -> Tensors { return {join_channels(inputs)}; };
+  nodes.push_back({name, join, {}, {}});
+  for (const std::string& one : wiring.joined) nodes.back().inputs.push_back(name + "." + one);
+  return nodes;
 }
 
 NormedConv& Mixed::branch(const std::string& name, int64_t in, int64_t out, const ConvOptions& options) {

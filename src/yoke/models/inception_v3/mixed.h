@@ -6,8 +6,10 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "yoke/models/common/layers.h"
+#include "yoke/models/model.h"
 
 namespace yoke::models {
 
@@ -24,14 +26,31 @@ class NormedConv : public torch::nn::Module {
   std::shared_ptr<torch::nn::BatchNorm2dImpl> bn_;
 };
 
-// Several branches side by side; their channels are concatenated.
+// Several parallel branches; their channels are concatenated.
 class Mixed : public torch::nn::Module {
  public:
   virtual torch::Tensor forward(const torch::Tensor& x) const = 0;
+  // The same as nodes of a graph: every convolution one, and one named `name` that joins them. `input` is the
+  // node that it reads. `self` is this module.
+  static std::vector<Block> nodes(const std::shared_ptr<Mixed>& self, const std::string& name,
+                                  const std::string& input);
   // Multiply-adds on a `side` x `side` map. Within a branch only the last convolution changes the side.
   int64_t multiply_adds(int64_t side) const;
 
  protected:
+  // A part of the module: the convolution `name`, or a pooling without weights, of what `reads` gives; empty:
+  // of the module's input.
+  struct Part {
+    std::string name;
+    std::string reads;
+    torch::Tensor (*before)(const torch::Tensor&) = nullptr;  // what is done to the input first
+  };
+  struct Wiring {
+    std::vector<Part> parts;
+    std::vector<std::string> joined;  // whose channels are concatenated, in this order
+  };
+  virtual Wiring wiring() const = 0;
+
   // A convolution of a branch, owned by this module.
   NormedConv& branch(const std::string& name, int64_t in, int64_t out, const ConvOptions& options = {});
 };

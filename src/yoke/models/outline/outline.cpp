@@ -114,6 +114,11 @@ constexpr std::pair<const char*, Outline (*)(const ModelOptions&)> kModels[] = {
     {"sparse_lr", sparse_lr},
 };
 
+std::vector<std::pair<std::string, Outliner>>& added() {
+  static std::vector<std::pair<std::string, Outliner>> models;
+  return models;
+}
+
 // "model.features = 4611686018427387904": what a user would have to make smaller.
 std::string largest_key(ModelOptions options) {
   config::Fields fields;
@@ -135,14 +140,35 @@ std::string largest_key(ModelOptions options) {
 
 }  // namespace
 
+std::vector<std::string> model_names() {
+  std::vector<std::string> names;
+  for (auto& [name, make] : kModels) names.emplace_back(name);
+  for (auto& [name, make] : added()) names.push_back(name);
+  return names;
+}
+
+bool is_built_in(const std::string& model) {
+  return std::any_of(std::begin(kModels), std::end(kModels), [&](auto& row) { return model == row.first; });
+}
+
+void add_model_name(const std::string& name, Outliner outline) {
+  std::vector<std::string> names = model_names();
+  if (name.empty() || std::find(names.begin(), names.end(), name) != names.end())
+    throw ConfigError("register_model(\"{}\"): the name is {}; choose another.", name,
+                      name.empty() ? "empty" : "taken");
+  added().emplace_back(name, std::move(outline));
+}
+
 Outline outline_of(const ModelOptions& options) {
   for (auto& [name, make] : kModels)
     if (options.name == name) return make(options);
-  throw ConfigError("model.name = \"{}\": there is no such model. `yoke model info` lists them.",
-                    options.name);
+  for (auto& [name, make] : added())
+    if (options.name == name) return make(options);
+  throw ConfigError("model.name = \"{}\": unknown model. `yoke model info` lists them.", options.name);
 }
 
 void check_size(const ModelOptions& options, double most_bytes, const std::string& whose, int64_t stages) {
+  if (!is_built_in(options.name)) return;
   Outline outline = outline_of(options);
   double bytes = outline.parameters * kFloat / static_cast<double>(std::max<int64_t>(1, stages));
   if (bytes > most_bytes)

@@ -1,4 +1,4 @@
-// ResNet's building block: 1x1, 3x3 and 1x1 convolutions around a shortcut.
+// ResNet's building block: 1x1, 3x3 and 1x1 convolutions with a shortcut.
 #pragma once
 
 #include <torch/nn/modules/batchnorm.h>
@@ -11,7 +11,7 @@ namespace yoke::models {
 
 class Bottleneck : public torch::nn::Module {
  public:
-  // `in` channels to 4 * `width`; the shortcut is a convolution where shapes differ.
+  // `in` channels to 4 * `width`; the shortcut is a convolution if shapes differ.
   Bottleneck(int64_t in, int64_t width, int64_t stride);
   torch::Tensor forward(const torch::Tensor& x) const;
   int64_t side_after(int64_t side) const { return conv2_->side_after(side); }

@@ -1,5 +1,5 @@
-// ResNet-50 (He et al. 2015) in version 1.5, the stride in the 3x3 convolutions, as torchvision has it:
-// 25,557,032 parameters.
+// ResNet-50 (He et al. 2015) in version 1.5 (stride in the 3x3 convolutions), as in torchvision: 25,557,032
+// parameters.
 #pragma once
 
 #include "yoke/models/model.h"

@@ -44,16 +44,23 @@ void add_embeddings(Model& model, const Sizes& sizes) {
     return {frames->forward(inputs[0]), words->forward(inputs[1])};
   };
   model.blocks.push_back({"embed", forward, {frames, words}});
+  auto embed_frames = [frames](const Tensors& inputs) -> Tensors { return {frames->forward(inputs.at(0))}; };
+  auto embed_words = [words](const Tensors& inputs) -> Tensors { return {words->forward(inputs.at(0))}; };
+  model.nodes.push_back({"frame_embed", embed_frames, {frames}, {"input"}});
+  model.nodes.push_back({"word_embed", embed_words, {words}, {"input.1"}});
 }
 
 // -> states [B, F + N, W], embedded words
 void add_lstm1(Model& model, const Sizes& sizes) {
   Lstm lstm = add_lstm(*model.module, "lstm1", sizes.width, sizes.width);
-  auto forward = [lstm](const Tensors& inputs) -> Tensors {
-    torch::Tensor steps = at::cat({inputs[0], silence(inputs[0], inputs[1].size(1))}, /*dim=*/1);
-    return {std::get<0>(lstm->forward(steps)), inputs[1]};
+  // Of the words only their number matters.
+  auto states = [lstm](const Tensors& inputs) -> Tensors {
+    torch::Tensor steps = at::cat({inputs.at(0), silence(inputs[0], inputs.at(1).size(1))}, /*dim=*/1);
+    return {std::get<0>(lstm->forward(steps))};
   };
+  auto forward = [states](const Tensors& inputs) -> Tensors { return {states(inputs)[0], inputs[1]}; };
   model.blocks.push_back({"lstm1", forward, {lstm}});
+  model.nodes.push_back({"lstm1", states, {lstm}, {"frame_embed", "input.1"}});
 }
 
 // -> states while speaking [B, N, W]
@@ -69,12 +76,14 @@ void add_lstm2(Model& model, const Sizes& sizes) {
     return {states.narrow(1, frames, words)};
   };
   model.blocks.push_back({"lstm2", forward, {lstm}});
+  model.nodes.push_back({"lstm2", forward, {lstm}, {"lstm1", "word_embed"}});
 }
 
 void add_output(Model& model, const Sizes& sizes) {
   auto output = add<Linear>(*model.module, "output", sizes.width, sizes.vocabulary);
   auto forward = [output](const Tensors& inputs) -> Tensors { return {output->forward(inputs[0])}; };
   model.blocks.push_back({"output", forward, {output}});
+  model.nodes.push_back({"output", forward, {output}, {"lstm2"}});
 }
 
 int64_t multiply_adds(const Sizes& s) {

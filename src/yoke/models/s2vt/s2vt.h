@@ -1,11 +1,11 @@
-// S2VT (Venugopalan et al. 2015): video in, words out, by two stacked LSTMs.
+// S2VT (Venugopalan et al. 2015): video captioning with two stacked LSTMs.
 //
-// Inputs: frames [B, frames, features] and the words before those to be said, int64 [B, words] (the first is
-// the begin mark); output: logits [B, words, vocabulary]; target: the words, int64 [B, words].
+// Inputs: frames [B, frames, features] and the preceding words, int64 [B, words] (the first is the begin
+// mark); output: logits [B, words, vocabulary]; target: the words, int64 [B, words].
 //
-// While it watches, LSTM 1 reads embedded frames and LSTM 2 reads LSTM 1's output beside zeros; while it
-// speaks, LSTM 1 reads zeros and LSTM 2 reads LSTM 1's output beside the word before. Training knows all
-// words, so each LSTM runs over both stages at once.
+// While encoding, LSTM 1 reads embedded frames and LSTM 2 reads LSTM 1's output and zeros; while decoding,
+// LSTM 1 reads zeros and LSTM 2 reads LSTM 1's output and the preceding word. In training all words are
+// known, so each LSTM runs over both phases at once.
 #pragma once
 
 #include "yoke/models/model.h"

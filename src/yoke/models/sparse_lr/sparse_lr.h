@@ -1,8 +1,7 @@
-// Logistic regression on sparse vectors: `weight` [features, 1] and `bias` [1], starting at zero.
+// Logistic regression on sparse vectors: `weight` [features, 1] and `bias` [1], initialised to zero.
 //
-// Inputs: a batch of rows, one after another: feature indices int64 [elements], their values [elements], and
-// where each row begins, int64 [B], as embedding_bag takes them. Output: log odds [B]; target: 0 or 1, float
-// [B].
+// Inputs: a batch of concatenated rows: feature indices int64 [elements], their values [elements], and row
+// offsets int64 [B], as for embedding_bag. Output: log odds [B]; target: 0 or 1, float [B].
 #pragma once
 
 #include "yoke/models/model.h"

@@ -14,7 +14,7 @@ struct Group {
 };
 constexpr Group kGroups[] = {{64, 2}, {128, 2}, {256, 3}, {512, 3}, {512, 3}};
 
-void draw(torch::nn::Module& module) {
+void draw_vgg16(torch::nn::Module& module) {
   for_each<Conv2d>(module, draw_fan_out);
   for_each<Linear>(module, [](Linear& linear) {
     torch::nn::init::normal_(linear.weight, /*mean=*/0, /*std=*/0.01);
@@ -49,7 +49,7 @@ Model make_vgg16(const ModelOptions& options) {
 
   set_classification(model);
   model.step_flops_per_sample = training_flops(stack.multiply_adds());
-  model.initialise = [module = model.module] { draw(*module); };
+  model.initialise = [module = model.module] { draw_vgg16(*module); };
   return model;
 }
 

@@ -1,5 +1,4 @@
-// VGG16 without batch normalisation (Simonyan, Zisserman 2014), as torchvision has it: 138,357,544
-// parameters.
+// VGG16 without batch normalisation (Simonyan, Zisserman 2014), as in torchvision: 138,357,544 parameters.
 #pragma once
 
 #include "yoke/models/model.h"

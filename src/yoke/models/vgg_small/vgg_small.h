@@ -1,5 +1,6 @@
-// A VGG-like net for 3x32x32 images: eight 3x3 convolutions and a wide head, no normalisation, no dropout:
-// 14,727,466 parameters, most of them in the head, which makes it a hard case for data parallel training.
+// A VGG-like network for 3x32x32 images: eight 3x3 convolutions and a wide head, without normalisation and
+// dropout: 14,727,466 parameters, most of them in the head, which makes it a hard case for data parallel
+// training.
 #pragma once
 
 #include "yoke/models/model.h"

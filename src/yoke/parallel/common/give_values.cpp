@@ -10,7 +10,7 @@ void give_values(const NamedTensors& tensors, comm::Communicator& comm, int root
   torch::NoGradGuard no_grad;
   for (const auto& [name, tensor] : tensors) {
     if (tensor.numel() == 0) continue;
-    // As bytes: any type may be broadcast.
+    // As bytes, because any type may be broadcast.
     torch::Tensor flat = tensor.detach().contiguous().reshape({-1});
     torch::Tensor bytes = flat.view(torch::kUInt8);
     comm::broadcast(comm, bytes, root, name);

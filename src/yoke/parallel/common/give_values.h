@@ -1,4 +1,4 @@
-// One rank's values for everybody.
+// Broadcasts the values of one rank.
 #pragma once
 
 #include <torch/types.h>
@@ -8,12 +8,11 @@
 #include <vector>
 
 #include "yoke/comm/communicator.h"
+#include "yoke/parallel/state.h"
 
 namespace yoke::parallel {
 
-using NamedTensors = std::vector<std::pair<std::string, torch::Tensor>>;
-
-// The values of rank `root` for everybody, whatever their type. Collective.
+// Broadcasts the values of rank `root`, whatever their type. Collective.
 void give_values(const NamedTensors& tensors, comm::Communicator& comm, int root);
 
 }  // namespace yoke::parallel

@@ -57,8 +57,13 @@ ComputeResult OneDevice::compute(const std::vector<torch::Tensor>& inputs, const
 CommitResult OneDevice::commit(const CommitOptions& commit) {
   CommitResult result;
   bool finite = scaler_.unscale(parameters_);
+  if (options_.slices && loss_scale()) {
+    finite = !any_over(options_.slices, !finite);
+    scaler_.set_found_inf(!finite);
+  }
   if (finite && (options_.clip_norm > 0 || commit.measure_norm)) {
-    torch::Tensor norm = optim::clip_grad_norm(parameters_, options_.clip_norm);
+    torch::Tensor norm =
+        options_.slices ? clip_whole_norm() : optim::clip_grad_norm(parameters_, options_.clip_norm);
     if (commit.measure_norm) {
       result.grad_norm = norm.item<double>();
       finite = std::isfinite(*result.grad_norm);
@@ -68,6 +73,15 @@ CommitResult OneDevice::commit(const CommitOptions& commit) {
   scaler_.update();
   result.updated = finite;
   return result;
+}
+
+// By the norm over all slices.
+torch::Tensor OneDevice::clip_whole_norm() {
+  double own = optim::clip_grad_norm(counted(options_.slices, parameters_), /*max_norm=*/0).item<double>();
+  torch::Tensor norm = torch::tensor(std::sqrt(sum_over(options_.slices, own * own)), torch::kFloat64);
+  if (options_.clip_norm > 0)
+    optim::scale_gradients(parameters_, (options_.clip_norm / (norm + 1e-6)).clamp_max(1.0));
+  return norm;
 }
 
 // The loss of the whole step at the current parameters, with its gradients.
@@ -81,10 +95,16 @@ torch::Tensor OneDevice::evaluate_again() {
   return options_.mean_over_replicas ? options_.mean_over_replicas(sum) : sum;
 }
 
-std::vector<torch::Tensor> OneDevice::gradients() {
-  std::vector<torch::Tensor> all;
-  for (const torch::Tensor& parameter : parameters_) all.push_back(parameter.grad());
-  return all;
+std::vector<torch::Tensor> OneDevice::forward(const std::vector<torch::Tensor>& inputs) {
+  std::vector<torch::Tensor> placed;
+  for (const torch::Tensor& input : inputs) placed.push_back(options_.place(input));
+  return model_.forward(placed);
+}
+
+std::vector<StatePiece> OneDevice::state() {
+  NamedTensors buffers;
+  for (const auto& item : model_.module->named_buffers()) buffers.emplace_back(item.key(), item.value());
+  return whole_state(named_parameters_, buffers, optimizer_.state());
 }
 
 std::optional<std::string> OneDevice::first_non_finite_gradient() {

@@ -10,8 +10,8 @@
 namespace yoke::parallel {
 namespace {
 
-// Backward takes about this much of forward where it cannot be measured: nothing tells when the first block's
-// ends.
+// Assumed ratio of backward to forward where it cannot be measured: nothing signals the end of the first
+// block's backward.
 constexpr double kBackwardShare = 2;
 
 class SlowMotion {
@@ -22,7 +22,7 @@ class SlowMotion {
     std::this_thread::sleep_for(std::chrono::duration<double>(delays_.next(compute)));
     mark_ = now_seconds();
   }
-  // What was computed since the last wait.
+  // Time computed since the last wait.
   double elapsed() const { return now_seconds() - mark_; }
   void mark() { mark_ = now_seconds(); }
 
@@ -45,7 +45,7 @@ models::Block stretched(const models::Block& block, bool first, std::shared_ptr<
     for (torch::Tensor& output : outputs) {
       if (!output.requires_grad() || std::exchange(hooked, true)) continue;
       output.register_hook([motion, first, seconds](const torch::Tensor&) {
-        // Here the backward of the block behind has ended, and this one's begins.
+        // Here the backward of the following block has ended, and this block's starts.
         motion->wait(motion->elapsed() + (first ? kBackwardShare * seconds : 0));
       });
     }

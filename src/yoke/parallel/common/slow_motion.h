@@ -1,4 +1,4 @@
-// A device that is slower on purpose: [slowdown] for replicas that average gradients.
+// An artificially slower device: [slowdown] for replicas that average gradients.
 #pragma once
 
 #include "yoke/models/model.h"
@@ -7,9 +7,9 @@
 namespace yoke::parallel {
 
 // The same model on a slower device, in training mode; evaluation runs at full speed. A factor (const:2x)
-// stretches every block, forward and backward, so that what overlaps with backward overlaps with a slow one;
-// other laws wait once a minibatch, before its backward pass. Shares module and weights with `model`. For a
-// CPU: the host waits.
+// stretches every block, forward and backward, so that overlap with backward behaves as on a slow device;
+// other laws wait once per minibatch, before its backward. Shares module and weights with `model`. CPU only:
+// the host waits.
 models::Model in_slow_motion(const models::Model& model, const plan::DelayLaw& law, uint64_t seed,
                              int worker);
 

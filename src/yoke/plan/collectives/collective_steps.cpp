@@ -118,9 +118,9 @@ void check_parts(const CollectiveRequest& request) {
 void check_counts(const CollectiveRequest& request) {
   const char* op = to_string(request.op);
   if (request.count < 0) throw ConfigError("{} of {} elements.", op, request.count);
-  if (request.piece < 1) throw ConfigError("{} in pieces of {} elements.", op, request.piece);
+  if (request.piece < 1) throw ConfigError("{} in chunks of {} elements.", op, request.piece);
   if (request.op == Collective::kBarrier && request.count != 0)
-    throw ConfigError("barrier of {} elements: it moves none.", request.count);
+    throw ConfigError("barrier of {} elements: a barrier has no data.", request.count);
   if (request.op == Collective::kAllToAll && request.count % (2 * int64_t{request.size}) != 0)
     throw ConfigError("all_to_all: {} elements are not 2 x {} equal parts.", request.count, request.size);
   check_parts(request);

@@ -1,6 +1,5 @@
-// Closed forms of the time of every algorithm: a rank sends one message and receives one at a time, each
-// takes alpha + bytes x beta. Pieces that follow each other are taken as infinitely small
-// (docs/design/collectives.md).
+// Closed-form times of every algorithm: a rank sends one message and receives one at a time, each takes alpha
+// + bytes x beta. Pipelined pieces are taken as infinitely small (docs/design/collectives.md).
 #include <bit>
 #include <cmath>
 #include <limits>
@@ -15,7 +14,7 @@ namespace {
 struct Point {
   double n, bytes;
   LinkCost link;
-  double core_rounds, core;      // log2 and number of the ranks left when surplus ones are folded in
+  double core_rounds, core;      // log2 and number of the ranks left after folding in surplus ones
   double folds;                  // 1: there are surplus ranks
   double hops, hops_below;       // depth of the double tree; the same with a root above
   double per_machine, machines;  // hierarchical
@@ -39,7 +38,7 @@ struct CostEntry {
 double ring_all_reduce(const Point& p) {
   return p.messages(2 * (p.n - 1), p.part()) + p.combining((p.n - 1) * p.part());
 }
-double neighbours(const Point& p) {  // N-1 messages of one part: ring and direct alike
+double neighbours(const Point& p) {  // N-1 messages of one part: ring and direct
   return p.messages(p.n - 1, p.part());
 }
 double neighbours_combining(const Point& p) {
@@ -148,21 +147,21 @@ double hierarchical_barrier(const Point& p) {
   return p.messages(2 * (p.per_machine - 1) + p.machines - 1, 0);
 }
 
-// Of the messages that leave together, to different peers, all but the first cost this share of alpha: they
-// need not wait for each other's latency.
+// Of messages sent at the same time to different peers, all but the first cost this fraction of alpha: they
+// do not wait for each other's latency.
 constexpr double kFollowing = 0.5;
-// Every further rank that sends to the same one at the same time costs this share of the bandwidth: queues in
-// the switch overflow, and the receiver goes round its sockets.
+// Every further rank that sends to the same receiver at the same time costs this fraction of the bandwidth:
+// switch queues overflow, and the receiver has to poll more sockets.
 constexpr double kCrowding = 0.05;
 
-// Direct, exchange and star have N-1 messages at once where the others have one.
+// Direct, exchange and star have N-1 messages in flight where the others have one.
 bool acts_at_once(Algorithm algorithm) {
   return algorithm == Algorithm::kDirect || algorithm == Algorithm::kExchange ||
          algorithm == Algorithm::kStar;
 }
 
-// Above this many bytes an exchange does not pay even where it saves a round: what the others cut into parts
-// and combine while more arrives it combines N times and at the end.
+// Above this many bytes an exchange does not pay even if it saves a round: other algorithms combine parts
+// while more data arrives, an exchange combines everything N times at the end.
 constexpr int64_t kMostExchanged = 64 << 10;
 
 LinkCost at_once(LinkCost cost, int size) {
@@ -173,8 +172,7 @@ LinkCost at_once(LinkCost cost, int size) {
   return cost;
 }
 
-// Where two take the same time the first listed is chosen: direct has the fewest rounds of those that split
-// the data.
+// On a tie the first entry wins: direct has the fewest rounds of the algorithms that split the data.
 constexpr CostEntry kCosts[] = {
     {Collective::kAllReduce, Algorithm::kDirect, ring_all_reduce},
     {Collective::kAllReduce, Algorithm::kExchange, exchange_all_reduce},

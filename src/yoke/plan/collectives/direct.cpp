@@ -1,4 +1,4 @@
-// Direct: everybody talks to everybody, as between ranks of one machine or behind one switch.
+// Direct: every rank talks to every other, as between ranks of one machine or behind one switch.
 #include "yoke/plan/collectives/phases.h"
 
 namespace yoke::plan {
@@ -8,7 +8,7 @@ const Range& block(const Blocks& blocks, int index) {
   return blocks[static_cast<size_t>(index)];
 }
 
-// Everybody begins with its neighbour, so that nobody is the first target of all.
+// Every rank starts with its neighbour, so that no rank is the first target of all.
 template <class Emit>
 void for_others_after(const Members& members, Emit emit) {
   for (int k = 1; k < members.size(); ++k) emit((members.me() + k) % members.size());
@@ -93,7 +93,7 @@ void direct_all_gather_form(const CollectiveRequest& request, StepWriter& out) {
   direct_all_gather(out, 0, everybody(request), part_blocks(request));
 }
 
-// The second half of the buffer is what came: block size + m from member m.
+// The second half of the buffer holds what was received: block size + m comes from member m.
 void direct_all_to_all_form(const CollectiveRequest& request, StepWriter& out) {
   Members members = everybody(request);
   Blocks blocks = equal_blocks(whole(request), 2 * request.size);
@@ -101,8 +101,8 @@ void direct_all_to_all_form(const CollectiveRequest& request, StepWriter& out) {
   for_others_in_order(members, [&](int m) { out.receive(0, m, block(blocks, request.size + m)); });
 }
 
-// The root hands every other rank a share, and they exchange shares among themselves: the root sends the data
-// once, not once for each of them.
+// The root sends every other rank a share, and they exchange shares: the root sends the data once, not once
+// per rank.
 void direct_broadcast_form(const CollectiveRequest& request, StepWriter& out) {
   if (request.size == 1) return;
   int others_count = request.size - 1;

@@ -20,8 +20,8 @@ std::vector<int> first_tree(int size) {
 DoubleTree double_binary_tree(int size) {
   YOKE_CHECK(size >= 1 && size <= 1 << 29, "a tree of {} ranks", size);
   DoubleTree trees{first_tree(size), std::vector<int>(static_cast<size_t>(size), -1)};
-  // The second tree is the first on other ranks: mirrored when their number is even, shifted by one when odd,
-  // so that who is inside one tree is a leaf of the other.
+  // The second tree is the first on renamed ranks: mirrored if their number is even, shifted by one if odd,
+  // so that an inner node of one tree is a leaf of the other.
   auto renamed = [&](int r) { return size % 2 == 0 ? size - 1 - r : (r + 1) % size; };
   for (int r = 0; r < size; ++r) {
     int up = trees.first[static_cast<size_t>(r)];

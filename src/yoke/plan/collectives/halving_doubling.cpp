@@ -1,15 +1,14 @@
-// Recursive halving and doubling (Rabenseifner): log2 N rounds. When N is no power of two, neighbours pair up
-// so that a power of two of ranks is left; the partner hands its contribution in before and gets the result
-// after.
+// Recursive halving and doubling (Rabenseifner): log2 N rounds. If N is not a power of two, surplus ranks are
+// paired with neighbours: they send their contribution before and receive the result after.
 #include "yoke/plan/collectives/phases.h"
 
 namespace yoke::plan {
 namespace {
 
-// The power of two of ranks that do the work, and who hands in to whom.
+// The power of two of ranks that do the work (the core), and the pairing of the others.
 class Fold {
  public:
-  // A root always takes part itself; -1: there is none.
+  // A root is always in the core; -1: there is no root.
   Fold(int rank, int size, int root) : rank_(rank) {
     int core = 1;
     while (core <= size / 2) core *= 2;
@@ -26,7 +25,7 @@ class Fold {
   int partner() const { return rank_ ^ 1; }
   int root_index(int root) const { return root < 2 * pairs_ ? root / 2 : root - pairs_; }
 
-  // What each of the core stands for: its own part and its partner's.
+  // What each rank of the core represents: its own part and its partner's.
   Blocks join(const Blocks& parts) const {
     Blocks blocks;
     for (int i = 0; i < core_.size(); ++i)
@@ -46,7 +45,7 @@ class Fold {
     if (paired() && !handed_in()) out.send(round, partner(), range);
     return round + any();
   }
-  // The part of the one of the pair who is not in the core.
+  // The part of the rank of the pair that is not in the core.
   Range folded_part(const Blocks& parts) const {
     return paired() ? parts[static_cast<size_t>(handed_in() ? rank_ : partner())] : Range{};
   }
@@ -79,7 +78,8 @@ int doubling(StepWriter& out, int round, const Members& core, const Blocks& bloc
   return round;
 }
 
-// Numbers relative to the root: at distance d whoever has bit d as lowest set bit hands over its d blocks.
+// Ranks are numbered relative to the root: at distance d, a rank whose lowest set bit is d sends its d
+// blocks.
 int gather_to(StepWriter& out, int round, const Members& core, const Blocks& blocks, int root) {
   for (int d = 1; d < core.size(); d *= 2, ++round) {
     int relative = core.me() ^ root;

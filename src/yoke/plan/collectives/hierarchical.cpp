@@ -1,5 +1,5 @@
-// Hierarchical: inside each machine first, so that what crosses between machines is one machine's worth,
-// spread over all of its ranks. Ranks with the same place in their machines form the groups across.
+// Hierarchical: inside each machine first, so that only one machine's worth of data crosses between machines,
+// divided among all of its ranks. Ranks with the same place in their machines form the groups across.
 #include "yoke/plan/collectives/phases.h"
 
 namespace yoke::plan {
@@ -11,7 +11,7 @@ struct Grid {
 
   int machine_of(int r) const { return r / per_machine; }
   int place_of(int r) const { return r % per_machine; }
-  // The ranks of my machine.
+  // The ranks of this machine.
   Members inside() const { return members_from(machine_of(rank) * per_machine, 1, per_machine, rank); }
   // The ranks with `place` in all machines.
   Members across(int place) const { return members_from(place, per_machine, machines, rank); }
@@ -27,7 +27,7 @@ struct Grid {
       blocks.push_back(parts[static_cast<size_t>(m * per_machine + place_of(rank))]);
     return blocks;
   }
-  // The group across, along a chain that begins at `machine`.
+  // The group across, along a chain that starts at `machine`.
   Members chain_from(int machine) const {
     std::vector<int> ranks;
     for (int i = 0; i < machines; ++i)
@@ -38,7 +38,7 @@ struct Grid {
   int rank, per_machine, machines;
 };
 
-// Only ranks of the root's machine take part in what happens inside it.
+// Only ranks of the root's machine take part in phases inside it.
 Members only_in(const Grid& grid, int machine) {
   return members_from(machine * grid.per_machine, 1, grid.per_machine, grid.rank);
 }
@@ -61,7 +61,7 @@ void hierarchical_reduce_form(const CollectiveRequest& request, StepWriter& out)
   Blocks shares = equal_blocks(whole(request), grid.per_machine);
   const Range& mine = shares[static_cast<size_t>(grid.place_of(grid.rank))];
   int round = direct_reduce_scatter(out, 0, grid.inside(), shares);
-  // The number of pieces, and with it of rounds, must be the same for all places: the largest share decides.
+  // The number of pieces, hence of rounds, must be the same for all places: the largest share determines it.
   int pieces = static_cast<int>(pieces_of(shares.back(), request.piece).size());
   round = chain(out, round, grid.chain_from(home + 1), equal_blocks(mine, pieces), Action::kCombine);
   direct_gather(out, round, only_in(grid, home), shares, grid.place_of(request.root));
@@ -81,7 +81,7 @@ void hierarchical_broadcast_form(const CollectiveRequest& request, StepWriter& o
 void hierarchical_reduce_scatter_form(const CollectiveRequest& request, StepWriter& out) {
   Grid grid(request);
   Blocks parts = part_blocks(request);
-  // Inside, each place collects its part of every machine's results, all in the first round.
+  // Inside the machine each place collects its part of every machine's results, all in the first round.
   for (int m = 0; m < grid.machines; ++m)
     direct_reduce_scatter(out, 0, grid.inside(), grid.of_machine(parts, m));
   ring_reduce_scatter(out, grid.per_machine > 1, grid.across(), grid.of_place(parts), 0);
@@ -95,7 +95,7 @@ void hierarchical_all_gather_form(const CollectiveRequest& request, StepWriter& 
     direct_all_gather(out, round, grid.inside(), grid.of_machine(parts, m));
 }
 
-// Each machine's parts lie side by side: they travel as one message.
+// The parts of a machine are adjacent: they are sent as one message.
 void hierarchical_gather_form(const CollectiveRequest& request, StepWriter& out) {
   Grid grid(request);
   Blocks parts = part_blocks(request);

@@ -16,7 +16,7 @@ Name parse(const char* what, const std::string& name, const char* const (&names)
   for (size_t i = 0; i < N; ++i) {
     if (name == names[i]) return static_cast<Name>(i);
   }
-  throw ConfigError("{} '{}' is not known. Accepted: {}.", what, name,
+  throw ConfigError("{} '{}' is unknown. Accepted: {}.", what, name,
                     join(std::vector<std::string>(names, names + N), " "));
 }
 

@@ -8,7 +8,7 @@
 namespace yoke::plan {
 namespace {
 
-// A tiny piece of a huge buffer would make a list longer than the data.
+// A tiny piece of a huge buffer would make the list longer than the data.
 constexpr int64_t kMostPieces = 4096;
 
 }  // namespace
@@ -37,7 +37,7 @@ std::vector<Step> StepWriter::in_order() && {
 }
 
 Range part_of(int64_t count, int part, int size) {
-  // count * part may not fit; the quotient and the rest do.
+  // count * part may overflow; quotient and remainder do not.
   auto cut = [&](int at) { return count / size * at + count % size * at / size; };
   return {cut(part), cut(part + 1) - cut(part)};
 }

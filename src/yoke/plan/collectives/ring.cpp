@@ -1,4 +1,4 @@
-// Ring: every rank talks to its two neighbours only (Patarasuk and Yuan 2009).
+// Ring: every rank communicates with its two neighbours only (Patarasuk and Yuan 2009).
 #include "yoke/plan/collectives/phases.h"
 
 namespace yoke::plan {

@@ -1,4 +1,4 @@
-// Star: one rank is the hub (the root where there is one, else rank 0) and does all the work.
+// Star: one rank is the hub (the root if there is one, else rank 0) and does all the work.
 #include "yoke/plan/collectives/phases.h"
 
 namespace yoke::plan {

@@ -1,6 +1,6 @@
 // Collective algorithms as plain data: what one rank sends, receives and combines, in which order.
 //
-// A backend executes the list, the simulator prices it, a test replays it: all three read the same value.
+// Backends execute the list, the simulator prices it, tests replay it.
 #pragma once
 
 #include <cstdint>
@@ -38,19 +38,19 @@ struct Range {
 
 enum class Action : uint8_t {
   kSend,     // range to peer
-  kReceive,  // range from peer, replaces what is there
-  kCombine,  // range from peer, combined with what is there
-  kMerge,    // range from peer, kept until all of the round that merge it are there; they and what is there
-             // are then combined in the order of ranks
+  kReceive,  // range from peer, overwrites
+  kCombine,  // range from peer, combined with the local value
+  // Range from peer, kept until all merges of the round have arrived; they and the local value are then
+  // combined in rank order.
+  kMerge,
 };
 
-// Steps of one round may run at the same time; a round begins when the one before is complete on this rank.
-// Within a round, what is sent is what was there before the round; between two ranks, messages arrive in list
-// order. Combines of a round are applied in list order, so that the list alone fixes the order of a
-// reduction. The lists of collective_steps() number rounds alike on all ranks (a message is received in the
-// round in which it is sent), and no rank writes in a round what it sends in that round, but for merges,
-// which write when the round is over. Messages without elements stay in the list: every rank hears of an
-// operation, also of an empty one.
+// Steps of one round may run concurrently; a round starts when the previous one is complete on this rank. A
+// send takes the value from before the round; messages between two ranks arrive in list order. Combines of a
+// round are applied in list order, so the list alone determines the order of a reduction. Lists of
+// collective_steps() number rounds alike on all ranks (a message is received in the round in which it is
+// sent), and no rank writes a range in the round in which it sends it, except merges, which write at the end
+// of the round. Empty messages are kept: every rank takes part in every operation, even an empty one.
 struct Step {
   int round = 0;
   Action action = Action::kSend;
@@ -69,28 +69,27 @@ struct CollectiveRequest {
   // Elements of each rank's part (all_gather, reduce_scatter, gather, scatter); empty: part p is
   // [count p / size, count (p+1) / size), rounded down.
   std::vector<int64_t> parts;
-  // Trees cut their halves into pieces of about this many elements and pipeline them.
+  // Trees split each half into pieces of about this many elements and pipeline them.
   int64_t piece = 1 << 16;
   // Ranks per machine, for kHierarchical: rank / machine_size is the machine. Must divide size.
   int machine_size = 1;
 };
 
-// The working buffer is `count` elements on every rank:
+// The working buffer has `count` elements on every rank:
 //   all_reduce, reduce, broadcast   the data itself, in place;
-//   reduce_scatter                  the input; rank r finds its result in part r;
+//   reduce_scatter                  the input; the result of rank r is in part r;
 //   all_gather, gather, scatter     the output (scatter: the root's input); rank r's own part is part r;
-//   all_to_all                      2 x size parts of count / (2 size) elements: first what goes to each
-//   rank, then what came
-//                                   from each rank (own part copied by the executor);
-//   barrier                         count = 0: messages without content.
-// Throws ConfigError when the algorithm has no form of the operation; algorithms_for() lists those that have.
+//   all_to_all                      2 x size parts of count / (2 size) elements: first those sent to each,
+//                                   then those received from each (the executor copies its own part);
+//   barrier                         count = 0: empty messages.
+// Throws ConfigError if the algorithm does not support the operation; algorithms_for() lists those that do.
 std::vector<Step> collective_steps(const CollectiveRequest& request);
 std::vector<Algorithm> algorithms_for(Collective op);
 
 // [count p / size, count (p+1) / size).
 Range part_of(int64_t count, int part, int size);
 
-// What one rank moves, from its list.
+// Traffic of one rank, from its list.
 struct Traffic {
   int64_t elements_sent = 0;
   int64_t messages_sent = 0;
@@ -98,7 +97,7 @@ struct Traffic {
 };
 Traffic traffic_of(const std::vector<Step>& steps);
 
-// Seconds on links of `alpha` seconds a message and `beta` seconds a byte; gamma seconds a byte to combine.
+// Link cost: `alpha` seconds per message, `beta` seconds per byte; `gamma` seconds per byte to combine.
 struct LinkCost {
   double alpha = 20e-6;
   double beta = 1 / 1e9;
@@ -107,7 +106,8 @@ struct LinkCost {
 double predict_seconds(Collective op, Algorithm algorithm, int size, int64_t bytes, const LinkCost& cost,
                        int machine_size = 1);
 
-// The quickest algorithm where ranks act at once: predict_seconds with messages that overlap and crowd.
+// The fastest algorithm if ranks send concurrently: predict_seconds() with overlapping messages and
+// congestion.
 Algorithm choose_algorithm(Collective op, int size, int64_t bytes, const LinkCost& cost,
                            int machine_size = 1);
 
@@ -118,12 +118,11 @@ struct DoubleTree {
 };
 DoubleTree double_binary_tree(int size);
 
-// One line a step, "0 send 1 [0,4)"; the inverse throws ConfigError with line numbers.
+// One line per step, "0 send 1 [0,4)"; the inverse throws ConfigError with line numbers.
 std::string to_string(const std::vector<Step>& steps);
 std::vector<Step> parse_steps(const std::string& text);
 
-// Throws ConfigError unless every receive of any rank has its send (same peer pair, order and size).
-// lists[rank].
+// Throws ConfigError unless every receive has a matching send (same pair, order and size). lists[rank].
 void validate_steps(const std::vector<std::vector<Step>>& lists);
 
 }  // namespace yoke::plan

@@ -213,7 +213,7 @@ TEST(CollectiveSteps, RefusesWhatMakesNoSense) {
   EXPECT_TRUE(has(error_of({.size = 0}), "at least one"));
   EXPECT_TRUE(has(error_of({.op = Collective::kBroadcast, .size = 2, .root = 2}), "root 2 among 2"));
   EXPECT_TRUE(has(error_of({.count = -1}), "-1 elements"));
-  EXPECT_TRUE(has(error_of({.piece = 0}), "pieces of 0"));
+  EXPECT_TRUE(has(error_of({.piece = 0}), "chunks of 0"));
   EXPECT_TRUE(has(error_of({.size = 4, .count = 3, .parts = {1, 1, 1, 0}}), "no parts"));
   EXPECT_TRUE(has(error_of({.op = Collective::kAllGather, .size = 2, .count = 3, .parts = {1, 1}}),
                   "1 of 3 elements belong to no part"));
@@ -240,7 +240,7 @@ TEST(CollectiveNames, AreReadBackAndUnknownOnesListTheAccepted) {
     FAIL();
   } catch (const ConfigError& error) {
     EXPECT_STREQ(error.what(),
-                 "algorithm 'butterfly' is not known. Accepted: ring tree halving_doubling star direct "
+                 "algorithm 'butterfly' is unknown. Accepted: ring tree halving_doubling star direct "
                  "hierarchical exchange.");
   }
   EXPECT_THROW(parse_collective("allreduce"), ConfigError);

@@ -9,7 +9,7 @@ namespace {
 
 constexpr const char* kActions[] = {"send", "receive", "combine", "merge"};
 
-// Reads one line from left to right; every error names the line.
+// Parses one line from left to right; every error names the line.
 class LineReader {
  public:
   LineReader(std::string_view line, int number) : rest_(line), number_(number) {}

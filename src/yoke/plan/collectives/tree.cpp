@@ -1,4 +1,4 @@
-// Double binary tree: half of the data goes over each of two trees, in pieces that follow each other.
+// Double binary tree: each of two trees carries half of the data, in pipelined pieces.
 #include <algorithm>
 
 #include "yoke/plan/collectives/phases.h"
@@ -6,11 +6,11 @@
 namespace yoke::plan {
 namespace {
 
-// One rank's place in a tree.
+// One rank's position in a tree.
 struct Place {
   int parent = -1;
   std::vector<int> children;         // ascending
-  std::vector<int> children_height;  // of the tree below each
+  std::vector<int> children_height;  // of the subtree below each
   int height = 0;
   int depth = 0;
   int root_height = 0;
@@ -43,7 +43,7 @@ Place place_of(int rank, const std::vector<int>& parent) {
   return place;
 }
 
-// A piece leaves a rank in the round after the slowest child's came: piece k in round height + k.
+// A rank forwards a piece in the round after the slowest child's arrived: piece k in round height + k.
 void up(StepWriter& out, const Place& place, const Blocks& pieces) {
   for (size_t k = 0; k < pieces.size(); ++k) {
     int behind = static_cast<int>(k);
@@ -71,13 +71,14 @@ void both_trees(const CollectiveRequest& request, const DoubleTree& trees, Direc
     Place place = place_of(request.rank, t == 0 ? trees.first : trees.second);
     Blocks pieces = pieces_of(halves[static_cast<size_t>(t)], request.piece);
     if (direction != Direction::kDown) up(out, place, pieces);
-    // A piece turns round at the root while later ones are still on their way up.
+    // A piece turns around at the root while later ones are still on their way up.
     if (direction != Direction::kUp)
       down(out, direction == Direction::kBoth ? place.root_height : 0, place, pieces);
   }
 }
 
-// The root above two trees of all others: it handles each element once, they at most once in each direction.
+// The root is above two trees of all others: it handles each element once, they at most once in each
+// direction.
 DoubleTree below(int root, int size) {
   auto all = static_cast<size_t>(size);
   DoubleTree trees{std::vector<int>(all, -1), std::vector<int>(all, -1)};
@@ -108,7 +109,7 @@ void tree_broadcast_form(const CollectiveRequest& request, StepWriter& out) {
   both_trees(request, below(request.root, request.size), Direction::kDown, out);
 }
 
-// There is nothing to halve: one tree.
+// Nothing to split: one tree.
 void tree_barrier_form(const CollectiveRequest& request, StepWriter& out) {
   Place place = place_of(request.rank, double_binary_tree(request.size).first);
   Blocks nothing(1);

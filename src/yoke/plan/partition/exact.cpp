@@ -7,7 +7,7 @@
 namespace yoke::plan {
 namespace {
 
-// Places nodes one after the other; what is known of a net are the parts of its nodes placed so far.
+// Places nodes one after the other; of a net only the parts of the nodes placed so far are known.
 class Search {
  public:
   Search(const PartitionProblem& problem, const std::vector<int>& start, int64_t steps)
@@ -31,7 +31,7 @@ class Search {
   }
 
  private:
-  // Always the node that shares the most with those before it: bad choices show early.
+  // Next is always the node that shares most with those placed: bad choices show early.
   void make_order() {
     const int count = problem_.graph.nodes();
     std::vector<double> pull(at(count));
@@ -58,7 +58,7 @@ class Search {
     return open_[at(net)] < static_cast<int>(problem_.graph.nets[at(net)].nodes.size());
   }
 
-  // Bytes more that cross with `node` in `part`.
+  // Additional bytes that cross with `node` in `part`.
   double cost(int node, int part) const {
     double bytes = 0;
     for (int net : problem_.nets_of[at(node)])
@@ -66,7 +66,7 @@ class Search {
     return bytes;
   }
 
-  // What the nodes still to be placed must add at least. Several nodes of a net may go to the same new part,
+  // Lower bound for what the remaining nodes must add. Several nodes of a net may go to the same new part,
   // which costs once: each carries its share.
   double bound(size_t depth) {
     double sum = 0;
@@ -80,7 +80,7 @@ class Search {
             bytes += problem_.graph.nets[at(net)].bytes / open_[at(net)];
         least = std::min(least, bytes);
       }
-      sum += least;  // infinite where the node fits nowhere
+      sum += least;  // infinite if the node fits nowhere
     }
     return sum;
   }
@@ -92,7 +92,7 @@ class Search {
     return sum;
   }
 
-  // `used`: parts that hold something; the empty ones are all alike, so that only the next is tried.
+  // `used`: parts that are not empty; empty ones are equivalent, so only the next is tried.
   void place(size_t depth, int used, double cut) {
     if (steps_ <= 0) return;
     --steps_;
@@ -131,8 +131,8 @@ class Search {
   std::vector<double> left_;  // [depth]: weight still to be placed
   std::vector<int> part_of_;
   std::vector<double> weights_;
-  std::vector<std::vector<int>> counts_;  // [net][part]: of the nodes placed
-  std::vector<int> open_;                 // [net]: nodes not placed
+  std::vector<std::vector<int>> counts_;  // [net][part]: number of placed nodes
+  std::vector<int> open_;                 // [net]: number of nodes not placed
   std::vector<int> best_;
   double best_cut_ = std::numeric_limits<double>::infinity();
 };

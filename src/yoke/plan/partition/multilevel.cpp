@@ -9,8 +9,8 @@
 namespace yoke::plan {
 namespace {
 
-constexpr int kSmall = 48;       // nodes: no coarser than this
-constexpr size_t kWideNet = 64;  // read by so many that it says little about who belongs together
+constexpr int kSmall = 48;       // nodes: coarsening stops here
+constexpr size_t kWideNet = 64;  // a net with so many readers says little about which nodes belong together
 
 std::vector<int> shuffled(int count, Random& random) {
   std::vector<int> order(at(count));
@@ -23,7 +23,7 @@ double heaviest_pair(const PartitionProblem& problem) {
   return std::max(problem.limit / 4, 1.5 * problem.heaviest);
 }
 
-// Pairs nodes that share the most bytes; gives each node the number of its pair.
+// Pairs nodes that share most bytes; assigns each node the number of its pair.
 std::vector<int> match(const PartitionProblem& problem, Random& random) {
   const PartitionGraph& graph = problem.graph;
   const double most = heaviest_pair(problem);
@@ -56,7 +56,7 @@ std::vector<int> match(const PartitionProblem& problem, Random& random) {
   return pair_of;
 }
 
-// Nodes that found nobody (they share nothing, or only what all share) pair up in order of execution, so that
+// Nodes without a partner (they share nothing, or only what all share) are paired in execution order, so that
 // every graph shrinks.
 void pair_singles(const PartitionProblem& problem, std::vector<int>& pair_of) {
   std::vector<int> sizes(pair_of.size()), number(pair_of.size(), -1);
@@ -72,7 +72,7 @@ void pair_singles(const PartitionProblem& problem, std::vector<int>& pair_of) {
       waiting = static_cast<int>(node);
     }
   }
-  int next = 0;  // numbers without gaps
+  int next = 0;  // consecutive numbers
   for (int& pair : pair_of) {
     if (number[at(pair)] < 0) number[at(pair)] = next++;
     pair = number[at(pair)];
@@ -84,7 +84,7 @@ PartitionGraph contract(const PartitionGraph& graph, const std::vector<int>& pai
   coarse.weights.resize(at(*std::max_element(pair_of.begin(), pair_of.end()) + 1));
   for (size_t node = 0; node < pair_of.size(); ++node)
     coarse.weights[at(pair_of[node])] += graph.weights[node];
-  std::map<std::vector<int>, double> nets;  // those that join the same nodes become one
+  std::map<std::vector<int>, double> nets;  // nets with the same nodes are merged
   for (const Net& net : graph.nets) {
     std::vector<int> nodes;
     for (int node : net.nodes) nodes.push_back(pair_of[at(node)]);
@@ -96,7 +96,7 @@ PartitionGraph contract(const PartitionGraph& graph, const std::vector<int>& pai
   return coarse;
 }
 
-// Parts filled one after the other from a random node outwards, each with what it shares most with.
+// Fills parts one after the other from a random node outwards, each with the nodes it shares most with.
 std::vector<int> grow(const PartitionProblem& problem, Random& random) {
   const PartitionGraph& graph = problem.graph;
   const double total = std::accumulate(graph.weights.begin(), graph.weights.end(), 0.0);

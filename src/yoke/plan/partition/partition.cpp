@@ -13,19 +13,19 @@ namespace yoke::plan {
 namespace {
 
 constexpr int kMostParts = 1024;
-constexpr int kExactNodes = 128;  // above, a step costs too much for what it proves
+constexpr int kExactNodes = 128;  // above this a step costs too much for what it proves
 
 void check(const PartitionGraph& graph, const PartitionOptions& options) {
   if (options.parts < 1 || options.parts > kMostParts)
-    throw ConfigError("--parts {}: a whole number from 1 to {} is wanted.", options.parts, kMostParts);
+    throw ConfigError("--parts {}: expected an integer from 1 to {}.", options.parts, kMostParts);
   if (!(options.balance >= 1) || !std::isfinite(options.balance))
     throw ConfigError(
-        "--balance {}: a number of at least 1 is wanted; 1.1 allows each part 10 % above the average.",
+        "--balance {}: expected a number of at least 1; 1.1 allows each part 10 % above the average.",
         options.balance);
   if (graph.weights.empty()) throw ConfigError("a graph without nodes cannot be partitioned.");
 }
 
-// In the order of execution, each part filled to its share: what a person would do first.
+// In execution order, each part filled to its share: the obvious first solution.
 std::vector<int> in_order(const PartitionProblem& problem, double total) {
   std::vector<int> part_of;
   double done = 0;
@@ -37,7 +37,7 @@ std::vector<int> in_order(const PartitionProblem& problem, double total) {
   return part_of;
 }
 
-// The heaviest first, each into the lightest part: balanced as well as anything quick.
+// Heaviest first, each into the lightest part: well balanced and fast.
 std::vector<int> heaviest_first(const PartitionProblem& problem) {
   std::vector<int> order(problem.graph.weights.size()), part_of(order.size());
   std::iota(order.begin(), order.end(), 0);
@@ -52,7 +52,7 @@ std::vector<int> heaviest_first(const PartitionProblem& problem) {
   return part_of;
 }
 
-// More for graphs in which one costs little, few where the exact search comes to the end anyway.
+// More restarts for graphs in which one is cheap, few if the exact search will finish anyway.
 int restarts_for(int nodes) {
   return std::clamp(100'000 / nodes, 12, std::clamp(4 * nodes, 12, 200));
 }
@@ -99,7 +99,7 @@ PartitionWeight parse_partition_weight(const std::string& name) {
   if (name == "seconds") return PartitionWeight::kSeconds;
   if (name == "parameters") return PartitionWeight::kParameters;
   if (name == "nodes") return PartitionWeight::kNodes;
-  throw ConfigError("--weight {}: not known. Accepted: seconds parameters nodes.", name);
+  throw ConfigError("--weight {}: unknown. Accepted: seconds parameters nodes.", name);
 }
 
 PartitionGraph graph_of(const Profile& profile, PartitionWeight weight) {
@@ -149,10 +149,9 @@ Partition make_partition(const PartitionGraph& graph, const PartitionOptions& op
   if (!exact.part_of.empty()) return described(problem, exact.part_of, exact.complete);
   if (balanced) return described(problem, found, state.cut() == 0);
   double heaviest = *std::max_element(state.weights().begin(), state.weights().end());
-  throw ConfigError(
-      "--balance {}: no {} parts {} so even. Hint: --balance {:g} can be kept, or take fewer parts.",
-      options.balance, options.parts, exact.complete ? "are" : "were found",
-      std::ceil(heaviest / average * 1000) / 1000);
+  throw ConfigError("--balance {}: no {} parts {} this balance. Hint: use --balance {:g}, or fewer parts.",
+                    options.balance, options.parts, exact.complete ? "are" : "were found",
+                    std::ceil(heaviest / average * 1000) / 1000);
 }
 
 }  // namespace yoke::plan

@@ -1,8 +1,8 @@
-// Which machine computes which nodes of a network that is no chain: model parallelism of arbitrary graphs.
+// Graph partitioning: assigns the nodes of an arbitrary network to machines (model parallelism).
 //
-// Every node has a weight (its work), every output goes to some readers. A partition gives each node a part
-// such that no part weighs more than the balance allows, and the bytes that cross machines are few. An output
-// crosses once for every other part that reads it, however many readers are there.
+// Every node has a weight (its work), every output is read by some nodes. A partition assigns each node to a
+// part such that no part exceeds the balance limit and few bytes cross between parts. An output crosses once
+// per other part that reads it, however many readers are there.
 #pragma once
 
 #include <cstdint>
@@ -13,20 +13,20 @@
 
 namespace yoke::plan {
 
-// One output and everybody who has to do with it.
+// One output with its producer and its readers (a hyperedge).
 struct Net {
   double bytes = 0;
-  std::vector<int> nodes;  // who makes it, then who reads it; each once
+  std::vector<int> nodes;  // producer, then readers; each once
   bool operator==(const Net&) const = default;
 };
 
 struct PartitionGraph {
   std::vector<double> weights;  // of each node
-  std::vector<Net> nets;        // of two nodes or more
+  std::vector<Net> nets;        // of two or more nodes
   int nodes() const { return static_cast<int>(weights.size()); }
 };
 
-// What a part must not have too much of.
+// The quantity that is balanced.
 enum class PartitionWeight : uint8_t { kSeconds, kParameters, kNodes };
 // "seconds", "parameters", "nodes"; throws ConfigError listing them.
 PartitionWeight parse_partition_weight(const std::string& name);
@@ -35,10 +35,10 @@ PartitionGraph graph_of(const Profile& profile, PartitionWeight weight = Partiti
 
 struct PartitionOptions {
   int parts = 2;
-  double balance = 1.1;  // no part weighs more than this times the average
-  uint64_t seed = 1;     // the same seed, the same answer
-  int restarts = 0;      // of the search in larger graphs; 0: 12 to 200, as their size allows
-  // Steps of the exact search before it gives up and the best found so far stands.
+  double balance = 1.1;  // maximum weight of a part, relative to the average
+  uint64_t seed = 1;     // the same seed gives the same result
+  int restarts = 0;      // of the search in larger graphs; 0: 12 to 200, by size
+  // Steps of the exact search before it stops with the best result so far.
   int64_t exact_steps = 1'000'000;
 };
 
@@ -46,12 +46,12 @@ struct Partition {
   std::vector<int> part_of;     // of each node; parts are numbered by their first nodes
   std::vector<double> weights;  // of each part
   double cut_bytes = 0;
-  bool optimal = false;  // proven: nothing within the balance crosses less
+  bool optimal = false;  // proven: no partition within the balance has a smaller cut
 };
 
-// Exact for small graphs (about 20 nodes, more where the cut is small), otherwise multilevel with
-// Fiduccia-Mattheyses passes, improved by the exact search as far as its steps reach. Throws ConfigError for
-// options out of range and where nothing keeps the balance, saying which balance can be kept.
+// Exact for small graphs (about 20 nodes, more if the cut is small), otherwise multilevel with
+// Fiduccia-Mattheyses passes, improved by the exact search within its step limit. Throws ConfigError for
+// options out of range, and if no partition satisfies the balance, with the balance that can be satisfied.
 Partition make_partition(const PartitionGraph& graph, const PartitionOptions& options);
 
 // Bytes that cross under any assignment.

@@ -40,12 +40,12 @@ class Pass {
       best = done_.size();
     }
     for (; done_.size() > best; done_.pop_back()) state_.move(done_.back().first, done_.back().second);
-    // Sums in another order differ in their last digits: those are no progress.
+    // Sums in another order differ in their last digits, which is not progress.
     return best_overload < overload * (1 - 1e-9) || (best > 0 && best_cut < cut * (1 - 1e-9));
   }
 
  private:
-  // Above the limit for a moment, so that two nodes can change places.
+  // Temporarily above the limit, so that two nodes can swap.
   bool fits(int node, int part) const {
     return state_.weight(part) + problem_.graph.weights[at(node)] <= problem_.limit + problem_.heaviest;
   }
@@ -67,7 +67,7 @@ class Pass {
     if (move.node >= 0) queue_.push({move.gain, -node});
   }
 
-  // The node with the largest gain; entries grow old when neighbours move, and are looked at again.
+  // The node with the largest gain; entries become stale when neighbours move, and are then recomputed.
   Move pop() {
     while (!queue_.empty()) {
       auto [gain, negative] = queue_.top();
@@ -81,7 +81,7 @@ class Pass {
     return {};
   }
 
-  // Out of the heaviest part into one that stays within the limit, or at least below what this part weighs.
+  // From the heaviest part into one that stays within the limit, or at least below the weight of this part.
   Move relieve() {
     int from = 0;
     for (int part = 1; part < problem_.parts; ++part)
@@ -111,7 +111,7 @@ class Pass {
     locked_[at(move.node)] = true;
     state_.move(move.node, move.to);
     for (int net : problem_.nets_of[at(move.node)]) {
-      // Gains change only where a part has just lost or won its first or second node of the net.
+      // Gains change only if a part has just lost or gained its first or second node of the net.
       if (state_.count(net, from) > 1 && state_.count(net, move.to) > 2) continue;
       for (int node : problem_.graph.nets[at(net)].nodes)
         if (!locked_[at(node)]) push(node);
@@ -121,7 +121,7 @@ class Pass {
   const PartitionProblem& problem_;
   PartitionState& state_;
   std::vector<bool> locked_;
-  std::vector<std::pair<int, int>> done_;  // node, where it came from
+  std::vector<std::pair<int, int>> done_;  // node, previous part
   std::priority_queue<std::pair<double, int>> queue_;
   std::vector<double> gains_;
 };

@@ -1,4 +1,4 @@
-// An assignment of nodes to parts under change: what the searches move about in.
+// A mutable assignment of nodes to parts, used by the searches.
 #pragma once
 
 #include <vector>
@@ -7,14 +7,14 @@
 
 namespace yoke::plan {
 
-// The graph with the way back from nodes to nets, and what a part may weigh.
+// The graph with an index from nodes to nets, and the weight limit of a part.
 struct PartitionProblem {
   PartitionProblem(PartitionGraph what, int part_count, double most);
 
   PartitionGraph graph;
   std::vector<std::vector<int>> nets_of;  // [node]
   int parts;
-  double limit;  // of a part's weight
+  double limit;  // maximum weight of a part
   double heaviest = 0;
 };
 
@@ -28,15 +28,15 @@ class PartitionState {
   double weight(int part) const { return weights_[static_cast<size_t>(part)]; }
   const std::vector<double>& weights() const { return weights_; }
   double cut() const { return cut_; }
-  // Weight above the limit, of all parts together.
+  // Weight above the limit, summed over all parts.
   double overload() const;
-  // Nodes of `net` in `part`.
+  // Number of nodes of `net` in `part`.
   int count(int net, int part) const {
     return counts_[static_cast<size_t>(net) * static_cast<size_t>(problem_.parts) +
                    static_cast<size_t>(part)];
   }
 
-  // Bytes less that cross when `node` moves to each part; its own part has 0.
+  // Reduction of the cut in bytes if `node` moves to each part; 0 for its own part.
   void gains(int node, std::vector<double>& out) const;
   void move(int node, int to);
 
@@ -53,20 +53,19 @@ class PartitionState {
   double cut_ = 0;
 };
 
-// Moves single nodes, also to the worse for a while, and keeps the best state on the way (Fiduccia and
-// Mattheyses 1982, between any two parts), until a whole pass changes nothing. Less overload is better, then
-// fewer bytes.
+// Moves single nodes, temporarily also for the worse, and keeps the best state (Fiduccia and Mattheyses 1982,
+// between any two parts), until a whole pass changes nothing. Minimises overload first, then bytes.
 void refine(const PartitionProblem& problem, PartitionState& state);
 
 // A good assignment by coarsening, splitting the small graph and refining on the way back. Deterministic.
 std::vector<int> multilevel(const PartitionProblem& problem, uint64_t seed);
 
-// What the exact search comes back with: the best it knows, and whether it has seen everything.
+// Result of the exact search: the best assignment, and whether the search was exhaustive.
 struct ExactResult {
-  std::vector<int> part_of;  // empty: nothing keeps the limit as far as it has seen
+  std::vector<int> part_of;  // empty: none within the limit was found
   bool complete = false;
 };
-// Branch and bound. `start` (empty: none) is an assignment within the limit, to be beaten.
+// Branch and bound. `start` (empty: none) is an assignment within the limit to improve on.
 ExactResult exact_partition(const PartitionProblem& problem, const std::vector<int>& start, int64_t steps);
 
 }  // namespace yoke::plan

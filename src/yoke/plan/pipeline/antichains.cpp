@@ -39,7 +39,7 @@ class States {
     }
     for (const Edge& edge : profile.edges) next_[static_cast<size_t>(edge.from)].push_back(edge.to);
     with_ancestors_.assign(size, Set((size + 63) / 64));
-    for (int i = 0; i < count_; ++i) {  // edges lead to later layers: what comes before is complete
+    for (int i = 0; i < count_; ++i) {  // edges lead to later layers: predecessors are complete
       add(with_ancestors_[static_cast<size_t>(i)], i);
       for (int next : next_[static_cast<size_t>(i)])
         add_all(with_ancestors_[static_cast<size_t>(next)], with_ancestors_[static_cast<size_t>(i)]);
@@ -68,7 +68,7 @@ class States {
     }
   }
 
-  // Sorted by the time done, then by size: a set comes before those it is part of.
+  // Sorted by completed time, then size: a set comes before its supersets.
   std::vector<Set> sorted() const {
     std::vector<Set> list;
     for (auto& [set, unused] : found_) list.push_back(set);
@@ -90,8 +90,8 @@ class States {
     return result;
   }
 
-  // The outputs of the maximal layers x, and of every ancestor of an x that feeds a layer which is neither x
-  // nor one of its ancestors, even where that layer is done.
+  // The outputs of the maximal layers x, and of every ancestor of an x that feeds a layer that is neither x
+  // nor one of its ancestors, even if that layer is completed.
   double crossing(const Set& set) const {
     Set counted(set.size());
     for (int x = 0; x < count_; ++x) {
@@ -162,7 +162,7 @@ Cuts antichain_cuts(const Profile& profile, int most) {
   cuts.part_of = inclusions(sets);
   if (cuts.layers.back().size() != profile.layers.size())
     throw ConfigError(
-        "--states antichain: {} of {} layers do not follow from the first source; use --states prefix.",
+        "--states antichain: {} of {} layers cannot be reached from the first source; use --states prefix.",
         profile.layers.size() - cuts.layers.back().size(), profile.layers.size());
   return cuts;
 }

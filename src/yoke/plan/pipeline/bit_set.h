@@ -1,4 +1,4 @@
-// Sets of small numbers as words of 64 bits: bits[n / 64] has bit n % 64.
+// Sets of small numbers as 64-bit words: bit n % 64 of bits[n / 64].
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@ inline void set_bit(Bits& bits, size_t index) {
   bits[index / 64] |= uint64_t{1} << (index % 64);
 }
 
-// Sets first to last, both included; first <= last.
+// Sets first to last, inclusive; first <= last.
 inline void set_bits(Bits& bits, size_t first, size_t last) {
   const uint64_t head = ~uint64_t{0} << (first % 64), tail = ~uint64_t{0} >> (63 - last % 64);
   const size_t begin = first / 64, end = last / 64;

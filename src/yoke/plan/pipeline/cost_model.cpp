@@ -33,7 +33,7 @@ const CostModel& cost_model(const std::string& name) {
     if (name == model.name) return model;
     names.push_back(model.name);
   }
-  throw ConfigError("cost model `{}` is not known. Accepted: {}.", name, join(names, " "));
+  throw ConfigError("cost model `{}` is unknown. Accepted: {}.", name, join(names, " "));
 }
 
 }  // namespace yoke::plan

@@ -6,7 +6,7 @@
 namespace yoke::plan {
 namespace {
 
-// The last layer that reads each output; the layer itself where nobody does.
+// The last layer that reads each output; the layer itself if there is none.
 std::vector<size_t> last_readers(const Profile& profile) {
   std::vector<size_t> last(profile.layers.size());
   for (size_t i = 0; i < last.size(); ++i)
@@ -46,12 +46,12 @@ Cuts prefix_cuts(const Profile& profile) {
     cuts.activations[i + 1] = cuts.activations[i] + layer.activation_bytes;
     cuts.names.push_back(layer.name);
   }
-  // Sums of what begins and ends at each boundary: bytes are whole numbers, so that they cancel exactly.
+  // Sums of what starts and ends at each boundary: byte counts are integers, so they cancel exactly.
   std::vector<size_t> last = last_readers(profile);
   std::vector<double> ends(count + 1);
   double live = 0;
   for (size_t i = 0; i < count; ++i) {
-    live -= ends[i];  // read by layer i for the last time: it does not cross the boundary behind it
+    live -= ends[i];  // last read by layer i: does not cross the boundary behind it
     if (last[i] > i) {
       live += profile.layers[i].activation_bytes;
       ends[last[i]] += profile.layers[i].activation_bytes;

@@ -1,4 +1,4 @@
-// Where a network may be cut, and what each cut costs: the states of the planner.
+// The possible cuts of a network and their costs: the states of the planner.
 #pragma once
 
 #include <cstdint>
@@ -9,16 +9,16 @@
 
 namespace yoke::plan {
 
-// Boundary b stands for a set of layers done, 0 for none, count() for all; a stage [a, b) holds what b has
-// and a has not. Boundaries are sorted by the time done, so that a < b wherever a is part of b.
+// Boundary b is a set of completed layers, 0 for none, count() for all; a stage [a, b) has the layers in b
+// but not in a. Boundaries are sorted by completed time, so that a < b whenever a is a subset of b.
 struct Cuts {
-  std::vector<double> forward;                 // seconds of all layers done; these four rise with the set
-  std::vector<double> seconds;                 // forward and backward
-  std::vector<double> weights;                 // bytes
-  std::vector<double> activations;             // bytes that all layers done put out
-  std::vector<double> crossing;                // bytes that later layers read; 0 at both ends
-  std::vector<std::vector<uint64_t>> part_of;  // bit b of row a: a is part of b. Empty: always when a < b
-  std::vector<std::vector<int>> layers;        // antichain only: layers done, sorted
+  std::vector<double> forward;      // seconds of completed layers; these four increase with the set
+  std::vector<double> seconds;      // forward and backward
+  std::vector<double> weights;      // bytes
+  std::vector<double> activations;  // bytes output by completed layers
+  std::vector<double> crossing;     // bytes read by later layers; 0 at both ends
+  std::vector<std::vector<uint64_t>> part_of;  // bit b of row a: a is a subset of b. Empty: whenever a < b
+  std::vector<std::vector<int>> layers;        // antichain only: completed layers, sorted
   std::vector<std::string> names;              // of the layers of the profile
 
   int count() const { return static_cast<int>(seconds.size()) - 1; }
@@ -33,16 +33,17 @@ struct Cuts {
   double weights_of(int a, int b) const { return at(weights, a, b); }
   double activations_of(int a, int b) const { return at(activations, a, b); }
   double crossing_at(int b) const { return crossing[static_cast<size_t>(b)]; }
-  // Layers of the stage [a, b), by their numbers in the profile.
+  // Layers of the stage [a, b), by their index in the profile.
   std::vector<int> layers_of(int a, int b) const;
 };
 
-// After every layer, in the order of the profile. What crosses is what later layers read, each output once.
+// One cut after every layer, in profile order. Crossing bytes are those read by later layers, each output
+// once.
 Cuts prefix_cuts(const Profile& profile);
 
 // The states of PipeDream's released optimizer: sets closed under predecessors, grown from the first source
-// by one layer with all its ancestors; what crosses is over-counted as there. Throws ConfigError when there
-// are more than `most` of them.
+// by one layer with all its ancestors; crossing bytes are over-counted as there. Throws ConfigError if there
+// are more than `most`.
 Cuts antichain_cuts(const Profile& profile, int most = 5000);
 
 }  // namespace yoke::plan

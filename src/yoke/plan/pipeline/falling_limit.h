@@ -1,4 +1,4 @@
-// The fastest answer of a search that can say whether there is one within a limit: ask for ever lower limits.
+// Minimises a search that can only answer "is there a result within this limit?", by bisection.
 #pragma once
 
 #include <cmath>
@@ -8,12 +8,12 @@
 
 namespace yoke::plan {
 
-// `within(limit)` gives an optional answer whose `seconds` are at most `limit`, empty where there is none;
-// who succeeds within a limit succeeds within every higher one. `below`: no answer is as fast as this. Empty:
-// there is none at all.
+// `within(limit)` returns a result whose `seconds` are at most `limit`, or nothing; if it succeeds for a
+// limit, it succeeds for every higher one. `below`: lower bound that no result attains. Returns nothing if
+// there is no result at all.
 template <typename Within>
 auto fastest_within(double below, Within within) -> decltype(within(0.0)) {
-  auto found = within(std::numeric_limits<double>::max());  // what is impossible takes infinity
+  auto found = within(std::numeric_limits<double>::max());  // impossible results take infinity
   if (!found) return found;
   auto improve = [&](double limit) {
     auto better = within(limit);
@@ -25,7 +25,7 @@ auto fastest_within(double below, Within within) -> decltype(within(0.0)) {
     double middle = below + (found->seconds - below) / 2;
     if (!improve(middle)) below = middle;
   }
-  // What is left between the two are prices equal but for rounding; take the last of them.
+  // The remaining results differ only by rounding; take the best of them.
   for (int i = 0; i < 64 && found->seconds > 0; ++i)
     if (!improve(std::nextafter(found->seconds, 0))) break;
   return found;

@@ -57,11 +57,11 @@ double number_of(std::string_view text, const char* field, const LinePlace& plac
   double value = -1;
   auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size() || !(value >= 0 && value <= 1e18))
-    place.fail(fmt::format("{}={}: a number from 0 to 1e18 is wanted.", field, text));
+    place.fail(fmt::format("{}={}: expected a number from 0 to 1e18.", field, text));
   return value;
 }
 
-// A number, or `[1.0; 2.0]` whose sum counts.
+// A number, or `[1.0; 2.0]`, which is summed.
 double size_of(std::string_view text, const char* field, const LinePlace& place) {
   if (text.empty() || text.front() != '[') return number_of(text, field, place);
   if (text.back() != ']') place.fail(fmt::format("{}={}: the list has no `]`.", field, text));
@@ -81,7 +81,7 @@ Node read_node(const std::vector<std::string_view>& parts, const LinePlace& plac
   for (size_t i = 0; i < 4; ++i) {
     size_t equals = fields[i].find('=');
     if (equals == std::string_view::npos || fields[i].substr(0, equals) != kFields[i])
-      place.fail(fmt::format("`{}` where {}=NUMBER is wanted.", fields[i], kFields[i]));
+      place.fail(fmt::format("found `{}`, expected {}=NUMBER.", fields[i], kFields[i]));
     values[i] = size_of(fields[i].substr(equals + 1), kFields[i], place);
   }
   node.layer.forward = values[0] * 1e-3;
@@ -107,7 +107,7 @@ class Graph {
     if (nodes_.empty()) throw ConfigError("{}: there are no layers. Accepted: lines {}", file, kNodeForm);
   }
 
-  // What the published optimizer does before it plans: data loading is no layer, nor is an output that
+  // As the published optimizer does before planning: data loading is not a layer, nor is an output that
   // nobody reads.
   void drop_inputs_and_unused_outputs() {
     for (Node& node : nodes_) node.dropped = node.previous.empty() && node.layer.name.rfind("Input", 0) == 0;
@@ -140,25 +140,23 @@ class Graph {
   void add_node(std::string_view line, const LinePlace& place) {
     std::vector<std::string_view> parts = cut(line, kSeparator);
     if (parts.size() != 3 && parts.size() != 4)
-      place.fail(fmt::format("this is neither a layer nor an edge. Accepted: {}, or <tab>nodeA -- nodeB",
-                             kNodeForm));
+      place.fail(fmt::format("neither a layer nor an edge. Accepted: {}, or <tab>nodeA -- nodeB", kNodeForm));
     if (nodes_.size() == kMostNodes) place.fail(fmt::format("more than {} layers.", kMostNodes));
     Node node = read_node(parts, place);
     if (!index_.emplace(node.number, static_cast<int>(nodes_.size())).second)
-      place.fail(fmt::format("node{} stands here for the second time.", node.number));
+      place.fail(fmt::format("node{} appears twice.", node.number));
     nodes_.push_back(std::move(node));
   }
 
   int index_of(std::string_view id, const LinePlace& place) const {
     auto found = index_.find(node_number(id, place));
-    if (found == index_.end())
-      place.fail(fmt::format("{} is not among the layers; their lines stand above the edges.", id));
+    if (found == index_.end()) place.fail(fmt::format("{} is not a layer; list layers before edges.", id));
     return found->second;
   }
 
   void add_edge(std::string_view line, const LinePlace& place) {
     std::vector<std::string_view> parts = cut(line, kSeparator);
-    if (parts.size() != 2) place.fail("an edge is wanted here. Accepted: <tab>nodeA -- nodeB");
+    if (parts.size() != 2) place.fail("expected an edge. Accepted: <tab>nodeA -- nodeB");
     int from = index_of(parts[0], place), to = index_of(parts[1], place);
     if (from == to) place.fail(fmt::format("{} feeds itself.", parts[0]));
     std::vector<int>& next = at(from).next;
@@ -187,7 +185,7 @@ class Graph {
         if (!at(next).dropped && --waits[static_cast<size_t>(next)] == 0) ready.push({at(next).number, next});
       }
     }
-    if (order.size() != kept) throw ConfigError("{}: the edges run in a circle; layers need an order.", file);
+    if (order.size() != kept) throw ConfigError("{}: the edges form a cycle.", file);
     if (order.empty()) throw ConfigError("{}: there are only inputs, no layers.", file);
     return order;
   }
@@ -202,7 +200,7 @@ class Graph {
     return -1;
   }
 
-  std::vector<Node> nodes_;  // in the order of the file
+  std::vector<Node> nodes_;  // in file order
   std::map<int64_t, int> index_;
 };
 

@@ -19,14 +19,14 @@ int64_t divide_up(int64_t a, int64_t b) {
 
 }  // namespace
 
-// The stage has `task.components - d` components behind it and itself r: those hold behind + (components - d)
-// minibatches for its r, each of which splits among the devices of a component.
+// The stage of r components has `task.components - d` components behind it, which keep behind + (components -
+// d) minibatches in flight for its r, each divided among the devices of a component.
 Behind IntervalRows::below(const Task& task, int d, int r) const {
   if (!pricing_.limited()) return {};
   int64_t inside = pricing_.level(task.level - 1).count;
   int64_t numerator = (task.behind.numerator + (task.components - d) * task.behind.denominator) * inside;
   int64_t denominator = task.behind.denominator * r;
-  // Versions are rounded up: at the innermost level nothing but the whole number matters.
+  // Versions are rounded up: at the innermost level only the integer matters.
   if (task.level == 1) return {divide_up(numerator, denominator), 1};
   int64_t common = std::max<int64_t>(1, std::gcd(numerator, denominator));
   return {numerator / common, denominator / common};
@@ -47,7 +47,7 @@ double IntervalRows::last_stage(const Task& task, int s, int b, int d, int r) {
   return pricing_.stage(task.level, inner, s, b, r, s == task.a);
 }
 
-// Cuts from the balanced one outwards, in both directions as far as the bounds leave a chance.
+// Tries cuts from the balanced one outwards, in both directions, as far as the bounds allow an improvement.
 void IntervalRows::improve(const Task& task, const Row& row, int b, int d, Centres& centres, double& best) {
   const Cuts& cuts = pricing_.cuts;
   const double* done = cuts.seconds.data();
@@ -73,7 +73,7 @@ void IntervalRows::improve(const Task& task, const Row& row, int b, int d, Centr
     for (int s = centre; s < b && done[s] - begin <= best * most_before; ++s) try_cut(s);
     for (int s = centre - 1; s > task.a && end - done[s] <= best * most_after; --s) {
       if (before[s] >= best) continue;
-      // In a chain the last stage only grows from here on, and its sync with it.
+      // In a chain the last stage, and its sync, only grow from here on.
       double sync = pricing_.sync(task.level, s, b, r, false);
       if (chain && pricing_.model().stage_seconds((end - done[s]) / devices, sync, r) > best * kSlack) break;
       try_cut(s);
@@ -81,7 +81,7 @@ void IntervalRows::improve(const Task& task, const Row& row, int b, int d, Centr
   }
 }
 
-// The same for devices without a memory limit, where nearly all the time goes: each price once, in place.
+// The same for devices without a memory limit, the hot path: each cost is computed once, inline.
 void IntervalRows::improve_plain(const Task& task, const double* before, int b, int d, int r, int centre,
                                  double& best) const {
   const double *done = pricing_.cuts.seconds.data(), *weights = pricing_.cuts.weights.data();
@@ -126,7 +126,7 @@ const IntervalRows::Table& IntervalRows::table(int level, Behind behind) {
   auto made = std::make_unique<Table>();
   const int end = pricing_.cuts.count(), components = pricing_.level(level).count;
   for (int a = 0; a < end; ++a) made->push_back(std::move(row({level, behind, a, end, components}).back()));
-  entry = std::move(made);  // a map's entries stay where they are while others are added
+  entry = std::move(made);  // entries of a map stay valid while others are added
   return *entry;
 }
 
@@ -146,8 +146,7 @@ std::vector<PlanNode> IntervalRows::stages(int level, Behind behind, int a, int 
       node.inner = stages(level - 1, below(task, d, r), from, to, pricing_.level(level - 1).count);
     reversed.push_back(std::move(node));
   };
-  // The stages before the last cut may be slower than what was best with it: any that attains the value
-  // serves.
+  // The stages before the last cut may be slower than their optimum: any that attains the value is valid.
   for (int end = b, d = components; end > a;) {
     double wanted = value(b, components);
     if (d <= pricing_.most_replicas(d) && last_stage(task, a, end, d, d) <= wanted) {

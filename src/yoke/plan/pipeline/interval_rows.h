@@ -1,8 +1,8 @@
-// The recurrence itself: the best plan of every stretch of layers on one component of a level.
+// The dynamic programming recurrence: the best plan of every interval of layers on one component of a level.
 //
 // A^k(a..b, m) = min(T^k(a..b, m), min over s, r of max(A^k(a..s, m-r), cut_s, T^k(s..b, r))) as in the 2019
-// paper, with two bounds that skip what cannot win: m-r components need at least compute/(m-r), r need at
-// least compute/r.
+// paper, with two bounds that prune: m-r components need at least compute/(m-r), r components at least
+// compute/r.
 #pragma once
 
 #include <map>
@@ -13,9 +13,9 @@
 
 namespace yoke::plan {
 
-// How many minibatches the components behind this one hold for it, in components of the level: counts only
-// under a memory limit. A stage of r that has d components from its own on keeps ceil((behind + d)/r)
-// versions.
+// Number of minibatches that later components keep in flight for this one, in components of the level; only
+// used with a memory limit. A stage of r components with d components from itself on keeps ceil((behind +
+// d)/r) versions.
 struct Behind {
   int64_t numerator = 0;
   int64_t denominator = 1;
@@ -28,14 +28,14 @@ class IntervalRows {
 
   using Table = std::vector<std::vector<double>>;  // [a][b - a]
 
-  // Best times of all [a, b) on all components of `level`, that is on one component of the level above.
-  // Infinity: there is no plan. Made once.
+  // Best times of all [a, b) on all components of `level`, i.e. on one component of the level above.
+  // Infinity: no plan. Computed once.
   const Table& table(int level, Behind behind);
 
-  // The plan behind it: the stages of the level, each with its own below. Requires that there is one.
+  // The stages of that plan, each with its inner plan. Requires that there is one.
   std::vector<PlanNode> stages(int level, Behind behind, int a, int b, int components);
 
-  // The value of the table with another number of components than the level has: for the outermost.
+  // Like the table, with another number of components than the level has: for the outermost level.
   double seconds_with(int level, Behind behind, int a, int b, int components);
 
  private:
@@ -44,12 +44,12 @@ class IntervalRows {
     int level;
     Behind behind;
     int a;
-    int end;  // the last boundary wanted
+    int end;  // the last boundary needed
     int components;
   };
 
-  using Centres =
-      std::vector<int>;  // [components x components]: where the last search for a balanced cut ended
+  // [components x components]: where the last search for a balanced cut ended.
+  using Centres = std::vector<int>;
   Row row(const Task& task);
   void improve(const Task& task, const Row& row, int b, int d, Centres& centres, double& best);
   void improve_plain(const Task& task, const double* before, int b, int d, int r, int centre,

@@ -26,13 +26,13 @@ Level parse_level(const std::string& part) {
   auto [end, error] = std::from_chars(count.data(), count.data() + count.size(), level.count);
   auto bandwidth = parse_rate(rate);
   if (error != std::errc() || end != count.data() + count.size() || !bandwidth)
-    throw ConfigError("--levels {}: a count and a rate as 4@12GB/s are wanted, from the innermost outwards.",
-                      part);
+    throw ConfigError(
+        "--levels {}: expected a count and a rate such as 4@12GB/s, from the innermost outwards.", part);
   level.bandwidth = *bandwidth;
   return level;
 }
 
-// Devices in each machine; all must have as many.
+// Devices per machine; all must have the same number.
 int devices_per_machine(const cluster::Routes& routes, const cluster::Topology& topology) {
   std::map<int, int> counts;
   for (int worker = 0; worker < routes.workers(); ++worker) ++counts[routes.machine(worker)];
@@ -40,8 +40,7 @@ int devices_per_machine(const cluster::Routes& routes, const cluster::Topology& 
       std::minmax_element(counts.begin(), counts.end(), [](auto& a, auto& b) { return a.second < b.second; });
   if (fewest->second != most->second)
     throw ConfigError(
-        "{}: machines of {} and of {} devices. A plan needs as many in each; name one kind, or give "
-        "--devices and --bandwidth.",
+        "{}: machines of {} and of {} devices. A plan needs equal machines; use --devices and --bandwidth.",
         topology.name.empty() ? "cluster" : topology.name, fewest->second, most->second);
   return most->second;
 }
@@ -58,9 +57,9 @@ void validate(const std::vector<Level>& levels) {
   if (levels.empty()) throw ConfigError("a plan needs at least one level of devices.");
   int64_t devices = 1;
   for (const Level& level : levels) {
-    if (level.count < 1) throw ConfigError("{} devices: at least 1 is wanted.", level.count);
+    if (level.count < 1) throw ConfigError("{} devices: expected at least 1.", level.count);
     if (!(level.bandwidth > 0) || !std::isfinite(level.bandwidth))
-      throw ConfigError("a bandwidth of {} bytes per second: a number above 0 is wanted.", level.bandwidth);
+      throw ConfigError("a bandwidth of {} bytes per second: expected a number above 0.", level.bandwidth);
     devices *= level.count;
     if (devices > kMostDevices) throw ConfigError("more than {} devices.", kMostDevices);
   }
@@ -69,7 +68,7 @@ void validate(const std::vector<Level>& levels) {
 std::vector<Level> parse_levels(const std::string& text) {
   std::vector<Level> levels;
   for (const std::string& part : split(text, ',')) levels.push_back(parse_level(part));
-  if (levels.empty()) throw ConfigError("--levels: a list as 4@12GB/s,4@1.25GB/s is wanted.");
+  if (levels.empty()) throw ConfigError("--levels: expected a list such as 4@12GB/s,4@1.25GB/s.");
   validate(levels);
   return levels;
 }
@@ -95,7 +94,7 @@ std::vector<Level> levels_of(const cluster::Topology& topology) {
   std::vector<Level> levels;
   if (each > 1) levels.push_back({each, inside});
   if (machines > 1) levels.push_back({machines, between});
-  if (levels.empty()) levels.push_back({1, 1.0});  // one device: nothing crosses a link
+  if (levels.empty()) levels.push_back({1, 1.0});  // one device: no link is used
   return levels;
 }
 

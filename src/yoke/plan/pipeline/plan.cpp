@@ -40,7 +40,7 @@ PipelineStage read_stage(const json& value, const std::string& where) {
   PipelineStage stage;
   auto small = [&](const char* key) {
     int64_t count = reader.count(key);
-    if (count > 1'000'000) reader.refuse(key, "a whole number up to 1000000 is");
+    if (count > 1'000'000) reader.refuse(key, "an integer up to 1000000");
     return static_cast<int>(count);
   };
   stage.first = small("first");
@@ -64,16 +64,17 @@ PipelineStage read_stage(const json& value, const std::string& where) {
       list.push_back(number.get<int>());
     }
   };
-  numbers("layers", "a list of layer numbers is", stage.layers);
-  numbers("devices", "a list of device numbers is", stage.devices);
+  numbers("layers", "a list of layer numbers", stage.layers);
+  numbers("devices", "a list of device numbers", stage.devices);
   return stage;
 }
 
 void check_stage(const PipelineStage& stage, int expected_first, bool prefix, const std::string& where) {
   if (stage.last < stage.first || (prefix && stage.first != expected_first))
-    throw ConfigError("{}: layers {} to {}: the next stage begins with layer {} and has at least one.", where,
-                      stage.first, stage.last, expected_first);
-  if (stage.replicas < 1) throw ConfigError("{}: replicas {}: at least 1 is wanted.", where, stage.replicas);
+    throw ConfigError(
+        "{}: layers {} to {}: the next stage must start at layer {} and have at least one layer.", where,
+        stage.first, stage.last, expected_first);
+  if (stage.replicas < 1) throw ConfigError("{}: replicas {}: expected at least 1.", where, stage.replicas);
   for (double seconds : {stage.forward_seconds, stage.compute_seconds - stage.forward_seconds,
                          stage.sync_seconds, stage.transfer_seconds}) {
     if (!(seconds >= -1e-12 && seconds <= 1e15))
@@ -146,7 +147,7 @@ PipelinePlan parse_plan(std::string_view text, const std::string& file_name) {
     }
   }
   const json& stages = reader.array("stages");
-  if (stages.empty()) reader.refuse("stages", "at least one stage is");
+  if (stages.empty()) reader.refuse("stages", "at least one stage");
   for (size_t i = 0; i < stages.size(); ++i) {
     std::string where = fmt::format("{}: stages[{}]", file_name, i);
     int expected = plan.stages.empty() ? 0 : plan.stages.back().last + 1;

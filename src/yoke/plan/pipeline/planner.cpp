@@ -19,13 +19,12 @@ using Stages = std::vector<PlanNode>;
   int devices = device_count(options.levels);
   if (options.straight && devices > pricing.cuts.count() && !options.fewer_devices)
     throw ConfigError(
-        "--straight on {} devices: there are only {} layers to put on them. Give --fewer-devices, or "
-        "fewer devices.",
-        devices, pricing.cuts.count());
+        "--straight on {} devices: there are only {} layers. Use --fewer-devices, or fewer devices.", devices,
+        pricing.cuts.count());
   if (pricing.limited())
     throw ConfigError(
-        "--memory {}: no plan on {} devices fits. The network's weights and outputs are {} and {} in "
-        "all; give more memory, more devices or a smaller batch.",
+        "--memory {}: no plan on {} devices fits. The network's weights and outputs are {} and {} in total; "
+        "use more memory, more devices or a smaller batch.",
         format_bytes(options.memory), devices, format_bytes(pricing.cuts.weights.back()),
         format_bytes(pricing.cuts.activations.back()));
   throw ConfigError("no plan of {} layers on {} devices exists.", pricing.cuts.count(), devices);
@@ -35,13 +34,12 @@ class Planner {
  public:
   explicit Planner(const Pricing& pricing) : pricing_(pricing), rows_(pricing), top_(pricing.levels() - 1) {}
 
-  // Under a memory limit what happens inside a machine depends on what stands behind it: the recurrence,
-  // then.
+  // With a memory limit the inside of a machine depends on the stages behind it, so the recurrence is needed.
   bool coupled() const { return pricing_.limited() && top_ > 0; }
 
   Stages best() { return coupled() ? by_recurrence() : by_threshold(0); }
 
-  // Empty: none of so many stages.
+  // Empty: no plan with this many stages.
   Stages by_threshold(int stages) {
     ThresholdSearch search(pricing_, top_ == 0 ? nullptr : &rows_.table(top_ - 1, {}));
     auto found = search.best(stages);

@@ -9,15 +9,15 @@
 
 namespace yoke::plan {
 
-// Throws ConfigError where no plan exists: the memory does not suffice, or a straight pipeline has fewer
-// layers than there are devices. With options.devices (unequal.h) also where there is more than one level.
+// Throws ConfigError if no plan exists: not enough memory, or a straight pipeline with fewer layers than
+// devices. With options.devices (unequal.h) also if there is more than one level.
 PipelinePlan make_plan(const Cuts& cuts, const PlanOptions& options);
 
-// The best plan of each number of stages of the outermost level from 1 to `most`, where there is one. Several
-// levels with a memory limit are beyond it: only make_plan()'s answer comes back.
+// The best plan for each number of stages of the outermost level from 1 to `most`, if there is one. With
+// several levels and a memory limit only the result of make_plan() is returned.
 std::vector<PipelinePlan> plans_by_stages(const Cuts& cuts, const PlanOptions& options, int most);
 
-// What `stages` of the outermost level (their inner plans filled in) would cost.
+// Cost of `stages` of the outermost level, whose inner plans are filled in.
 PipelinePlan price_plan(const Cuts& cuts, const PlanOptions& options, const std::vector<PlanNode>& stages);
 
 }  // namespace yoke::plan

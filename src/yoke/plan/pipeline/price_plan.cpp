@@ -1,4 +1,4 @@
-// From the tree of a plan to what a user reads: flat stages, versions, memory, comparisons.
+// Converts the tree of a plan into what a user reads: flat stages, versions, memory, comparisons.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 namespace yoke::plan {
 namespace {
 
-// A stage flattened: what its outer levels add to every stage inside.
+// A flattened stage: what its outer levels add to every stage inside.
 struct Outer {
   int replicas = 1;
   std::vector<double>
@@ -45,8 +45,8 @@ class Flattener {
  private:
   const CostModel& model() const { return pricing_.model(); }
 
-  // For each minibatch: the cut behind nodes[i], or (released) what stands on both sides of every stage but
-  // the first. Each copy of the component has links of its own.
+  // Per minibatch: the cut behind nodes[i], or (released) the cuts on both sides of every stage but the
+  // first. Each copy of the component has its own links.
   double transfer_seconds(const std::vector<PlanNode>& nodes, size_t i, int level, const Outer& outer) const {
     const Cuts& cuts = pricing_.cuts;
     double bytes = i + 1 < nodes.size() ? 2 * cuts.crossing_at(nodes[i].end) : 0;
@@ -59,7 +59,7 @@ class Flattener {
     return with_outer(bytes / (pricing_.level(level).bandwidth * links), outer);
   }
 
-  // What takes `seconds` in a component, when the levels outside agree on gradients too.
+  // Time of something that takes `seconds` in a component, with the syncs of the outer levels.
   double with_outer(double seconds, const Outer& outer) const {
     for (size_t i = 0; i < outer.syncs.size(); ++i)
       seconds = model().stage_seconds(seconds, outer.syncs[i], replicas_[replicas_.size() - 1 - i]);
@@ -74,7 +74,7 @@ class Flattener {
     stage.replicas = node.replicas * outer.replicas;
     stage.forward_seconds = cuts.at(cuts.forward, node.begin, node.end);
     stage.compute_seconds = cuts.seconds_of(node.begin, node.end);
-    // In seconds of the stage's own rounds, so that compute and sync compare.
+    // In units of the stage's own rounds, so that compute and sync are comparable.
     double inside = node.replicas;
     stage.sync_seconds = own_sync;
     for (size_t i = 0; i < outer.syncs.size(); ++i) {
@@ -94,7 +94,7 @@ class Flattener {
   }
 
   const Pricing& pricing_;
-  std::vector<int> replicas_;  // of the levels outside, from the outermost inwards
+  std::vector<int> replicas_;  // of the outer levels, outermost first
 };
 
 std::string config_of(const std::vector<PlanNode>& nodes) {
@@ -112,7 +112,7 @@ std::vector<PlanNode> data_parallel(const Pricing& pricing, int level) {
   return {node};
 }
 
-// Bytes on the wire for each minibatch: rings among the replicas, activations and their gradients over cuts.
+// Bytes sent per minibatch: rings among the replicas, activations and their gradients over cuts.
 double bytes_moved(const std::vector<PipelineStage>& stages) {
   double bytes = 0;
   for (const PipelineStage& stage : stages)

@@ -1,4 +1,4 @@
-// One planning problem and the price of every stage in it; what both searches share.
+// A planning problem and the cost of every stage in it; shared by both searches.
 #pragma once
 
 #include <cstdint>
@@ -11,25 +11,25 @@
 
 namespace yoke::plan {
 
-// One device where they are not all alike.
+// A device, if they are not all alike.
 struct PlanDevice {
-  double speed = 1;  // times that of the device the profile was measured on
+  double speed = 1;  // relative to the device the profile was measured on
   double memory = std::numeric_limits<double>::infinity();  // bytes
   bool operator==(const PlanDevice&) const = default;
 };
 
 struct PlanOptions {
-  std::vector<Level> levels;  // from the innermost outwards
+  std::vector<Level> levels;  // innermost first
   const CostModel* model = nullptr;
   bool activation_cost = true;
-  double memory = std::numeric_limits<double>::infinity();  // bytes of each device
+  double memory = std::numeric_limits<double>::infinity();  // bytes per device
   bool straight = false;                                    // no replicas
-  bool fewer_devices = false;  // components of the outermost level may stay idle where that is better
-  // Speeds and memories of all devices of the one level; empty: all are as the profile's, with `memory`.
+  bool fewer_devices = false;  // components of the outermost level may stay idle if that is faster
+  // Speed and memory of all devices of the only level; empty: all as in the profile, with `memory`.
   std::vector<PlanDevice> devices;
 };
 
-// A stage at one level, and how the component below divides it.
+// A stage at one level, and its subdivision within a component.
 struct PlanNode {
   int begin = 0;  // boundaries of Cuts
   int end = 0;
@@ -49,29 +49,30 @@ class Pricing {
   bool stages_pay_cuts() const { return stages_pay_cuts_; }
   bool limited() const { return options.memory < std::numeric_limits<double>::infinity(); }
 
-  // Devices in one component that level k counts.
+  // Devices per component of level k.
   double devices_below(int k) const { return devices_below_[static_cast<size_t>(k)]; }
   double sync(int k, int a, int b, int replicas, bool first) const {
     return sync_factor(k, replicas, first) * cuts.weights_of(a, b);
   }
-  // Stage [a, b) whose work takes `inner` seconds in each component. `first`: of those its level splits.
+  // Cost of stage [a, b) whose work takes `inner` seconds in each component. `first`: the first stage of its
+  // level.
   double stage(int k, double inner, int a, int b, int replicas, bool first) const {
     double seconds = model().stage_seconds(inner, sync(k, a, b, replicas, first), replicas);
     if (first || !stages_pay_cuts_) return seconds;
     double bytes = 2 * std::max(cuts.crossing_at(a), cuts.crossing_at(b));
     return std::max(seconds, bytes / (level(k).bandwidth * replicas));
   }
-  // Both ways over the cut at boundary b.
+  // Transfer over the cut at boundary b, both ways.
   double cut(int k, int b) const { return cuts_[static_cast<size_t>(k)][static_cast<size_t>(b)]; }
   const double* cut_prices(int k) const { return cuts_[static_cast<size_t>(k)].data(); }
-  // Seconds of sync for each byte of weights.
+  // Seconds of sync per byte of weights.
   double sync_factor(int k, int replicas, bool first) const {
     double factor = factors_[static_cast<size_t>(k)][static_cast<size_t>(replicas)];
     return first && k > 0 && model().released_rules ? factor / level(k - 1).count : factor;
   }
-  // What one version of a stage takes: its weights, and the outputs kept for the backward pass.
+  // Bytes of one version of a stage: its weights, and the outputs kept for the backward pass.
   double bytes_per_version(int a, int b) const { return cuts.weights_of(a, b) + cuts.activations_of(a, b); }
-  // How many versions of the stage fit into a device.
+  // Number of versions of the stage that fit into a device.
   int64_t versions_that_fit(int a, int b) const {
     if (!limited()) return kAnyNumber;
     double bytes = bytes_per_version(a, b);

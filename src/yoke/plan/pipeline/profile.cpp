@@ -14,12 +14,12 @@ namespace {
 using nlohmann::json;
 
 constexpr int64_t kLargestFile = 256 << 20;
-constexpr double kLargestNumber = 1e18;  // sums of a million of them stay finite and exact enough
+constexpr double kLargestNumber = 1e18;  // sums of a million of them stay finite and accurate
 constexpr size_t kMostLayers = 1'000'000;
 
 void check_number(const std::string& where, const char* field, double value) {
   if (!(value >= 0 && value <= kLargestNumber))
-    throw ConfigError("{}: {} = {}: a number from 0 to {:g} is wanted.", where, field, value, kLargestNumber);
+    throw ConfigError("{}: {} = {}: expected a number from 0 to {:g}.", where, field, value, kLargestNumber);
 }
 
 std::vector<Edge> read_edges(const json& list, const JsonReader& reader) {
@@ -55,7 +55,7 @@ Profile profile_of_json(std::string_view text, const std::string& file_name) {
 }  // namespace
 
 void validate(const Profile& profile, const std::string& what) {
-  if (profile.layers.empty()) throw ConfigError("{}: there are no layers. At least one is wanted.", what);
+  if (profile.layers.empty()) throw ConfigError("{}: no layers. Expected at least one.", what);
   if (profile.layers.size() > kMostLayers)
     throw ConfigError("{}: {} layers; at most {} are accepted.", what, profile.layers.size(), kMostLayers);
   for (size_t i = 0; i < profile.layers.size(); ++i) {
@@ -69,7 +69,7 @@ void validate(const Profile& profile, const std::string& what) {
   int count = static_cast<int>(profile.layers.size());
   for (const Edge& edge : profile.edges) {
     if (edge.from < 0 || edge.from >= edge.to || edge.to >= count)
-      throw ConfigError("{}: edge [{}, {}]: it must lead from a layer to a later one of the {}.", what,
+      throw ConfigError("{}: edge [{}, {}]: it must go from a layer to a later one of the {}.", what,
                         edge.from, edge.to, count);
   }
   if (profile.first_source < 0 || profile.first_source >= count)

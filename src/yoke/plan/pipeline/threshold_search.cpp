@@ -44,8 +44,8 @@ ThresholdSearch::Runs ThresholdSearch::marked_runs() const {
   return runs;
 }
 
-// stage_seconds() over r >= 2 falls throughout, or is the larger of a part that falls and one that rises:
-// what is within the limit is one range. Its ends are rarely far from those of the last question, the hint.
+// For r >= 2 stage_seconds() is decreasing, or the maximum of a decreasing and an increasing part: the values
+// within the limit form one range. Its ends are rarely far from those of the last query, the hint.
 ThresholdSearch::Replicas ThresholdSearch::allowed(double limit, int a, int b, double inner_seconds,
                                                    Replicas& hint) const {
   const bool first = a == 0;
@@ -71,14 +71,14 @@ ThresholdSearch::Replicas ThresholdSearch::allowed(double limit, int a, int b, d
   return replicas;
 }
 
-// Most stages need so many components that others have marked all they could mark.
+// Most stages need so many components that all they could mark is marked already.
 bool ThresholdSearch::adds_nothing(double limit, double inner_seconds, const Runs& after) const {
   if (inner_seconds <= limit || pricing_.model().volume_per_replica_rises) return false;
   return inner_seconds > limit * kBoundSlack * (tail_ - 1 - after.front().low);
 }
 
-// A stage of r components before d others keeps ceil((r + d)/r) versions: with `fit` of them in memory, d may
-// be at most (fit - 1) r. So a run of d becomes one run of r + d.
+// A stage of r components before d others keeps ceil((r + d)/r) versions: if `fit` of them fit in memory, d
+// is at most (fit - 1) r. So a run of d becomes one run of r + d.
 void ThresholdSearch::pass_on(int a, int b, const Replicas& replicas, const Runs& after) {
   int64_t fit = level_ == 0 ? pricing_.versions_that_fit(a, b) : Pricing::kAnyNumber;
   if (fit < 1) return;
@@ -128,7 +128,7 @@ const ThresholdSearch::Sets& ThresholdSearch::sets_with(int stages_left) const {
   return layers_.size() == 1 ? layers_.front() : layers_[static_cast<size_t>(stages_left)];
 }
 
-// The most replicas with which stage [a, b) can stand before what `runs` can do; 0: none.
+// The largest replica count with which stage [a, b) can precede what `runs` can do; 0: none.
 int ThresholdSearch::replicas_before(double limit, int a, int b, int components, const Runs& runs) const {
   const int64_t fit = level_ == 0 ? pricing_.versions_that_fit(a, b) : Pricing::kAnyNumber;
   if (fit < 1) return 0;
@@ -138,7 +138,7 @@ int ThresholdSearch::replicas_before(double limit, int a, int b, int components,
     return (components - r) <= (fit - 1) * r &&
            pricing_.stage(level_, inner_seconds, a, b, r, a == 0) <= limit;
   };
-  for (const Run& run : runs) {  // small numbers behind leave many for this stage
+  for (const Run& run : runs) {  // few components behind leave many for this stage
     int high = std::min(most, components - run.low), low = std::max(1, components - run.high);
     if (high < low) continue;
     if (pricing_.model().volume_per_replica_rises) {
@@ -146,7 +146,7 @@ int ThresholdSearch::replicas_before(double limit, int a, int b, int components,
         if (works(r)) return r;
       continue;
     }
-    // From 2 on fewer are slower, and keep more versions each.
+    // From 2 on, fewer are slower and keep more versions each.
     if (works(high)) return high;
     if (low == 1 && works(1)) return 1;
   }
@@ -194,7 +194,7 @@ std::optional<ThresholdSearch::Found> ThresholdSearch::within(double limit, int 
 }
 
 std::optional<ThresholdSearch::Found> ThresholdSearch::best(int stages) {
-  // Nothing is faster than all devices busy with nothing but compute.
+  // Lower bound: all devices busy with nothing but compute.
   const double bound = pricing_.cuts.seconds.back() / (devices_below_ * components_) * (1 - 1e-9);
   return fastest_within(bound, [&](double limit) { return within(limit, stages); });
 }

@@ -1,8 +1,8 @@
-// The fastest plan of the outermost level, found by asking "is there a plan within T?" for falling T.
+// The fastest plan of the outermost level, found by asking "is there a plan within T?" for decreasing T.
 //
-// For a given T each stage [a, b) admits a few ranges of replica counts, so that the numbers of components
-// with which the rest of the network can be done form a set of runs. One question costs O(N^2) range
-// operations instead of the O(N^2 M^2) steps of the textbook recurrence; the answer is the same.
+// For a given T each stage [a, b) admits a few ranges of replica counts, so the numbers of components that
+// suffice for the rest of the network form a set of runs. One query costs O(N^2) range operations instead of
+// the O(N^2 M^2) steps of the textbook recurrence; the result is the same.
 #pragma once
 
 #include <optional>
@@ -18,16 +18,15 @@ class ThresholdSearch {
   // [a][b - a]: time of [a, b) on one whole component.
   using Inner = std::vector<std::vector<double>>;
 
-  // `inner` null: components are devices. Keeps references to both.
+  // `inner` nullptr: components are devices. Keeps references to both.
   ThresholdSearch(const Pricing& pricing, const Inner* inner);
 
   struct Found {
     double seconds = 0;  // the bottleneck
     std::vector<PlanNode> stages;
   };
-  // The best plan, of exactly `stages` stages unless that is 0. Empty: there is none (memory, or more devices
-  // than a straight pipeline has layers). Where several are equally fast, the one whose first stage is
-  // longest.
+  // The best plan, with exactly `stages` stages unless 0. Empty: none exists (memory, or more devices than a
+  // straight pipeline has layers). Among equally fast plans, the one with the longest first stage.
   std::optional<Found> best(int stages = 0);
 
  private:
@@ -36,7 +35,7 @@ class ThresholdSearch {
     int high;
   };
   using Runs = std::vector<Run>;
-  using Sets = std::vector<Runs>;  // [boundary]: numbers of components that can do the rest
+  using Sets = std::vector<Runs>;  // [boundary]: numbers of components that suffice for the rest
   struct Replicas {                // allowed for a stage: 1, and low to high
     bool one = false;
     int low = 2;
@@ -55,7 +54,7 @@ class ThresholdSearch {
   void mark(int64_t low, int64_t high);
   Runs marked_runs() const;
   bool reaches(const Runs& runs, int components) const;
-  int components_used(const Runs& runs) const;  // 0: none of those wanted
+  int components_used(const Runs& runs) const;  // 0: none of the wanted ones
   const Sets& sets_with(int stages_left) const;
   int replicas_before(double limit, int a, int b, int components, const Runs& runs) const;
   PlanNode next_stage(double limit, int a, int components, const Sets& after) const;

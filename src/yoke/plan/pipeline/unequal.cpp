@@ -20,17 +20,17 @@ void check(const PlanOptions& options) {
     throw ConfigError(
         "devices of different speeds or memories are planned on one level: give --devices and --bandwidth.");
   if (options.devices.size() != at(options.levels[0].count))
-    throw ConfigError("{} speeds or memories for {} devices: one for each is wanted.", options.devices.size(),
+    throw ConfigError("{} speeds or memories for {} devices: expected one for each.", options.devices.size(),
                       options.levels[0].count);
   if (options.devices.size() > kMostUnequal)
     throw ConfigError("{} devices of different speeds or memories: at most {} are planned.",
                       options.devices.size(), kMostUnequal);
   for (const PlanDevice& device : options.devices) {
     if (!(device.speed > 0) || !std::isfinite(device.speed))
-      throw ConfigError("a device of speed {}: a number above 0 is wanted; 1 is the profile's.",
+      throw ConfigError("a device of speed {}: expected a number above 0; 1 is the profiled device.",
                         device.speed);
     if (!(device.memory > 0))
-      throw ConfigError("a device of {} bytes of memory: more than 0 are wanted.", device.memory);
+      throw ConfigError("a device of {} bytes of memory: expected more than 0.", device.memory);
   }
 }
 
@@ -40,7 +40,7 @@ struct Assignment {
   std::vector<std::vector<int>> devices;  // of each stage
 };
 
-// Without stages: there is no plan.
+// Empty: there is no plan.
 Assignment best_assignment(const Pricing& pricing, const DeviceChoices& choices, int stages) {
   Assignment best;
   for (const DevicePortions& way : choices.ways) {
@@ -61,7 +61,7 @@ double slowest_of(const std::vector<PlanDevice>& all, const std::vector<int>& so
   return slowest;
 }
 
-// price_plan() knows one speed only: what depends on it is put right.
+// price_plan() assumes equal speeds: correct what depends on the speed.
 PipelinePlan priced(const Cuts& cuts, const PlanOptions& options, const Assignment& assignment, bool exact) {
   PipelinePlan plan = price_plan(cuts, options, assignment.stages);
   const CostModel& model = *options.model;
@@ -101,9 +101,8 @@ PipelinePlan plan_unequal(const Cuts& cuts, const PlanOptions& options) {
   Assignment best = best_assignment(pricing, choices, 0);
   if (best.stages.empty())
     throw ConfigError(
-        "no plan of {} layers on these {} devices exists: their memories do not hold it, or a straight "
-        "pipeline has "
-        "fewer layers than devices. Hint: --fewer-devices, or a smaller batch.",
+        "no plan of {} layers on these {} devices exists: it does not fit into their memory, or a straight "
+        "pipeline has fewer layers than devices. Hint: --fewer-devices, or a smaller batch.",
         cuts.count(), options.devices.size());
   return priced(cuts, options, best, choices.exact);
 }

@@ -21,7 +21,7 @@ double UnequalSearch::price(const DeviceGroup& group, int a, int b) const {
   return pricing_.stage(0, pricing_.cuts.seconds_of(a, b) / group.slowest, a, b, group.replicas, a == 0);
 }
 
-// 1F1B keeps ceil(devices from this stage on / replicas) minibatches under way.
+// 1F1B keeps ceil(devices from this stage on / replicas) minibatches in flight.
 int64_t UnequalSearch::versions(int state, const DeviceGroup& group) const {
   return (states_.taken[at(state)] + group.replicas - 1) / group.replicas + 1;
 }
@@ -31,7 +31,7 @@ bool UnequalSearch::allowed(double limit, const DeviceGroup& group, int64_t vers
          static_cast<double>(versions) * pricing_.bytes_per_version(a, b) <= group.least_memory;
 }
 
-// In a chain whose stages do not pay for cuts, a stage that begins later costs less of everything.
+// In a chain whose stages do not pay for cuts, a stage that starts later costs less in every respect.
 const UnequalSearch::Lowest& UnequalSearch::lowest(double limit, const DeviceGroup& group, int64_t versions) {
   auto [entry, fresh] = lowest_.try_emplace(std::pair(group, versions));
   if (!fresh) return entry->second;
@@ -48,7 +48,7 @@ void UnequalSearch::pass_on(double limit, const Bits& ends, const DeviceGroup& g
                             Bits& begins) {
   const bool monotone = pricing_.cuts.part_of.empty() && !pricing_.stages_pay_cuts();
   const Lowest* first = monotone ? &lowest(limit, group, versions) : nullptr;
-  int covered = end_ + 1;  // from the last end to the first the ranges move down: above this all is marked
+  int covered = end_ + 1;  // ranges move down from the last end to the first: everything above this is marked
   for (size_t word = ends.size(); word-- > 0;) {
     for (uint64_t bits = ends[word]; bits != 0;) {
       const int place = 63 - std::countl_zero(bits), b = static_cast<int>(word) * 64 + place;
@@ -74,7 +74,7 @@ void UnequalSearch::fill(double limit, const Reach& after, Reach& reach) {
       const DeviceGroup& group = states_.groups[at(step.group)];
       pass_on(limit, ends, group, versions(step.from, group), begins);
     }
-    // States only lead to later ones, so that with one table this one is complete and serves the next.
+    // States only lead to later ones: with one table this row is complete and can be used for the next.
     for (size_t word = 0; word < begins.size(); ++word) reach[state][word] |= begins[word] & open_[word];
   }
 }

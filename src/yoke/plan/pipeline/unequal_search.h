@@ -1,4 +1,4 @@
-// "Is there a plan within T?" over sets of devices, for falling T.
+// "Is there a plan within T?" over sets of devices, for decreasing T.
 #pragma once
 
 #include <cstdint>
@@ -27,14 +27,14 @@ class UnequalSearch {
 
   struct Found {
     double seconds = 0;
-    std::vector<UnequalStage> stages;  // from the first
+    std::vector<UnequalStage> stages;  // first to last
   };
-  // The best plan, of exactly `stages` stages unless that is 0. Empty: there is none.
+  // The best plan, with exactly `stages` stages unless 0. Empty: none exists.
   std::optional<Found> best(int stages = 0);
 
  private:
-  using Reach = std::vector<Bits>;  // [state]: the boundaries where the rest can begin with these devices
-  using Lowest = std::vector<int>;  // [end]: the first boundary a stage up to `end` may begin at
+  using Reach = std::vector<Bits>;  // [state]: boundaries from which these devices can do the rest
+  using Lowest = std::vector<int>;  // [end]: the first boundary at which a stage up to `end` may start
 
   std::optional<Found> within(double limit, int stages);
   void fill(double limit, const Reach& after, Reach& reach);
@@ -49,7 +49,7 @@ class UnequalSearch {
   const DeviceStates& states_;
   const int end_;
   double fastest_ = 0;  // all devices together
-  Bits open_;           // cuts that are within the limit
+  Bits open_;           // cuts within the limit
   std::map<std::pair<DeviceGroup, int64_t>, Lowest> lowest_;
   std::vector<Reach> layers_;                    // [number of stages], or one for any number
   std::vector<std::vector<UnequalStage>> into_;  // [state]: steps that lead there

@@ -11,7 +11,7 @@ namespace yoke::plan {
 namespace {
 
 constexpr double kMostSteps = 30'000;  // of the exact search
-constexpr size_t kPermutedKinds = 4;   // orders of the kinds that are all tried
+constexpr size_t kPermutedKinds = 4;   // up to this many kinds all orders are tried
 
 struct DeviceClass {
   PlanDevice device;
@@ -48,7 +48,7 @@ class StateMaker {
   std::map<DeviceGroup, int> numbers_;
 };
 
-// Every multiset of kinds, numbered with mixed radix so that larger sets have larger numbers.
+// Every multiset of kinds, numbered in mixed radix so that supersets have larger numbers.
 class EveryPortion {
  public:
   explicit EveryPortion(const std::vector<DeviceClass>& kinds) : kinds_(kinds) {
@@ -79,7 +79,7 @@ class EveryPortion {
 
   DeviceStates take_states() { return std::move(maker_.states); }
 
-  // The devices between two states: of each kind the next ones.
+  // The devices between two states: the next ones of each kind.
   std::vector<int> devices(int from, int to) const {
     std::vector<int> list;
     for (size_t k = 0; k < kinds_.size(); ++k) {
@@ -122,7 +122,7 @@ class EveryPortion {
   StateMaker maker_;
 };
 
-// Stages take what stands together in `order`, the last stage from its beginning.
+// Stages take contiguous devices of `order`, the last stage from its start.
 DeviceStates in_order(const std::vector<int>& order, const PlanOptions& options) {
   StateMaker maker;
   maker.resize(order.size() + 1);

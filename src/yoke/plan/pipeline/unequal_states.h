@@ -1,4 +1,4 @@
-// In which portions unequal devices can be given to the stages of a pipeline.
+// The ways to distribute unequal devices over the stages of a pipeline.
 #pragma once
 
 #include <functional>
@@ -8,7 +8,7 @@
 
 namespace yoke::plan {
 
-// Devices that may share a stage, as far as prices care.
+// Devices that share a stage, as far as the cost depends on them.
 struct DeviceGroup {
   int replicas = 0;
   double slowest = 0;
@@ -16,27 +16,27 @@ struct DeviceGroup {
   auto operator<=>(const DeviceGroup&) const = default;
 };
 
-// In what portions devices can be given to stages, from the last stage to the first: a graph of states, each
-// the set of devices that are taken. State 0: none. Edges lead to later states.
+// How devices can be assigned to stages, from the last stage to the first: a graph of states, each a set of
+// assigned devices. State 0: none. Edges lead to later states.
 struct DeviceStates {
   struct Step {
     int to = 0;
-    int group = 0;  // of `groups`
+    int group = 0;  // index into `groups`
   };
   std::vector<std::vector<Step>> steps;  // [state]
-  std::vector<int> taken;                // [state]: how many devices
+  std::vector<int> taken;                // [state]: number of assigned devices
   std::vector<DeviceGroup> groups;
-  int all = 0;  // the state in which every device is taken
+  int all = 0;  // the state in which every device is assigned
 };
 
-// One set of portions, and the devices (sorted) that a stage gets between two states.
+// One state graph, and the devices (sorted) that a stage gets between two states.
 struct DevicePortions {
   DeviceStates states;
   std::function<std::vector<int>(int from, int to)> devices;
 };
 
-// Exact: one set with every portion. Otherwise several, each of what stands together in some order of the
-// devices. Straight pipelines have portions of one device only.
+// Exact: one graph with every subset. Otherwise several, each of contiguous subsets in some order of the
+// devices. Straight pipelines assign one device per stage.
 struct DeviceChoices {
   bool exact = true;
   std::vector<DevicePortions> ways;

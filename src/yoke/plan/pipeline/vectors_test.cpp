@@ -14,18 +14,19 @@ namespace {
 
 using nlohmann::json;
 
-// Outside of the repository, beside a checkout of it; elsewhere these tests say that they were skipped.
-std::filesystem::path reference_folder() {
-  std::filesystem::path here = std::filesystem::current_path();
-  for (; here.has_relative_path(); here = here.parent_path()) {
-    if (std::filesystem::exists(here / "shared/reference/test_vectors.json"))
-      return here / "shared/reference";
-  }
-  return {};
+const std::filesystem::path kData = std::filesystem::path(YOKE_SOURCE_DIR) / "tests/data";
+
+json vectors() {
+  return json::parse(read_file(kData / "planner_vectors.json"));
 }
 
-#define SKIP_WITHOUT_REFERENCE() \
-  if (reference_folder().empty()) GTEST_SKIP() << "shared/reference/ does not lie beside this checkout"
+json answers_of_profiles() {
+  return json::parse(read_file(kData / "pipedream/answers.json"));
+}
+
+Profile published_profile(const std::string& name) {
+  return read_profile(kData / "pipedream" / (name + ".json"));
+}
 
 Cuts cuts_of(const json& entry, double time_factor = 1, const char* times = "t") {
   Profile profile;
@@ -48,9 +49,8 @@ void expect_near_relative(double got, double wanted, double tolerance, const std
 }
 
 TEST(PlannerVectors, FlatPlansAttainTheReference) {
-  SKIP_WITHOUT_REFERENCE();
-  json vectors = json::parse(read_file(reference_folder() / "test_vectors.json"));
-  for (const json& entry : vectors["pipedream_flat"]) {
+  const json all = vectors();
+  for (const json& entry : all["pipedream_flat"]) {
     PlanOptions options = options_of(entry["variant"], {{entry["machines"], entry["bandwidth"]}});
     PipelinePlan plan = make_plan(cuts_of(entry), options);
     std::string what = entry["name"].get<std::string>() + " " + options.model->name;
@@ -65,9 +65,8 @@ TEST(PlannerVectors, FlatPlansAttainTheReference) {
 }
 
 TEST(PlannerVectors, HierarchicalPlansAttainTheReference) {
-  SKIP_WITHOUT_REFERENCE();
-  json vectors = json::parse(read_file(reference_folder() / "test_vectors.json"));
-  for (const json& entry : vectors["pipedream_hierarchical"]) {
+  const json all = vectors();
+  for (const json& entry : all["pipedream_hierarchical"]) {
     std::vector<Level> levels;
     for (const json& level : entry["levels"]) levels.push_back({level[0], level[1]});
     PipelinePlan plan = make_plan(cuts_of(entry), options_of(entry["variant"], levels));
@@ -76,9 +75,8 @@ TEST(PlannerVectors, HierarchicalPlansAttainTheReference) {
 }
 
 TEST(PlannerVectors, VersionsAreThoseOfTheReference) {
-  SKIP_WITHOUT_REFERENCE();
-  json vectors = json::parse(read_file(reference_folder() / "test_vectors.json"));
-  for (const json& entry : vectors["pipedream_in_flight"]) {
+  const json all = vectors();
+  for (const json& entry : all["pipedream_in_flight"]) {
     std::vector<int> replicas;
     for (char c : entry["config"].get<std::string>()) {
       if (c != '-') replicas.push_back(c - '0');
@@ -89,8 +87,7 @@ TEST(PlannerVectors, VersionsAreThoseOfTheReference) {
 }
 
 TEST(PlannerVectors, Vgg16FromFirstPrinciples) {
-  SKIP_WITHOUT_REFERENCE();
-  json vgg = json::parse(read_file(reference_folder() / "test_vectors.json"))["vgg16"];
+  json vgg = vectors()["vgg16"];
   for (const json& answer : vgg["answers"]) {
     Cuts cuts = cuts_of(vgg, 1e13 / answer["flops_per_s"].get<double>(), "t_at_10TFLOPs");
     PlanOptions options = options_of(answer["variant"], {{answer["machines"], answer["bandwidth"]}});
@@ -104,7 +101,7 @@ TEST(PlannerVectors, Vgg16FromFirstPrinciples) {
 // `states` of one published profile: every answer of every cost model and cluster. Returns how many differ.
 int compare_profile(const std::string& name, const json& profile_answers, const json& shapes,
                     const std::string& states) {
-  Profile profile = read_profile(reference_folder() / "profiles" / (name + ".txt"));
+  Profile profile = published_profile(name);
   Cuts cuts = states == "prefix" ? prefix_cuts(profile) : antichain_cuts(profile);
   int differ = 0;
   for (auto& [model, by_shape] : profile_answers["answers"][states].items()) {
@@ -128,20 +125,18 @@ int compare_profile(const std::string& name, const json& profile_answers, const 
 }
 
 TEST(PlannerVectors, PublishedProfilesPlanAsPublished) {
-  SKIP_WITHOUT_REFERENCE();
-  json answers = json::parse(read_file(reference_folder() / "profiles/answers.json"));
+  json answers = answers_of_profiles();
   for (auto& [name, profile] : answers["profiles"].items())
     compare_profile(name, profile, answers["shapes"], "prefix");
 }
 
 TEST(PlannerVectors, AntichainStatesAreThoseOfTheReleasedOptimizer) {
-  SKIP_WITHOUT_REFERENCE();
-  json answers = json::parse(read_file(reference_folder() / "profiles/answers.json"));
+  json answers = answers_of_profiles();
   int differ = 0;
   for (const std::string name : {"vgg16", "gnmt", "resnet50", "squeezenet1_0", "densenet121"}) {
     const json& profile = answers["profiles"][name];
-    Cuts cuts = antichain_cuts(read_profile(reference_folder() / "profiles" / (name + ".txt")));
-    EXPECT_EQ(cuts.count(), profile["facts"]["antichain_states"].get<int>()) << name;
+    Cuts cuts = antichain_cuts(published_profile(name));
+    EXPECT_EQ(cuts.count(), profile["antichain_states"].get<int>()) << name;
     int d = compare_profile(name, profile, answers["shapes"], "antichain");
     differ += d;
   }

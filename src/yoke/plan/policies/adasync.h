@@ -1,6 +1,6 @@
 // AdaSync: a parameter server that waits for few gradients while the loss is high, and for more as it falls.
 //
-// Minimises the bound on the error at a given time over K (journal version of Dutta et al. 2018):
+// Minimises the error bound at a given time over K (journal version of Dutta et al. 2018):
 //   batch rules, time per update K E[X]/P:              K = K0 sqrt(F0/F)
 //   k_sync, k_async, about ln(P/(P-K))/mu: K^2/(P-K) = K0^2/(P-K0) x F0/F, its positive root
 #pragma once
@@ -11,10 +11,10 @@
 
 namespace yoke::plan {
 
-// Before rounding. F0, F: training loss at the start and now, above 0. Requires a rule with a K of its own.
+// Before rounding. F0, F: initial and current training loss, > 0. Requires a rule with its own K.
 double adasync_k(Rule rule, int workers, double k0, double loss0, double loss);
 
-// Rounded to a whole number and bounded to k0..workers.
+// Rounded to an integer and clamped to k0..workers.
 int64_t adasync_whole_k(Rule rule, int workers, int64_t k0, double loss0, double loss);
 
 }  // namespace yoke::plan

@@ -18,7 +18,7 @@ using Kind = DelayLaw::Kind;
 
 constexpr uint64_t kDelaySeed = 0x64656c6179;  // "delay"
 constexpr int64_t kTraceBytes = int64_t{64} << 20;
-constexpr double kLongest = 1e9;  // seconds; beyond it sums lose the milliseconds
+constexpr double kLongest = 1e9;  // seconds; beyond this sums lose milliseconds
 
 // In the order of the enumeration.
 constexpr struct {
@@ -58,14 +58,15 @@ double factor_of(const std::string& law, const std::string& text) {
   if (!digits.empty() && digits.back() == 'x') digits.remove_suffix(1);
   std::optional<double> factor = parse_number(digits);
   if (!factor || *factor < 1 || *factor > kLongest)
-    throw ConfigError("delay law '{}': '{}' is not a factor. Accepted: 1x and more, as const:2x.", law, text);
+    throw ConfigError("delay law '{}': '{}' is not a factor. Accepted: at least 1x, such as const:2x.", law,
+                      text);
   return *factor;
 }
 
 double shape_of(const std::string& law, const std::string& text) {
   std::optional<double> shape = parse_number(text);
   if (!shape || *shape <= 1)
-    throw ConfigError("delay law '{}': shape '{}' must be a number above 1; below it the mean is infinite.",
+    throw ConfigError("delay law '{}': shape '{}' must be a number above 1; otherwise the mean is infinite.",
                       law, text);
   return *shape;
 }
@@ -81,11 +82,12 @@ std::shared_ptr<const std::vector<double>> read_trace(const std::string& file) {
     if (text.empty()) continue;
     std::optional<double> seconds = parse_duration(text);
     if (!seconds || *seconds > kLongest)
-      throw ConfigError("{}:{}: '{}' is not a time. A trace holds one a line: 5ms, 2s, 0.5 (seconds).", file,
-                        line, text);
+      throw ConfigError("{}:{}: '{}' is not a time. A trace has one time per line: 5ms, 2s, 0.5 (seconds).",
+                        file, line, text);
     times->push_back(*seconds);
   }
-  if (times->empty()) throw ConfigError("{}: holds no times. A trace holds one a line: 5ms, 2s, 0.5.", file);
+  if (times->empty())
+    throw ConfigError("{}: holds no times. A trace has one time per line: 5ms, 2s, 0.5.", file);
   return times;
 }
 
@@ -105,9 +107,9 @@ DelayLaw parse_delay_law(const std::string& text) {
   size_t kind = 0;
   while (kind < std::size(kLawForms) && name != kLawForms[kind].name) ++kind;
   if (kind == std::size(kLawForms))
-    throw ConfigError("delay law '{}' is not known. Accepted: {}.", text, accepted());
+    throw ConfigError("delay law '{}' is unknown. Accepted: {}.", text, accepted());
   law.kind = static_cast<Kind>(kind);
-  // A file's name may hold commas.
+  // File names may contain commas.
   std::vector<std::string> values = law.kind == Kind::kTrace ? std::vector{trim(rest)} : split(rest, ',');
   if (values.size() != kLawForms[kind].values ||
       (kLawForms[kind].values == 0) != (colon == std::string::npos))
@@ -180,8 +182,8 @@ std::vector<bool> parse_slow_workers(const std::string& what, const std::string&
     int worker = -1;
     auto [rest, error] = std::from_chars(part.data(), part.data() + part.size(), worker);
     if (error != std::errc{} || rest != part.data() + part.size() || worker < 0 || worker >= workers)
-      throw ConfigError("{} {}: '{}' is not a worker. Accepted: numbers from 0 to {}, as 0,2.", what, text,
-                        part, workers - 1);
+      throw ConfigError("{} {}: '{}' is not a worker. Accepted: numbers from 0 to {}, such as 0,2.", what,
+                        text, part, workers - 1);
     slow[static_cast<size_t>(worker)] = true;
   }
   return slow;

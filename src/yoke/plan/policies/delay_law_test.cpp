@@ -50,7 +50,7 @@ TEST(DelayLaw, ReadsEveryForm) {
 TEST(DelayLaw, SaysWhatIsWrong) {
   auto reading = [](const char* text) { return [=] { parse_delay_law(text); }; };
   EXPECT_THAT(reading("gauss:1"),
-              ThrowsMessage<ConfigError>(HasSubstr("'gauss:1' is not known. Accepted: none")));
+              ThrowsMessage<ConfigError>(HasSubstr("'gauss:1' is unknown. Accepted: none")));
   EXPECT_THAT(reading(""), ThrowsMessage<ConfigError>(HasSubstr("shifted_exp:SHIFT,MEAN")));
   EXPECT_THAT(reading("none:1"), ThrowsMessage<ConfigError>(HasSubstr("the form is none")));
   EXPECT_THAT(reading("exp"), ThrowsMessage<ConfigError>(HasSubstr("the form is exp:MEAN")));
@@ -62,7 +62,7 @@ TEST(DelayLaw, SaysWhatIsWrong) {
   EXPECT_THAT(reading("exp:0"), ThrowsMessage<ConfigError>(HasSubstr("above 0")));
   EXPECT_THAT(reading("exp:-1ms"), ThrowsMessage<ConfigError>(HasSubstr("'-1ms'")));
   EXPECT_THAT(reading("exp:inf"), ThrowsMessage<ConfigError>(HasSubstr("not a time")));
-  EXPECT_THAT(reading("const:0.5x"), ThrowsMessage<ConfigError>(HasSubstr("1x and more")));
+  EXPECT_THAT(reading("const:0.5x"), ThrowsMessage<ConfigError>(HasSubstr("at least 1x")));
   EXPECT_THAT(reading("const:x"), ThrowsMessage<ConfigError>(HasSubstr("not a factor")));
   EXPECT_THAT(reading("const:nanx"), ThrowsMessage<ConfigError>(HasSubstr("not a factor")));
   EXPECT_THAT(reading("pareto:1ms"), ThrowsMessage<ConfigError>(HasSubstr("pareto:SCALE,SHAPE")));

@@ -14,7 +14,7 @@ int64_t update_of(const std::string& what, const std::string& part, const std::s
   auto [rest, error] = std::from_chars(word.data(), word.data() + word.size(), value);
   if (error != std::errc{} || rest != word.data() + word.size() || value <= before)
     throw ConfigError(
-        "{}: '{}': UPDATE:DELAY with an update after {} is wanted, as in \"0, 500:4, 2000:inf\".", what, part,
+        "{}: '{}': expected UPDATE:DELAY with an update after {}, as in \"0, 500:4, 2000:inf\".", what, part,
         before);
   return value;
 }
@@ -27,9 +27,8 @@ std::vector<DelayStep> parse_delay_schedule(const std::string& what, const std::
     size_t colon = part.find(':');
     if (steps.empty()) {
       if (colon != std::string::npos)
-        throw ConfigError(
-            "{} {}: begins with a delay that holds from the start, as in \"0, 500:4, 2000:inf\".", what,
-            text);
+        throw ConfigError("{} {}: must start with an initial delay, as in \"0, 500:4, 2000:inf\".", what,
+                          text);
       steps.push_back({0, parse_max_delay(what, part)});
       continue;
     }
@@ -42,7 +41,7 @@ std::vector<DelayStep> parse_delay_schedule(const std::string& what, const std::
 }
 
 int64_t delay_at(const std::vector<DelayStep>& schedule, int64_t version) {
-  YOKE_CHECK(!schedule.empty() && schedule.front().from == 0, "a schedule begins at 0");
+  YOKE_CHECK(!schedule.empty() && schedule.front().from == 0, "a schedule must start at 0");
   int64_t delay = schedule.front().max_delay;
   for (const DelayStep& step : schedule) {
     if (step.from <= version) delay = step.max_delay;

@@ -1,5 +1,5 @@
-// The dial of bounded_delay and ssp over a run: "0, 500:4, 2000:inf" is no delay at first, 4 rounds from
-// update 500 on, and no bound from update 2000 on.
+// Maximum delay of bounded_delay and ssp over a run: "0, 500:4, 2000:inf" means no delay at first, 4 rounds
+// from update 500 on, and no bound from update 2000 on.
 #pragma once
 
 #include <cstdint>
@@ -14,11 +14,11 @@ struct DelayStep {
   bool operator==(const DelayStep&) const = default;
 };
 
-// At least one step; the first begins at 0, later ones at growing updates. Throws ConfigError naming `what`
-// (the option) and the part that is wrong.
+// At least one step; the first starts at 0, later ones at increasing updates. Throws ConfigError naming
+// `what` (the option) and the invalid part.
 std::vector<DelayStep> parse_delay_schedule(const std::string& what, const std::string& text);
 
-// What holds once `version` updates are done. Requires a schedule as parse_delay_schedule() gives.
+// The value after `version` updates. Requires a schedule from parse_delay_schedule().
 int64_t delay_at(const std::vector<DelayStep>& schedule, int64_t version);
 
 }  // namespace yoke::plan

@@ -1,4 +1,4 @@
-// Workers under a rule, with delays in place of computing: what the virtual clock and real servers both run.
+// Workers under a rule, with delays instead of computation: run by the simulator and by real servers.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace yoke::plan {
 
-// F(w) = w^2 / 2 of one number w, whose gradients are w + noise x N(0, 1).
+// F(w) = w^2 / 2 of a scalar w, with gradients w + noise * N(0, 1).
 struct Quadratic {
   double noise = 1;
   double step = 0.1;
@@ -20,14 +20,15 @@ struct Quadratic {
 struct PolicyExperiment {
   PolicyOptions policy;
   DelayLaw law;
-  std::vector<bool> slow;  // [worker]: the law holds for it; empty: for all
-  double compute = 0;      // seconds of a minibatch without the law
-  int64_t updates = 1000;  // measured, after
-  int64_t warm_up = 1000;  // updates that are not
+  std::vector<bool> slow;  // [worker]: the law applies to it; empty: to all
+  double compute = 0;      // seconds per minibatch without the law
+  int64_t updates = 1000;  // measured, after the warm-up
+  int64_t warm_up = 1000;  // updates not measured
   uint64_t seed = 1;
-  int64_t bytes = 0;  // of the parameters
+  int64_t bytes = 0;  // size of the parameters
   std::optional<Quadratic> objective;
-  std::function<void(int64_t updates)> progress;  // now and then with those done so far, on any thread
+  // Called now and then with the updates so far, on any thread
+  std::function<void(int64_t updates)> progress;
 };
 
 }  // namespace yoke::plan

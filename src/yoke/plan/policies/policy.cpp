@@ -47,7 +47,8 @@ const Decision& Policy::joined(int worker) {
   return decision_;
 }
 
-// Rounds in step have one weight for all who are in them, given when they begin.
+// With delay 0 all workers of a round share one weight, fixed when it starts: a newcomer joins the next
+// round.
 bool Policy::waits_for_next_round() const {
   return started_ && traits_.gated && options_.max_delay == 0 && alive_ > 0;
 }
@@ -78,7 +79,7 @@ const Decision& Policy::arrived(const GradientTags& gradient) {
 const Decision& Policy::set_k(int64_t k) {
   if (traits_of(options_.rule).k != RuleTraits::kGiven)
     throw ConfigError("policy {} has no k to change.", to_string(options_.rule));
-  if (k < 1) throw ConfigError("policy {}: k = {}: at least 1 is wanted.", to_string(options_.rule), k);
+  if (k < 1) throw ConfigError("policy {}: k = {}: expected at least 1.", to_string(options_.rule), k);
   clear();
   traits_.k = options_.k = k;
   if (accumulated_ > 0 && complete()) {
@@ -91,7 +92,7 @@ const Decision& Policy::set_k(int64_t k) {
 const Decision& Policy::set_max_delay(int64_t max_delay) {
   if (!traits_.gated) throw ConfigError("policy {} has no max_delay to change.", to_string(options_.rule));
   if (max_delay < 0)
-    throw ConfigError("policy {}: max_delay = {}: 0 or more is wanted.", to_string(options_.rule), max_delay);
+    throw ConfigError("policy {}: max_delay = {}: expected 0 or more.", to_string(options_.rule), max_delay);
   clear();
   options_.max_delay = max_delay;
   if (started_) release_waiting();
@@ -113,13 +114,13 @@ Verdict Policy::judge(const GradientTags& gradient) const {
   if (gradient.version > version_ || gradient.version < 0 || gradient.minibatch < 0 ||
       gradient.minibatch > self.minibatch)
     return Verdict::kNotIssued;
-  // A worker's minibatches have growing numbers.
+  // Minibatch numbers of a worker increase.
   if (gradient.minibatch <= self.last_counted) return Verdict::kDuplicate;
   if (gradient.minibatch != self.minibatch || self.state != State::kComputing) return Verdict::kCancelled;
   return gradient.version == self.version ? Verdict::kAccepted : Verdict::kNotIssued;
 }
 
-// Whoever waited for this worker goes on.
+// Workers that waited for this one continue.
 void Policy::remove(int worker) {
   Worker& self = workers_[static_cast<size_t>(worker)];
   if (self.state == State::kAbsent) return;
@@ -136,7 +137,7 @@ void Policy::remove(int worker) {
 }
 
 bool Policy::complete() const {
-  // With nobody computing, nothing more can arrive for those who wait.
+  // If nobody computes, nothing more can arrive: update with what is there instead of deadlocking.
   return accumulated_ >= traits_.k || (traits_.waits && computing_ == 0);
 }
 
@@ -146,7 +147,7 @@ void Policy::update(double weight) {
   decision_.update = Update{version_, accumulated_, weight};
   accumulated_ = 0;
   if (!traits_.cancels) return;
-  // Everybody starts anew, in the order of their numbers: O(workers), as many as are released.
+  // All workers restart, in the order of their numbers: O(workers), as many as are released.
   waiting_.clear();
   for (size_t i = 0; i < workers_.size(); ++i) {
     Worker& worker = workers_[i];
@@ -180,8 +181,8 @@ void Policy::release_waiting() {
   share_weights();
 }
 
-// Gradients of workers that were released together belong to the same parameters: bounded_delay averages
-// them, so that no delay is sync and an endless one is async.
+// Gradients of workers that were released together are of the same parameters: bounded_delay averages them,
+// so that delay 0 equals sync and an unbounded delay equals async.
 void Policy::share_weights() {
   if (options_.rule != Rule::kBoundedDelay) return;
   double share = options_.max_delay == PolicyOptions::kUnbounded
@@ -200,7 +201,7 @@ void Policy::advance_clock(Worker& worker) {
   if (was_slowest && --at_slowest_ == 0) find_slowest();
 }
 
-// O(workers), and amortised O(1): the slowest clock grows once while all workers push once.
+// O(workers), amortised O(1): the slowest clock advances once while all workers push once.
 void Policy::find_slowest() {
   at_slowest_ = 0;
   for (const Worker& worker : workers_) {

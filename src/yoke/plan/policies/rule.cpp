@@ -53,20 +53,20 @@ Rule parse_rule(const std::string& name) {
   for (const Row& row : kRules) {
     if (name == row.name) return row.rule;
   }
-  throw ConfigError("policy '{}' is not known. Accepted: {}.", name, join(rule_names(), " "));
+  throw ConfigError("policy '{}' is unknown. Accepted: {}.", name, join(rule_names(), " "));
 }
 
 void validate(const PolicyOptions& options) {
   const RuleTraits& traits = traits_of(options.rule);
   const char* name = to_string(options.rule);
-  if (options.workers < 1) throw ConfigError("workers = {}: at least 1 is wanted.", options.workers);
+  if (options.workers < 1) throw ConfigError("workers = {}: expected at least 1.", options.workers);
   if (traits.k == kGiven && options.k < 1)
-    throw ConfigError("policy {}: k = {}: it needs a k of at least 1.", name, options.k);
+    throw ConfigError("policy {}: k = {}: expected k of at least 1.", name, options.k);
   if (traits.k == kGiven && traits.waits && options.k > options.workers)
-    throw ConfigError("policy {}: k = {} with {} workers: each gives one gradient. Hint: use 1..{}.", name,
-                      options.k, options.workers, options.workers);
+    throw ConfigError("policy {}: k = {} with {} workers: each contributes one gradient. Hint: use 1..{}.",
+                      name, options.k, options.workers, options.workers);
   if (traits.gated && options.max_delay < 0)
-    throw ConfigError("policy {}: max_delay = {}: 0 or more is wanted, or inf.", name, options.max_delay);
+    throw ConfigError("policy {}: max_delay = {}: expected 0 or more, or inf.", name, options.max_delay);
 }
 
 int64_t effective_k(const PolicyOptions& options) {
@@ -80,7 +80,7 @@ int64_t parse_max_delay(const std::string& what, const std::string& text) {
   int64_t value = 0;
   auto [rest, error] = std::from_chars(word.data(), word.data() + word.size(), value);
   if (error != std::errc{} || rest != word.data() + word.size() || value < 0)
-    throw ConfigError("{} {}: a whole number of at least 0, or inf, is wanted.", what, text);
+    throw ConfigError("{} {}: expected an integer of at least 0, or inf.", what, text);
   return value;
 }
 

@@ -1,4 +1,8 @@
-// Messages, versions and updates around the order in which workers compute.
+// Adds messages, weight versions and updates to the compute order of each worker.
+//
+// A receive is placed directly before the computation that needs it and a send directly after the one that
+// produces it. Sends are asynchronous, so the lists cannot deadlock as long as the compute orders are
+// consistent (validate()).
 #include <algorithm>
 #include <map>
 
@@ -16,22 +20,23 @@ void check(const ScheduleRequest& request) {
     throw ConfigError("{}: {} stages, {} micro-batches, {} minibatches, {} chunks: each must be at least 1.",
                       name, request.stages, request.microbatches, request.minibatches, request.chunks);
   if (request.chunks > 1 && request.kind != ScheduleKind::kInterleaved)
-    throw ConfigError("{}: {} chunks: only interleaved has more than one on a device.", name, request.chunks);
+    throw ConfigError("{}: {} chunks: only interleaved supports several chunks per device.", name,
+                      request.chunks);
   double actions = 6.0 * request.stages * request.chunks * request.microbatches * request.minibatches;
   if (actions > static_cast<double>(kMostActions))
     throw ConfigError("{}: about {:.0f} actions; at most {} are accepted.", name, actions, kMostActions);
   if (request.vertical_sync && request.kind != ScheduleKind::kPipedream)
-    throw ConfigError("{}: vertical sync belongs to pipedream.", name);
+    throw ConfigError("{}: vertical sync requires pipedream.", name);
   if (request.replicas.empty()) return;
   if (static_cast<int>(request.replicas.size()) != request.stages)
     throw ConfigError("{}: {} numbers of replicas for {} stages.", name, request.replicas.size(),
                       request.stages);
   for (int r : request.replicas) {
-    if (r < 1) throw ConfigError("{}: {} replicas: at least 1 is wanted.", name, r);
+    if (r < 1) throw ConfigError("{}: {} replicas: expected at least 1.", name, r);
     if (r > 1 && (request.kind == ScheduleKind::kInterleaved || request.kind == ScheduleKind::kZbH1))
-      throw ConfigError("{}: replicated stages come with naive, gpipe, 1f1b, pipedream and 2bw.", name);
+      throw ConfigError("{}: replicated stages require naive, gpipe, 1f1b, pipedream or 2bw.", name);
     if (r > (request.kind == ScheduleKind::kPipedream ? request.total() : request.microbatches))
-      throw ConfigError("{}: {} replicas and {} micro-batches: some would have nothing to do.", name, r,
+      throw ConfigError("{}: {} replicas and {} micro-batches: some replicas would be idle.", name, r,
                         request.microbatches);
   }
 }
@@ -67,7 +72,7 @@ class Maker {
     return first_worker_[static_cast<size_t>(stage)] + turn(micro) % request_.replicas_of(stage);
   }
 
-  // Where the last part of a minibatch's gradient (pipedream: of a micro-batch's) has been computed.
+  // Positions at which the gradient of a minibatch (pipedream: of a micro-batch) is complete.
   std::vector<char> ends_of_updates(const std::vector<Computation>& order) const {
     ScheduleOp last = request_.kind == ScheduleKind::kZbH1 ? ScheduleOp::kWeight : ScheduleOp::kBackward;
     std::vector<char> ends(order.size());
@@ -86,8 +91,8 @@ class Maker {
     if (request_.kind == ScheduleKind::k2BW) {
       if (batch - 1 > updates)
         throw ConfigError(
-            "2bw: {} micro-batches are too few for {} stages: a version would be needed before it "
-            "exists. Use at least as many as there are devices.",
+            "2bw: {} micro-batches are too few for {} stages: a weight version would be needed before it "
+            "exists. Use at least one micro-batch per device.",
             request_.microbatches, request_.stages);
       return std::max(0, batch - 1);
     }
@@ -116,8 +121,9 @@ class Maker {
 
   const ScheduleRequest& request_;
   std::vector<int> first_worker_;
-  std::map<std::pair<int, int>, int> versions_;  // of each virtual stage and micro-batch at its forward
-  std::map<int, int> input_version_;             // of each micro-batch at the first stage
+  // Of each virtual stage and micro-batch, fixed at its forward
+  std::map<std::pair<int, int>, int> versions_;
+  std::map<int, int> input_version_;  // of each micro-batch at the first stage, for vertical sync
 };
 
 }  // namespace

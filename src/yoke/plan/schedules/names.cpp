@@ -41,7 +41,7 @@ ScheduleKind parse_schedule_kind(const std::string& name) {
     if (name == entry.name) return entry.kind;
     names.push_back(entry.name);
   }
-  throw ConfigError("schedule `{}` is not known. Accepted: {}.", name, join(names, " "));
+  throw ConfigError("schedule `{}` is unknown. Accepted: {}.", name, join(names, " "));
 }
 
 std::string to_string(const Schedule& schedule) {

@@ -9,8 +9,8 @@ namespace {
 using Order = std::vector<Computation>;
 using Micro = std::vector<int>;
 
-// Forwards before the first backward, as the released runtime of PipeDream counts them; p - s - 1 on stage s
-// of a pipeline without replicas.
+// Forwards before the first backward, as in the released runtime of PipeDream; p - s - 1 on stage s without
+// replicas.
 int warm_up(const ScheduleRequest& request, int stage) {
   int devices_from_here = 0;
   for (int s = stage; s < request.stages; ++s) devices_from_here += request.replicas_of(s);
@@ -29,7 +29,9 @@ void gpipe(Order& order, const Micro& micro) {
   for (auto m = micro.rbegin(); m != micro.rend(); ++m) order.push_back({ScheduleOp::kBackward, *m, 0});
 }
 
-// `lag` weight parts stay behind the input parts; below 0: the backward is not split.
+// `lag`: by how many micro-batches weight parts trail the input parts. The input part unblocks the previous
+// stage, so it comes first; trailing weight parts fill bubbles but keep activations alive. Negative: the
+// backward is not split.
 void one_forward_one_backward(Order& order, const Micro& micro, int warm, int lag) {
   size_t forward = std::min(static_cast<size_t>(warm), micro.size()), weight = 0;
   for (size_t i = 0; i < forward; ++i) order.push_back({ScheduleOp::kForward, micro[i], 0});
@@ -57,8 +59,8 @@ Order chunk_sequence(const ScheduleRequest& request, const Micro& micro, Schedul
   return sequence;
 }
 
-// What is left over after whole groups follows them, all its forwards first: the warm-up that keeps whole
-// groups moving would leave devices waiting for each other.
+// Micro-batches left over after whole groups follow them, all forwards first: with the warm-up of whole
+// groups, devices would wait for each other.
 void interleaved(Order& order, const ScheduleRequest& request, const Micro& micro, int stage) {
   auto whole = static_cast<std::ptrdiff_t>(micro.size() - micro.size() % static_cast<size_t>(request.stages));
   Micro groups(micro.begin(), micro.begin() + whole), rest(micro.begin() + whole, micro.end());

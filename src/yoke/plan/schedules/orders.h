@@ -1,4 +1,4 @@
-// In which order one worker computes; the messages and updates around it are the same for all schedules.
+// The order in which one worker computes. Messages and updates are added by make_schedule().
 #pragma once
 
 #include <vector>
@@ -16,7 +16,7 @@ struct Computation {
 // Of one worker, for all minibatches.
 std::vector<Computation> compute_order(const ScheduleRequest& request, int stage, int replica);
 
-// Whether the pipeline runs empty after each minibatch, with one update then.
+// Whether the pipeline drains after each minibatch, followed by one update.
 bool flushes(ScheduleKind kind);
 
 }  // namespace yoke::plan

@@ -17,7 +17,7 @@ bool begins_forward(ScheduleOp op) {
   return op == ScheduleOp::kForward || op == ScheduleOp::kReceiveActivation;
 }
 
-// Where the actions for micro-batch `first` and later ones begin.
+// Index of the first action for micro-batch `first` or a later one.
 std::ptrdiff_t begin_of(const std::vector<StreamAction>& actions, int first) {
   for (size_t i = 0; i < actions.size(); ++i) {
     const ScheduleAction& one = actions[i].action;
@@ -26,7 +26,7 @@ std::ptrdiff_t begin_of(const std::vector<StreamAction>& actions, int first) {
   return static_cast<std::ptrdiff_t>(actions.size());
 }
 
-// From the back, so that the first use that is met of a version is its last.
+// Backwards, so that the first use found of a version is its last.
 void mark_last_uses(std::vector<StreamAction>& actions) {
   std::map<int, bool> seen;
   for (auto at = actions.rbegin(); at != actions.rend(); ++at) {
@@ -38,6 +38,8 @@ void mark_last_uses(std::vector<StreamAction>& actions) {
 
 }  // namespace
 
+// Without a flush the list of a long run is periodic once the pipeline is full: one sufficiently long list is
+// computed, and later minibatches are shifted copies of its periodic part.
 ScheduleStream::ScheduleStream(ScheduleRequest request, int worker)
     : request_(std::move(request)), worker_(static_cast<size_t>(worker)) {
   int devices = 0, turns = 1;
@@ -96,7 +98,7 @@ std::vector<StreamAction> ScheduleStream::drain() {
   if (!flushes(request_.kind) && minibatches_ > 0) {
     int end = equivalent(minibatches_);
     std::vector<StreamAction> whole = list(end);
-    // The lists agree up to here, whatever comes after.
+    // Both lists are identical up to here, whatever follows.
     rest = shifted({whole.begin() + begin_of(long_list_, end * request_.microbatches), whole.end()});
   }
   minibatches_ = 0;

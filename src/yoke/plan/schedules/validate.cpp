@@ -1,4 +1,4 @@
-// Replays lists of actions without a clock, and counts what they keep in memory.
+// Replays lists of actions without a clock, and computes their memory requirements.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -12,6 +12,8 @@
 namespace yoke::plan {
 namespace {
 
+// Workers advance in turn as far as they can; if no worker can advance and not all are done, the lists
+// deadlock.
 struct Replay {
   // (op of the sender, virtual stage of the sender, micro-batch, receiver)
   using Message = std::tuple<ScheduleOp, int, int, int>;
@@ -29,7 +31,7 @@ struct Replay {
   void compute(size_t worker, const ScheduleAction& action, int place) {
     bool forward = action.op == ScheduleOp::kForward;
     if (action.version > updates[worker])
-      fail(worker, action, fmt::format("version {} is not there yet.", action.version));
+      fail(worker, action, fmt::format("version {} does not exist yet.", action.version));
     if (!done.insert({action.op, place, action.microbatch}).second) fail(worker, action, "done twice.");
     if (forward) {
       bool fed = place == 0 ||
@@ -42,7 +44,7 @@ struct Replay {
     }
     auto used = versions.find({place, action.microbatch});
     if (used == versions.end()) fail(worker, action, "there was no forward.");
-    if (used->second != action.version) fail(worker, action, "it uses other weights than the forward did.");
+    if (used->second != action.version) fail(worker, action, "it does not use the weights of its forward.");
     if (action.op == ScheduleOp::kWeight) {
       if (done.count({ScheduleOp::kBackward, place, action.microbatch}) == 0)
         fail(worker, action, "there was no backward.");
@@ -55,13 +57,13 @@ struct Replay {
     if (!fed) fail(worker, action, "its gradient has not arrived.");
   }
 
-  // Neighbours on the same worker hand over without a message.
+  // Adjacent virtual stages on the same worker need no message.
   bool local(size_t worker, int place, const ScheduleAction& action, ScheduleOp op) const {
     return place % request().stages == schedule.workers[worker].stage &&
            done.count({op, place, action.microbatch}) > 0;
   }
 
-  // False: it has to wait.
+  // False: it must wait.
   bool step(size_t worker) {
     const ScheduleWorker& list = schedule.workers[worker];
     const ScheduleAction& action = list.actions[next[worker]];
@@ -101,7 +103,7 @@ struct Replay {
     }
     for (size_t worker = 0; worker < next.size(); ++worker) {
       const ScheduleWorker& list = schedule.workers[worker];
-      if (next[worker] < list.actions.size()) fail(worker, list.actions[next[worker]], "waits for ever.");
+      if (next[worker] < list.actions.size()) fail(worker, list.actions[next[worker]], "deadlocks.");
     }
     if (!sent.empty()) throw ConfigError("{}: a message is never received.", to_string(request().kind));
     size_t each = request().kind == ScheduleKind::kZbH1 ? 3 : 2;
@@ -120,9 +122,9 @@ struct Replay {
   std::map<std::pair<int, int>, int> versions;
 };
 
-// The most versions that are the newest, or wanted by a micro-batch that is under way or yet to come.
+// The largest number of versions that are the newest or needed by a micro-batch in flight or still to come.
 int distinct_versions(const std::vector<ScheduleAction>& actions) {
-  std::map<int, size_t> last_use;  // version -> place in the list
+  std::map<int, size_t> last_use;  // version -> position in the list
   for (size_t i = 0; i < actions.size(); ++i) {
     if (actions[i].peer < 0 && actions[i].op != ScheduleOp::kUpdate) last_use[actions[i].version] = i;
   }
@@ -157,7 +159,7 @@ std::vector<Occupancy> occupancy(const Schedule& schedule) {
       live += (action.op == ScheduleOp::kForward ? 1 : 0) - (action.op == frees ? 1 : 0);
       own.peak_activations = std::max(own.peak_activations, live);
     }
-    // Each micro-batch under way may hold weights of its own.
+    // Each micro-batch in flight may hold its own weights.
     if (kind == ScheduleKind::kPipedream) own.versions = own.peak_activations;
     if (kind == ScheduleKind::kPipedream && schedule.request.vertical_sync)
       own.versions = distinct_versions(worker.actions);

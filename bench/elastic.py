@@ -1,0 +1,105 @@
+#!/usr/bin/env python3
+"""How long an elastic job pauses when a rank is killed.
+
+    bench/elastic.py [--jobs 5] [--ranks 6]
+
+Every job starts with --ranks ranks; one rank after the other is killed (kill -9, chosen by a fixed seed) until one is left, over shm and over tcp.
+The pause runs from the kill to the end of the first step that the ranks left finish together.
+"""
+import argparse
+import json
+import os
+import pathlib
+import random
+import re
+import signal
+import statistics
+import subprocess
+import tempfile
+import threading
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+YOKE = os.environ.get("YOKE_BIN", str(ROOT / "build/yoke"))
+
+
+def ranks_of(launcher):
+    """Processes of the ranks, by the number the launcher gave them."""
+    found = {}
+    for entry in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            parent = int(open(f"/proc/{entry}/stat").read().rsplit(")", 1)[1].split()[1])
+            variables = open(f"/proc/{entry}/environ").read().split("\0") if parent == launcher else []
+        except (OSError, IndexError):
+            continue
+        for variable in variables:
+            if variable.startswith("YOKE_RANK="):
+                found[int(variable[10:])] = int(entry)
+    return found
+
+
+def wait_for(log, pattern, seconds):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if re.search(pattern, "".join(log)):
+            return
+        time.sleep(0.01)
+    raise SystemExit(f"no '{pattern}' within {seconds} s in\n" + "".join(log))
+
+
+def job(ranks, backend, config, draw):
+    """Pauses in seconds, one for every kill, each with the number of ranks before it."""
+    with tempfile.TemporaryDirectory() as folder:
+        command = [YOKE, "train", config, "--nproc", ranks, "--elastic", "--parallel.backend", backend, "--out.dir", folder, "--steps", 10**8,
+                   "--train.threads", 1, "--train.evaluate", "false", "--out.log_every", 50, "--out.report", "false"]
+        process = subprocess.Popen(list(map(str, command)), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        log = []
+        threading.Thread(target=lambda: [log.append(line) for line in process.stderr], daemon=True).start()
+        records = pathlib.Path(folder) / "metrics.jsonl"
+        end = time.monotonic() + 120
+        while not (records.exists() and records.stat().st_size > 0):
+            if time.monotonic() > end or process.poll() is not None:
+                raise SystemExit("the job did not start:\n" + "".join(log))
+            time.sleep(0.02)
+        kills = []
+        alive = ranks_of(process.pid)
+        for epoch in range(1, ranks):
+            victim = draw.choice(sorted(alive))
+            os.kill(alive.pop(victim), signal.SIGKILL)
+            kills.append(time.time())
+            wait_for(log, rf"epoch {epoch}: step \d+ finished", 60)
+            time.sleep(0.2 + 0.3 * draw.random())  # at another point of a step each time
+        process.send_signal(signal.SIGTERM)
+        process.wait(60)
+        elastic = json.loads((pathlib.Path(folder) / "summary.json").read_text())["elastic"]
+    assert elastic["losses"] == ranks - 1 and elastic["repeated"] <= ranks - 1, elastic
+    changes = [change for change in elastic["changes"] if change["at"] > 0]
+    return [(ranks - i, change["at"] - kills[i]) for i, change in enumerate(changes)]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--jobs", type=int, default=5, help="per backend")
+    parser.add_argument("--ranks", type=int, default=6)
+    parser.add_argument("--config", default=str(ROOT / "configs/mlp_tiny.toml"))
+    arguments = parser.parse_args()
+    draw = random.Random(1)
+    pauses = []
+    print("backend  kills  median s  p95 s  worst s")
+    for backend in ("shm", "tcp"):
+        own = [row for _ in range(arguments.jobs) for row in job(arguments.ranks, backend, arguments.config, draw)]
+        pauses += own
+        show(backend, own)
+    show("all", pauses)
+    for ranks in sorted({row[0] for row in pauses}):
+        show(f"{ranks} ranks", [row for row in pauses if row[0] == ranks])
+
+
+def show(name, rows):
+    times = sorted(seconds for _, seconds in rows)
+    p95 = times[min(len(times) - 1, int(0.95 * len(times)))]
+    print(f"{name:8} {len(times):5}  {statistics.median(times):8.2f}  {p95:5.2f}  {times[-1]:7.2f}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

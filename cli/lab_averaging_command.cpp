@@ -1,0 +1,278 @@
+// Every method trains on this machine; losses are those of the runs. The link is modelled: the time of a step
+// is the measured computation and what the rounds take on a virtual clock (sim/averaging.h). So the link may
+// be any, and a laptop gives the same picture as a cluster.
+#include "cli/lab_averaging_command.h"
+
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "cli/lab_job.h"
+#include "cli/output.h"
+#include "yoke/base/error.h"
+#include "yoke/base/file.h"
+#include "yoke/base/log.h"
+#include "yoke/base/terminal.h"
+#include "yoke/base/text.h"
+#include "yoke/base/units.h"
+#include "yoke/metrics/jsonl.h"
+#include "yoke/models/outline/outline.h"
+#include "yoke/parallel/average_checks.h"
+#include "yoke/plan/averaging/graph.h"
+#include "yoke/report/averaging.h"
+#include "yoke/report/table.h"
+#include "yoke/sim/averaging.h"
+
+namespace yoke::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr double kAllReachIt = 1.001;  // times the worst final loss: the target when none is given
+constexpr int64_t kRecordsOfRun = 200;
+constexpr int64_t kStreamedParts = 4;
+
+using Settings = std::vector<std::pair<std::string, std::string>>;
+
+struct Way {
+  std::string name;
+  Settings settings;
+};
+
+std::vector<Way> all_ways(int64_t every, int64_t steps) {
+  auto text = [](int64_t number) { return fmt::format("{}", number); };
+  const int64_t parts = std::min(kStreamedParts, every);
+  std::vector<Way> ways = {
+      {"ddp", {{"parallel.sync", "allreduce"}}},
+      {"local", {{"average.method", "local"}, {"average.every", text(every)}}},
+      {"end", {{"average.method", "end"}}},
+      {"post_local",
+       {{"average.method", "post_local"},
+        {"average.every", text(every)},
+        {"average.start", text(steps / 4)}}},
+      {"diloco", {{"average.method", "diloco"}, {"average.every", text(every)}}},
+      {"diloco_streaming",
+       {{"average.method", "diloco"},
+        {"average.every", text(every)},
+        {"average.fragments", text(parts)},
+        {"average.overlap", text(std::max<int64_t>(1, every / parts))}}},
+  };
+  for (const std::string& graph : plan::mixing_graph_names())
+    ways.push_back({"gossip_" + graph,
+                    {{"average.method", "gossip"}, {"average.graph", graph}, {"average.overlap", "1"}}});
+  for (Way& way : ways)
+    if (way.name != "ddp") way.settings.emplace_back("parallel.sync", "average");
+  return ways;
+}
+
+struct AveragingLab {
+  const CommandLine& line;
+  const AveragingLabArguments& arguments;
+  const RunConfig& config;  // as the file and the overrides say
+  fs::path out;
+  sim::LinkSpeed link;
+
+  int64_t steps() const { return arguments.steps > 0 ? arguments.steps : config.train.loop.steps; }
+
+  std::vector<Way> ways() const {
+    std::vector<Way> known = all_ways(arguments.every, steps()), chosen;
+    std::vector<std::string> names;
+    for (const Way& way : known) names.push_back(way.name);
+    if (arguments.methods == "all") {
+      for (Way& way : known) {
+        const bool gossip = way.name.starts_with("gossip_");
+        try {
+          if (gossip) plan::mixing_graph(way.name.substr(7), static_cast<int>(arguments.workers));
+          chosen.push_back(std::move(way));
+        } catch (const ConfigError& error) {
+          log::info("lab averaging: without {}: {}", way.name, error.what());
+        }
+      }
+      return chosen;
+    }
+    for (const std::string& name : split(arguments.methods, ',')) {
+      auto found = std::find_if(known.begin(), known.end(), [&](const Way& way) { return way.name == name; });
+      if (found == known.end())
+        throw ConfigError("--methods {}: there is no '{}'. Accepted: all, or some of {}.", arguments.methods,
+                          name, join(names));
+      chosen.push_back(*found);
+    }
+    if (chosen.empty()) throw ConfigError("--methods: none. Accepted: all, or some of {}.", join(names));
+    return chosen;
+  }
+
+  // Throws ConfigError where the ranks would refuse it.
+  LabJob job_of(const Way& way) const {
+    std::vector<std::string> words = {
+        "train", arguments.file, "--resume", "never", "-q", "--nproc", fmt::format("{}", arguments.workers)};
+    auto set = [&](const std::string& key, const std::string& value) {
+      words.push_back("--" + key);
+      words.push_back(value);
+    };
+    for (const config::Override& change : line.overrides)
+      if (way.name.starts_with("diloco") || !change.key.starts_with("average."))
+        set(change.key, change.value);
+    for (const auto& [key, value] : way.settings) set(key, value);
+    set("out.dir", (out / way.name).string());
+    set("checkpoint.every_steps", "0");
+    set("train.steps", fmt::format("{}", steps()));
+    set("out.log_every", fmt::format("{}", std::max<int64_t>(1, steps() / kRecordsOfRun)));
+    return lab_job(line, words);
+  }
+
+  sim::AveragingRun simulated(const Way& way, const RunConfig& own, double compute) const {
+    sim::AveragingRun run;
+    run.ranks = static_cast<int>(arguments.workers);
+    run.model_bytes = models::outline_of(config.model).parameters * sizeof(float);
+    run.compute_seconds = compute;
+    if (way.name == "ddp") {
+      run.rounds.never = true;
+      run.gradients = true;
+      run.average_at_end = false;
+      return run;
+    }
+    run.rounds = parallel::rounds_of(own.average);
+    run.gradients = own.average.method == "post_local";
+    if (own.average.method == "gossip")
+      run.neighbours = plan::mixing_graph(own.average.graph, run.ranks).degree();
+    return run;
+  }
+
+  std::vector<metrics::Record> train(const Way& way, const LabJob& job) const {
+    fs::remove(out / way.name / "metrics.jsonl");
+    if (int code = cluster::run_job(job.launch); code != 0)
+      throw Error(static_cast<ExitCode>(code), way.name + " failed; see above");
+    return metrics::read_records(out / way.name / "metrics.jsonl").records;
+  }
+
+  report::AveragedRun on_link(const Way& way, const RunConfig& own,
+                              const std::vector<metrics::Record>& records, double compute) const {
+    sim::AveragingTrace trace = sim::simulate_averaging(simulated(way, own, compute), link, steps());
+    report::AveragedRun run;
+    run.name = way.name;
+    for (const metrics::Record& record : records) {
+      const auto at = static_cast<size_t>(std::clamp<int64_t>(record.step, 1, steps()) - 1);
+      run.steps.push_back({trace.seconds[at], trace.bytes[at], record.loss});
+      if (record.eval_loss) run.test_loss = record.eval_loss;
+    }
+    if (!run.steps.empty()) run.final_loss = run.steps.back().loss;
+    return run;
+  }
+};
+
+// Computation of a step: the median of all runs, whatever they waited for.
+double measured_compute(const std::vector<std::vector<metrics::Record>>& runs) {
+  std::vector<double> seconds;
+  for (const auto& records : runs)
+    for (const metrics::Record& record : records)
+      if (record.split) seconds.push_back(record.split->forward + record.split->backward);
+  if (seconds.empty()) return 0;
+  std::nth_element(seconds.begin(), seconds.begin() + static_cast<std::ptrdiff_t>(seconds.size() / 2),
+                   seconds.end());
+  return seconds[seconds.size() / 2];
+}
+
+void find_target(std::vector<report::AveragedRun>& runs, double target) {
+  for (report::AveragedRun& run : runs)
+    for (const report::AveragedRun::Step& step : run.steps)
+      if (!run.seconds_to_target && step.loss <= target) {
+        run.seconds_to_target = step.seconds;
+        run.bytes_to_target = step.bytes;
+      }
+}
+
+nlohmann::json row_of(const report::AveragedRun& run) {
+  nlohmann::json curve = nlohmann::json::array();
+  for (const report::AveragedRun::Step& step : run.steps)
+    curve.push_back({step.seconds, step.bytes, step.loss});
+  nlohmann::json row = {{"method", run.name},
+                        {"final_loss", run.final_loss},
+                        {"seconds", run.steps.empty() ? 0 : run.steps.back().seconds},
+                        {"bytes", run.steps.empty() ? 0 : run.steps.back().bytes},
+                        {"curve", std::move(curve)}};
+  if (run.test_loss) row["test_loss"] = *run.test_loss;
+  if (run.seconds_to_target) row["seconds_to_target"] = *run.seconds_to_target;
+  if (run.bytes_to_target) row["bytes_to_target"] = *run.bytes_to_target;
+  return row;
+}
+
+void print_runs(const std::vector<report::AveragedRun>& runs, double target, const fs::path& page) {
+  report::Table table(
+      {"method", "time to target", "sent to target", "time", "sent", "final loss", "test loss"});
+  for (const report::AveragedRun& run : runs)
+    table.add({run.name, run.seconds_to_target ? fmt::format("{:.2f} s", *run.seconds_to_target) : "never",
+               run.bytes_to_target ? format_bytes(*run.bytes_to_target) : "never",
+               fmt::format("{:.2f} s", run.steps.empty() ? 0 : run.steps.back().seconds),
+               format_bytes(run.steps.empty() ? 0 : run.steps.back().bytes),
+               fmt::format("{:.4f}", run.final_loss),
+               run.test_loss ? fmt::format("{:.4f}", *run.test_loss) : ""});
+  fmt::print("{}", table.to_text(terminal::is_terminal(STDOUT_FILENO) ? terminal::width(STDOUT_FILENO) : 0));
+  fmt::print("target: a loss of {:.4g}; report: {}\n", target, page.string());
+}
+
+sim::LinkSpeed link_of(const AveragingLabArguments& arguments) {
+  const std::optional<double> rate = parse_rate(arguments.bandwidth),
+                              delay = parse_duration(arguments.latency);
+  const bool has_unit = arguments.bandwidth.find_first_of("bB") != std::string::npos;
+  if (!rate || *rate <= 0 || !has_unit)
+    throw ConfigError("--bandwidth {}: expected a rate such as 100mbit or 12.5MB/s.", arguments.bandwidth);
+  if (!delay) throw ConfigError("--latency {}: expected a time such as 1ms.", arguments.latency);
+  return {*rate, *delay};
+}
+
+}  // namespace
+
+int run_lab_averaging(const CommandLine& line) {
+  const AveragingLabArguments& arguments = line.lab_averaging;
+  Configuration configuration;
+  configuration.load(arguments.file, line.overrides);
+  AveragingLab lab{line, arguments, configuration.values,
+                   arguments.output.empty() ? fs::path("runs/lab_averaging") : fs::path(arguments.output),
+                   link_of(arguments)};
+  if (lab.steps() == 0)
+    throw ConfigError("train.steps = 0: give --steps N, the number of steps of each run.");
+  const std::optional<double> given = parse_duration(arguments.compute);
+  if (!given && !arguments.compute.empty())
+    throw ConfigError("--compute {}: expected a time such as 20ms.", arguments.compute);
+  const std::vector<Way> ways = lab.ways();
+  std::vector<LabJob> jobs;  // all are checked before the first starts
+  for (const Way& way : ways) jobs.push_back(lab.job_of(way));
+  std::vector<std::vector<metrics::Record>> records;
+  for (size_t i = 0; i < ways.size(); ++i) {
+    log::info("lab averaging: {} with {} ranks, {} steps", ways[i].name, arguments.workers, lab.steps());
+    records.push_back(lab.train(ways[i], jobs[i]));
+  }
+  const double compute = given ? *given : measured_compute(records);
+  std::vector<report::AveragedRun> runs;
+  for (size_t i = 0; i < ways.size(); ++i)
+    runs.push_back(lab.on_link(ways[i], jobs[i].config, records[i], compute));
+  double target = arguments.target_loss;
+  if (target <= 0)
+    for (const report::AveragedRun& run : runs) target = std::max(target, run.final_loss * kAllReachIt);
+  find_target(runs, target);
+  nlohmann::json rows = nlohmann::json::array();
+  for (const report::AveragedRun& run : runs) rows.push_back(row_of(run));
+  const fs::path page = lab.out / "report.html";
+  const std::string about = fmt::format(
+      "{} ranks, {} steps, a round every {} steps; a link of {} and {} (modelled), {} of computation a step",
+      arguments.workers, lab.steps(), arguments.every, arguments.bandwidth, arguments.latency,
+      format_duration(compute));
+  write_file_atomically(
+      page, report::averaging_html("Averaging: " + configuration.values.model.name, about, target, runs));
+  const nlohmann::json results = {{"results", rows},
+                                  {"target_loss", target},
+                                  {"compute_seconds", compute},
+                                  {"link", "modelled"},
+                                  {"bandwidth", lab.link.bytes_per_second},
+                                  {"report", page.string()}};
+  write_file_atomically(lab.out / "results.json", results.dump(2) + "\n");
+  if (line.json)
+    print_json(results);
+  else
+    print_runs(runs, target, page);
+  return 0;
+}
+
+}  // namespace yoke::cli

@@ -1,0 +1,223 @@
+// Epochs of an elastic job, with sessions that are threads.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <mutex>
+#include <thread>
+
+#include "yoke/base/error.h"
+#include "yoke/cluster/coordinator.h"
+#include "yoke/cluster/session.h"
+
+namespace yoke::cluster {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
+
+struct Job {
+  explicit Job(int size, int min = 1, double regroup_timeout = 20) {
+    options.address = {"127.0.0.1", 0, ""};
+    options.world_size = size;
+    options.elastic_min = min;
+    options.regroup_timeout = regroup_timeout;
+    ticket.job_id = "elastic";
+    coordinator = std::make_unique<Coordinator>(options, ticket);
+    for (int seat = 0; seat < size; ++seat) failures[seat] = nullptr;
+    std::vector<std::jthread> threads;
+    std::mutex mutex;
+    for (int seat = 0; seat < size; ++seat)
+      threads.emplace_back([&, seat] {
+        auto session = join(seat);
+        std::lock_guard lock(mutex);
+        sessions[seat] = std::move(session);
+      });
+  }
+
+  std::unique_ptr<Session> join(int seat, int pid = 1000) {
+    Member self{seat, "node", "machine", pid + seat, "127.0.0.1:1", ""};
+    failures.at(seat) = std::make_shared<Failure>();
+    return std::make_unique<Session>(coordinator->address(), ticket, self, options.world_size,
+                                     failures.at(seat), Deadline::after(20));
+  }
+
+  void kill(int seat) {
+    FailureReport report;
+    report.rank = seat;
+    report.pid = 1000 + seat;
+    report.kind = "killed";
+    report.what = fmt::format("rank {} was killed by signal 9", seat);
+    coordinator->report(report);
+  }
+
+  // Everybody in `seats` at once; errors by seat.
+  std::map<int, std::string> regroup(const std::vector<int>& seats, const std::string& why = "an error") {
+    std::map<int, std::string> errors;
+    std::mutex mutex;
+    std::vector<std::jthread> threads;
+    for (int seat : seats)
+      threads.emplace_back([&, seat] {
+        auto failure = std::make_shared<Failure>();
+        try {
+          sessions.at(seat)->regroup(fmt::format("127.0.0.1:{}", 100 + seat), why, failure,
+                                     Deadline::after(20));
+          std::lock_guard lock(mutex);
+          failures[seat] = failure;
+        } catch (const CommError& error) {
+          std::lock_guard lock(mutex);
+          errors[seat] = error.what();
+        }
+      });
+    threads.clear();
+    return errors;
+  }
+
+  std::vector<int> seats_of(int seat) const {
+    std::vector<int> seats;
+    for (const Member& member : sessions.at(seat)->members()) seats.push_back(member.seat);
+    return seats;
+  }
+
+  CoordinatorOptions options;
+  net::JobTicket ticket;
+  std::unique_ptr<Coordinator> coordinator;
+  std::map<int, std::shared_ptr<Failure>> failures;
+  std::map<int, std::unique_ptr<Session>> sessions;
+};
+
+void wait_for(const Failure& failure) {
+  Deadline deadline = Deadline::after(20);
+  while (!failure.set() && !deadline.passed()) std::this_thread::yield();
+}
+
+TEST(Epochs, ALossRenumbersThoseLeft) {
+  Job job(4);
+  EXPECT_EQ(job.sessions[2]->epoch().number, 0);
+  EXPECT_TRUE(job.sessions[2]->epoch().elastic);
+  job.kill(1);
+  for (int seat : {0, 2, 3}) {
+    wait_for(*job.failures[seat]);
+    EXPECT_THAT(job.failures[seat]->report().what, HasSubstr("rank 1 was killed"));
+  }
+  EXPECT_TRUE(job.regroup({0, 2, 3}).empty());
+  for (int seat : {0, 2, 3}) {
+    EXPECT_THAT(job.seats_of(seat), ElementsAre(0, 2, 3));
+    EXPECT_EQ(job.sessions[seat]->epoch().number, 1);
+    EXPECT_EQ(job.sessions[seat]->epoch().losses, 1);
+    EXPECT_THAT(job.sessions[seat]->epoch().cause, HasSubstr("rank 1 was killed"));
+    EXPECT_FALSE(job.failures[seat]->set());
+  }
+  EXPECT_EQ(job.sessions[3]->epoch().rank, 2);
+  EXPECT_EQ(job.sessions[0]->members()[2].address, "127.0.0.1:103");
+  EXPECT_FALSE(job.coordinator->failure());
+}
+
+TEST(Epochs, ValuesOfTheLastOneAreGone) {
+  Job job(3);
+  job.sessions[0]->put("key", "old", Deadline::after(20));
+  job.kill(2);
+  EXPECT_TRUE(job.regroup({0, 1}).empty());
+  EXPECT_THAT([&] { job.sessions[1]->get("key", Deadline::after(0.1)); },
+              ThrowsMessage<CommError>(HasSubstr("key")));
+  std::jthread other([&] { job.sessions[1]->exchange("x", "b", Deadline::after(20)); });
+  EXPECT_THAT(job.sessions[0]->exchange("x", "a", Deadline::after(20)), ElementsAre("a", "b"));
+}
+
+TEST(Epochs, ASecondLossWhileRegroupingIsNoticed) {
+  Job job(4);
+  job.kill(1);
+  std::jthread second([&] {
+    wait_for(*job.failures[3]);
+    job.kill(3);
+  });
+  EXPECT_TRUE(job.regroup({0, 2}).empty());
+  EXPECT_THAT(job.seats_of(0), ElementsAre(0, 2));
+  EXPECT_EQ(job.sessions[0]->epoch().losses, 2);
+}
+
+TEST(Epochs, FewerThanTheLeastFailsForAll) {
+  Job job(3, /*min=*/3);
+  job.kill(1);
+  std::map<int, std::string> errors = job.regroup({0, 2});
+  for (int seat : {0, 2})
+    EXPECT_THAT(errors[seat],
+                AllOf(HasSubstr("rank 1 was killed"), HasSubstr("2 of at least 3 ranks are left")));
+  ASSERT_TRUE(job.coordinator->failure());
+  EXPECT_EQ(job.coordinator->failure()->rank, 1);
+}
+
+TEST(Epochs, WhoDoesNotRegroupIsEvicted) {
+  Job job(3, 1, /*regroup_timeout=*/0.3);
+  job.kill(1);
+  EXPECT_TRUE(job.regroup({0}).empty());
+  EXPECT_THAT(job.seats_of(0), ElementsAre(0));
+  wait_for(*job.failures[2]);
+  std::map<int, std::string> errors = job.regroup({2});
+  EXPECT_FALSE(errors[2].empty());
+}
+
+TEST(Epochs, ARankThatLeavesIsNoLoss) {
+  Job job(3);
+  job.sessions.erase(1);
+  EXPECT_TRUE(job.regroup({0, 2}, "").empty());
+  EXPECT_THAT(job.seats_of(2), ElementsAre(0, 2));
+  EXPECT_EQ(job.sessions[0]->epoch().losses, 0);
+  EXPECT_EQ(job.sessions[0]->epoch().cause, "");
+}
+
+TEST(Epochs, ARankReturnsWhenTheOthersRegroup) {
+  Job job(3);
+  job.kill(1);
+  EXPECT_TRUE(job.regroup({0, 2}).empty());
+  job.sessions.erase(1);
+  std::jthread returning([&] { job.sessions[1] = job.join(1, 2000); });
+  Deadline deadline = Deadline::after(20);
+  while (!(job.sessions[0]->change_wanted() && job.sessions[2]->change_wanted()) && !deadline.passed())
+    std::this_thread::yield();
+  EXPECT_TRUE(job.regroup({0, 2}, "").empty());
+  returning.join();
+  EXPECT_THAT(job.seats_of(1), ElementsAre(0, 2, 1));
+  EXPECT_EQ(job.sessions[1]->epoch().rank, 2);
+  EXPECT_EQ(job.sessions[1]->epoch().joins, 1);
+  std::vector<std::string> heard[3];
+  std::vector<std::jthread> threads;
+  for (int seat = 0; seat < 3; ++seat)
+    threads.emplace_back([&, seat] {
+      heard[seat] = job.sessions[seat]->exchange("x", std::to_string(seat), Deadline::after(20));
+    });
+  threads.clear();
+  for (const auto& all : heard) EXPECT_THAT(all, ElementsAre("0", "2", "1"));
+  EXPECT_FALSE(job.sessions[0]->change_wanted());
+  EXPECT_THAT([&] { job.join(0, 3000); }, ThrowsMessage<Error>(HasSubstr("rank 0 joined twice")));
+}
+
+TEST(Epochs, NobodyReturnsToAJobThatHasEnded) {
+  Job job(2);
+  job.kill(1);
+  EXPECT_TRUE(job.regroup({0}).empty());
+  std::string said;
+  std::jthread returning([&] {
+    try {
+      job.join(1, 2000);
+    } catch (const Error& error) {
+      said = error.what();
+    }
+  });
+  Deadline deadline = Deadline::after(20);
+  while (!job.sessions[0]->change_wanted() && !deadline.passed()) std::this_thread::yield();
+  job.sessions.erase(0);
+  returning.join();
+  EXPECT_THAT(said, HasSubstr("the job has ended"));
+}
+
+TEST(Epochs, AFixedJobDoesNotRegroup) {
+  Job job(2, /*min=*/0);
+  EXPECT_FALSE(job.sessions[0]->epoch().elastic);
+  EXPECT_FALSE(job.regroup({0}).empty());
+}
+
+}  // namespace
+}  // namespace yoke::cluster

@@ -1,0 +1,14 @@
+// The names of data sets, without LibTorch: configurations are checked before it is loaded.
+#pragma once
+
+#include <string>
+
+namespace yoke::data {
+
+// Registers a name. Throws ConfigError if it is taken.
+void add_data_name(const std::string& name);
+
+// Whether it is a built-in data set.
+bool is_built_in_data(const std::string& name);
+
+}  // namespace yoke::data

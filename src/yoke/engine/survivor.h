@@ -1,0 +1,50 @@
+// The state of a run that outlives an epoch of an elastic job (docs/design/elastic.md).
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "yoke/comm/communicator.h"
+#include "yoke/engine/engine.h"
+#include "yoke/engine/run_state.h"
+#include "yoke/metrics/sink.h"
+
+namespace yoke::engine {
+
+// Observes an engine and can tell, at any time and also after run() has thrown, the state after the last
+// finished step. Parameters and optimizer state change in the update only, which is the last thing that a
+// step does; buffers change in its forward pass and are copied after each step.
+class StepKeeper : public metrics::Sink {
+ public:
+  // At a step boundary, once the worker's state is restored. All arguments must outlive it.
+  StepKeeper(Worker& worker, const data::Loader& loader, const Engine& engine);
+
+  void tick(int64_t step, double samples_per_s) override;
+  void write(const metrics::Record&) override {}
+
+  // Its tensors are the worker's, and stay valid without it. Not collective.
+  checkpoint::State state(const std::string& configuration);
+
+ private:
+  void copy_buffers();
+  Worker& worker_;
+  const data::Loader& loader_;
+  const Engine& engine_;
+  data::Position position_;
+  std::vector<optim::NamedTensor> buffers_;
+};
+
+// What all ranks of a new epoch found out about their states.
+struct Agreement {
+  int64_t step = 0;
+  int source = -1;     // rank whose state all have now; -1: nobody has one
+  bool moved = false;  // some rank did not have it
+};
+
+// Ranks compare their states, and all continue with the newest: where some do not have it, the lowest rank
+// that does broadcasts it, from memory. Buffers are those of that rank on all. `own`: this rank's; empty: it
+// has just joined, or none exists yet. Collective. Throws CommError.
+Agreement agree_on_state(std::optional<checkpoint::State>& own, comm::Communicator& comm);
+
+}  // namespace yoke::engine

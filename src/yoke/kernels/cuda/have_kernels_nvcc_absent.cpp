@@ -1,0 +1,9 @@
+#include "yoke/kernels/cuda/have_kernels.h"
+
+namespace yoke::kernels {
+
+bool have_cuda_kernels() {
+  return false;
+}
+
+}  // namespace yoke::kernels

@@ -1,0 +1,114 @@
+#include "yoke/parallel/membership.h"
+
+#include <fmt/format.h>
+
+#include "yoke/cluster/identity.h"
+#include "yoke/comm/connect_first.h"
+#include "yoke/parallel/registry.h"
+#include "yoke/parallel/sync/servers/server_ranks.h"
+#include "yoke/ps/connect.h"
+
+namespace yoke::parallel {
+namespace {
+
+bool uses_servers(const Choices& choices) {
+  return choose(choices).has("servers");
+}
+
+}  // namespace
+
+Membership::Membership(const JoinRequest& request) {
+  const Choices& choices = request.choices;
+  cluster::Identity identity = cluster::identify_from_environment();
+  cluster::JoinOptions options;
+  const bool served = uses_servers(choices);
+  if (served) options.expendable = expendable_ranks(choices, identity.world_size);
+  options.elastic = request.elastic;
+  options.elastic_min = request.elastic_min;
+  job_ = std::make_unique<cluster::World>(identity, options);
+  const bool in_parts = choices.parallel.pipeline * choices.parallel.tensor > 1;
+  workers_ = workers_of(choices, job_->size());
+  if ((!served || in_parts) && !job_->elastic()) connect(request);
+  if (!served) return;
+  const bool inside = choices.ps.place == "colocated";
+  const bool hosts = inside && rank() < choices.ps.servers;
+  job_->take_role(ps::role_name(replica_ranks(choices, workers_), rank()) +
+                  (hosts ? fmt::format(" with parameter server {}", rank()) : ""));
+  if (!inside) {
+    messenger_ = ps::connect(*job_, choices.parallel.backend);
+    return;
+  }
+  ps::Colocated seats =
+      ps::connect_colocated(*job_, static_cast<int>(choices.ps.servers), choices.parallel.backend);
+  messenger_ = std::move(seats.worker);
+  if (seats.server)
+    server_ = std::make_unique<HostedServer>(choices, request.optimizer, request.out, *job_,
+                                             std::move(seats.server));
+}
+
+void Membership::connect(const JoinRequest& request) {
+  const Choices& choices = request.choices;
+  workers_ = workers_of(choices, job_->size());
+  comm::ConnectOptions connect;
+  connect.backend = choices.parallel.backend;
+  connect.name = uses_servers(choices) ? "workers" : "data";
+  connect.measures_links = !request.deterministic;
+  if (request.gpu && !job_->alone() && connect.backend == "auto") connect.backend = "nccl";
+  comm_ = comm::connect_first(*job_, workers_, connect);
+}
+
+void Membership::regroup(const std::string& why) {
+  comm_.reset();
+  job_->regroup(why);
+}
+
+Membership::~Membership() = default;
+Membership::Membership(Membership&&) noexcept = default;
+
+LocalJob::LocalJob(const Choices& choices, const optim::OptimizerOptions& optimizer, int workers) {
+  if (uses_servers(choices)) servers_ = std::make_unique<LocalServers>(choices, optimizer, workers);
+}
+
+LocalJob::~LocalJob() = default;
+
+comm::Messenger* LocalJob::messenger(int worker) const {
+  return servers_ ? &servers_->messenger(worker) : nullptr;
+}
+
+void LocalJob::finish() {
+  if (servers_) servers_->finish();
+}
+
+int workers_of(const Choices& choices, int ranks) {
+  return uses_servers(choices) ? workers_beside_servers(choices, ranks) : ranks;
+}
+
+int ranks_of(const Choices& choices, int workers) {
+  return uses_servers(choices) ? ranks_with_servers(choices, workers) : workers;
+}
+
+cluster::LaunchOptions job_of(const Choices& choices, int workers, const std::vector<std::string>& words) {
+  const bool served = uses_servers(choices);
+  const int ranks = ranks_of(choices, workers);
+  cluster::LaunchOptions job = cluster::own_job(ranks, words);
+  if (!served) return job;
+  job.expendable = expendable_ranks(choices, ranks);
+  if (choices.ps.on_worker_loss == "restart") job.rank_restarts = static_cast<int>(choices.ps.restarts);
+  return job;
+}
+
+bool in_one_process(const Choices& choices) {
+  return choose(choices).has("threads");
+}
+
+bool only_serves(const Choices& choices) {
+  cluster::Identity identity = cluster::identify_from_environment();
+  return identity.rank >= workers_of(choices, identity.world_size);
+}
+
+int serve_others(const JoinRequest& request) {
+  serve(request.choices, request.optimizer, request.out);
+  return 0;
+}
+
+}  // namespace yoke::parallel

@@ -1,0 +1,23 @@
+// What a stage holds of the whole model's state, with the coordinates and names that one device would use.
+#pragma once
+
+#include <vector>
+
+#include "yoke/optim/optimizer.h"
+#include "yoke/parallel/placement/stage/stage.h"
+#include "yoke/parallel/state.h"
+#include "yoke/parallel/sync/sharded/shards.h"
+
+namespace yoke::parallel {
+
+// Parameters and buffers of the stage, and the state of its optimizer. All ranks of a stage hold the same,
+// but for state of `shards`' pieces, where there are some; a weight that several stages share is saved by the
+// first.
+std::vector<StatePiece> stage_state(const PipelineStage& stage,
+                                    const std::vector<optim::NamedTensor>& optimizer,
+                                    const Shards* shards = nullptr);
+
+// The gradients of the stage's parameters, or of this rank's pieces of them.
+std::vector<StatePiece> stage_gradients(const PipelineStage& stage, const Shards* shards = nullptr);
+
+}  // namespace yoke::parallel

@@ -1,0 +1,37 @@
+#include "yoke/parallel/registry.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "yoke/base/error.h"
+
+namespace yoke::parallel {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
+
+TEST(CheckOptimizer, LbfgsNeedsTheWholeGradientAndOneLoss) {
+  Choices replicas;
+  for (const char* any : {"sgd", "adamw", "adagrad", "lbfgs"})
+    EXPECT_NO_THROW(check_optimizer(replicas, any));
+  const auto refused = [](auto change, const std::string& setting) {
+    Choices choices;
+    change(choices.parallel);
+    EXPECT_NO_THROW(check_optimizer(choices, "adamw"));
+    EXPECT_THAT([&] { check_optimizer(choices, "lbfgs"); },
+                ThrowsMessage<ConfigError>(AllOf(HasSubstr("lbfgs"), HasSubstr(setting))));
+  };
+  refused([](ParallelOptions& o) { o.tensor = 2; }, "parallel.tensor");
+  refused([](ParallelOptions& o) { o.pipeline = 2; }, "parallel.pipeline");
+  refused([](ParallelOptions& o) { o.partition = "auto"; }, "parallel.partition");
+  refused([](ParallelOptions& o) { o.zero = 1; }, "parallel.zero");
+  refused([](ParallelOptions& o) { o.zero = 3; }, "parallel.zero");
+  refused([](ParallelOptions& o) { o.sync = "threads"; }, "threads");
+  refused([](ParallelOptions& o) { o.sync = "ps"; }, "ps");
+  refused([](ParallelOptions& o) { o.sync = "average"; }, "average");
+}
+
+}  // namespace
+}  // namespace yoke::parallel

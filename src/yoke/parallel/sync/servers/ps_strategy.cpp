@@ -1,0 +1,439 @@
+#include "yoke/parallel/sync/servers/ps_strategy.h"
+
+#include <ATen/ops/zeros.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "yoke/base/clock.h"
+#include "yoke/base/error.h"
+#include "yoke/kernels/clip_factor.h"
+#include "yoke/optim/clip.h"
+
+namespace yoke::parallel {
+namespace {
+
+// Of a worker, in a row: the servers wait for it, and its own steps are none.
+constexpr int64_t kMostSkipped = 100;
+
+bool in_step(const plan::PolicyOptions& policy) {
+  return policy.rule == plan::Rule::kSync || plan::traits_of(policy.rule).cancels;
+}
+
+plan::DelayLaw law_of(const PsSetup& setup, int worker) {
+  auto slow = plan::parse_slow_workers("slowdown.workers", setup.slowdown.workers, setup.workers);
+  return slow[static_cast<size_t>(worker)] ? plan::parse_delay_law(setup.slowdown.law) : plan::DelayLaw();
+}
+
+}  // namespace
+
+PsStrategy::PsStrategy(const models::Model& model, optim::Optimizer& optimizer, optim::GradScaler& scaler,
+                       OneDeviceOptions options, PsSetup setup)
+    : model_(model),
+      optimizer_(optimizer),
+      options_(std::move(options)),
+      setup_(std::move(setup)),
+      delays_(law_of(setup_, setup_.messenger->rank()), static_cast<uint64_t>(setup_.slowdown.seed),
+              setup_.messenger->rank()) {
+  std::vector<models::KeyedParameter> keyed;
+  if (setup_.sparse) keyed = models::keyed_parameters(model);
+  if (keyed.empty() && setup_.ps.sparse == "on")
+    throw ConfigError("ps.sparse = \"on\": model '{}' has no parameter whose rows samples name.", model.name);
+  auto in_table = [&](const std::string& name) {
+    return std::any_of(keyed.begin(), keyed.end(), [&](const auto& one) { return one.name == name; });
+  };
+  std::vector<optim::NamedTensor> all;
+  for (const auto& item : model.module->named_parameters())
+    if (!in_table(item.key())) all.emplace_back(item.key(), item.value());
+  layout_ = std::make_unique<ReplicaLayout>(all, whole_state(all, {}, {}), nullptr);
+  lay_out();
+  open_servers();
+  if (!keyed.empty())
+    rows_ = std::make_unique<SparseRows>(
+        std::move(keyed), setup_, *learner_,
+        flat_.scalar_type() == torch::kFloat64 ? DataType::kFloat64 : DataType::kFloat32);
+  watched_ = watched(model);
+  compute_ = std::make_unique<OneDevice>(watched_, optimizer_, scaler, options_);
+}
+
+PsStrategy::PsStrategy(const models::Model& model, optim::Optimizer& optimizer, OneDeviceOptions options,
+                       PsSetup setup, std::unique_ptr<Strategy> compute,
+                       std::vector<optim::NamedTensor> parameters)
+    : model_(model),
+      optimizer_(optimizer),
+      options_(std::move(options)),
+      setup_(std::move(setup)),
+      compute_(std::move(compute)),
+      delays_(law_of(setup_, setup_.messenger->rank()), static_cast<uint64_t>(setup_.slowdown.seed),
+              setup_.messenger->rank()) {
+  layout_ = std::make_unique<ReplicaLayout>(parameters, compute_->state(), setup_.replica);
+  lay_out();
+  open_servers();
+}
+
+PsStrategy::~PsStrategy() = default;
+
+void PsStrategy::open_servers() {
+  ps::LearnerOptions learner;
+  learner.workers = setup_.workers;
+  learner.servers = static_cast<int>(setup_.ps.servers);
+  learner.tensors = layout_->tensors();
+  learner.type = flat_.scalar_type() == torch::kFloat64 ? DataType::kFloat64 : DataType::kFloat32;
+  learner.range_bytes = setup_.ps.range_bytes;
+  learner.timeout = setup_.timeout;
+  learner.one_version = in_step(setup_.policy);
+  learner.measure_distance = setup_.ps.stale_step == "distance";
+  learner.ranks = setup_.ranks;
+  if (in_parts()) learner.replica = replica_links();
+  learner_ = std::make_unique<ps::Learner>(*setup_.messenger, std::move(learner));
+}
+
+// Parameters become views of one piece of memory, so that they are pulled to where they are used. Those of a
+// part stay where the strategy that computes has them.
+void PsStrategy::lay_out() {
+  torch::NoGradGuard no_grad;
+  for (const auto& [name, parameter] : layout_->owned()) parameters_.push_back(parameter);
+  // A part without parameters has the type of the whole model.
+  auto type = model_.module->parameters().front().scalar_type() == torch::kFloat64 ? torch::kFloat64
+                                                                                   : torch::kFloat32;
+  const int64_t elements = layout_->end() - layout_->begin();
+  flat_ = torch::empty({elements}, type);
+  gradients_ = torch::zeros({elements}, type);
+  gradient_parts_ = parts_of(gradients_);
+  std::vector<torch::Tensor> parts = parts_of(flat_);
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    parts[i].copy_(parameters_[i]);
+    if (!in_place()) continue;
+    parameters_[i].set_data(parts[i]);
+    homes_.set(parameters_[i], gradient_parts_[i]);
+  }
+}
+
+std::vector<torch::Tensor> PsStrategy::parts_of(const torch::Tensor& flat) const {
+  std::vector<torch::Tensor> parts;
+  int64_t at = 0;
+  for (const torch::Tensor& parameter : parameters_) {
+    parts.push_back(flat.narrow(0, at, parameter.numel()).view(parameter.sizes()));
+    at += parameter.numel();
+  }
+  return parts;
+}
+
+void PsStrategy::stop_if_void() const {
+  if (learner_->cancelled()) throw Voided{};
+}
+
+// The model, looking between its blocks whether the minibatch still counts.
+models::Model PsStrategy::watched(const models::Model& model) {
+  models::Model copy = model;
+  if (!plan::traits_of(setup_.policy.rule).cancels) return copy;
+  for (models::Block& block : copy.blocks) {
+    block.forward = [this, forward = block.forward](const models::Tensors& inputs) {
+      stop_if_void();
+      models::Tensors outputs = forward(inputs);
+      for (torch::Tensor& output : outputs) {
+        if (output.requires_grad()) output.register_hook([this](const torch::Tensor&) { stop_if_void(); });
+      }
+      return outputs;
+    };
+  }
+  return copy;
+}
+
+void PsStrategy::begin(int64_t total_steps) {
+  setup_.updates = total_steps;
+  join_run();
+}
+
+void PsStrategy::join_run() {
+  if (std::exchange(begun_, true)) return;
+  if (is_first()) {
+    if (!in_place()) download(flat_, parameters_);
+    auto arrays = optimizer_arrays();
+    if (!parameters_.empty() && static_cast<int64_t>(arrays.size()) != learner_->state_arrays())
+      throw ConfigError("the servers' optimizer keeps {} arrays, the checkpoint's {}: they are not the same.",
+                        learner_->state_arrays(), arrays.size());
+    learner_->assign(0, flat_.const_data_ptr(), start_version_, start_version_);
+    if (rows_) rows_->assign(optimizer_, start_version_);
+    for (size_t i = 0; i < arrays.size(); ++i) {
+      torch::Tensor array = torch::empty_like(flat_);
+      download(array, arrays[i].second);
+      learner_->assign(static_cast<int64_t>(i) + 1, array.const_data_ptr(), start_version_, start_version_);
+    }
+  }
+  learner_->join(is_first() ? setup_.updates : 0);
+  find_work();
+  heard_losses_ = losses_so_far();
+}
+
+PsStrategy::Losses PsStrategy::losses_so_far() const {
+  if (over_) return {learner_->end().losses, learner_->end().loss_sum};
+  return {learner_->work().losses, learner_->work().loss_sum};
+}
+
+// The loss of a step is the mean over the gradients of all workers since the step before; of this worker
+// alone where there were none.
+void PsStrategy::tell_loss() {
+  Losses now = losses_so_far(), before = std::exchange(heard_losses_, now);
+  if (now.count <= before.count || !told_loss_.defined() || !std::isfinite(loss_)) return;
+  told_loss_.fill_((now.sum - before.sum) / static_cast<double>(now.count - before.count));
+}
+
+void PsStrategy::acquire() {
+  join_run();
+  if (skipped_++ > kMostSkipped)
+    throw ConfigError(
+        "worker {}: {} minibatches in a row were not finite, so nothing was pushed. Lower train.lr.",
+        setup_.messenger->rank(), kMostSkipped);
+  talk_ = {};
+  compute_->acquire();
+  if (rows_) rows_->begin_step();
+  for (const torch::Tensor& parameter : parameters_) homes_.arrived(parameter);
+  batches_.clear();
+  loss_ = 0;
+  compute_seconds_ = 0;
+}
+
+// Waits for the next minibatch and brings the parameters to its version. False: the run is over.
+bool PsStrategy::find_work() {
+  double begin = now_seconds();
+  while (!over_) {
+    over_ = !learner_->wait();
+    if (!over_ && learner_->pull(flat_.mutable_data_ptr())) break;
+  }
+  if (over_) learner_->pull_at(learner_->end().version, flat_.mutable_data_ptr());
+  if (over_ && rows_) rows_->pull_all(learner_->end().version);
+  upload();
+  waited_since(begin);
+  return !over_;
+}
+
+// Nothing is computed while a worker talks: all of it is waited for.
+void PsStrategy::waited_since(double begin) {
+  double seconds = now_seconds() - begin;
+  talk_.seconds += seconds;
+  talk_.exposed += seconds;
+}
+
+void PsStrategy::upload() {
+  if (in_place()) return;
+  torch::NoGradGuard no_grad;
+  std::vector<torch::Tensor> parts = parts_of(flat_);
+  for (size_t i = 0; i < parts.size(); ++i) parameters_[i].copy_(parts[i]);
+  layout_->spread();
+}
+
+void PsStrategy::download(const torch::Tensor& flat, const std::vector<torch::Tensor>& from) {
+  torch::NoGradGuard no_grad;
+  std::vector<torch::Tensor> parts = parts_of(flat);
+  for (size_t i = 0; i < parts.size(); ++i) parts[i].copy_(from[i]);
+}
+
+// Under rules whose updates consume gradients of one version, an update since then has voided the minibatch.
+void PsStrategy::pull_rows(const Kept& batch) {
+  const double begin = now_seconds();
+  const bool exact = rows_->pull(learner_->work().version, batch.inputs);
+  waited_since(begin);
+  if (!exact && in_step(setup_.policy)) throw Voided{};
+}
+
+ComputeResult PsStrategy::compute(const std::vector<torch::Tensor>& inputs, const torch::Tensor& target,
+                                  const MicroBatch& micro) {
+  const double waited_before = talk_.exposed;
+  learner_->say_alive();
+  if (!last_loss_.defined()) last_loss_ = torch::zeros({});
+  batches_.push_back({inputs, target, micro});
+  ComputeResult result{last_loss_, 0, 0};
+  compute::GradientHomes::Use homes(homes_);
+  for (size_t i = batches_.size() - 1; i < batches_.size() && !over_;) {
+    try {
+      if (rows_) pull_rows(batches_[i]);
+      Stopwatch watch;
+      result = compute_->compute(batches_[i].inputs, batches_[i].target, batches_[i].micro);
+      compute_seconds_ += watch.seconds();
+      if (!in_parts()) loss_ += result.loss.item<double>() * batches_[i].micro.weight;
+      if (batches_[i].micro.last && learner_->leads()) {
+        double delay = delays_.next(compute_seconds_);
+        if (delay > 0 && !learner_->sleep(delay) && !in_parts()) throw Voided{};
+        compute_seconds_ += delay;
+      }
+      ++i;
+    } catch (const Voided&) {
+      // All of it again, on what is current.
+      find_work();
+      optimizer_.zero_grad();
+      for (const torch::Tensor& parameter : parameters_) homes_.arrived(parameter);
+      loss_ = 0;
+      compute_seconds_ = 0;
+      i = 0;
+    }
+  }
+  last_loss_ = result.loss;
+  // As with other strategies, what backward waits for is part of it.
+  result.backward_seconds += talk_.exposed - waited_before;
+  return result;
+}
+
+StepNews PsStrategy::agree(const StepNews& here) {
+  StepNews news = compute_->agree(here);  // over the ranks of this worker
+  if (in_parts()) loss_ = news.loss.item<double>();
+  news.loss = told_loss_ = news.loss.clone();  // until commit() knows that of all
+  if (over_) tell_loss();
+  if (news.stop_signal != 0 && asked_stop_ == 0 && begun_ && !over_) {
+    asked_stop_ = news.stop_signal;
+    if (learner_->leads()) learner_->ask_stop(news.stop_signal);
+  }
+  if (over_ && learner_->ended() && learner_->end().signal != 0)
+    news.stop_signal = static_cast<int>(learner_->end().signal);
+  return news;
+}
+
+void PsStrategy::gather_gradients() {
+  torch::NoGradGuard no_grad;
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    const torch::Tensor& gradient = parameters_[i].grad();
+    if (!gradient.defined())
+      gradient_parts_[i].zero_();
+    else if (gradient.is_sparse() || gradient.const_data_ptr() != gradient_parts_[i].const_data_ptr())
+      gradient_parts_[i].copy_(gradient.is_sparse() ? gradient.to_dense() : gradient);
+  }
+}
+
+// Downpour: the replica moves its own copy too, and what it has seen is told later.
+void PsStrategy::local_step(double lr) {
+  torch::NoGradGuard no_grad;
+  if (!accrued_.defined()) accrued_ = torch::zeros_like(flat_);
+  accrued_.add_(gradients_);
+  flat_.add_(gradients_, -lr);
+  upload();
+}
+
+// The norm of this worker's own gradient, where nobody knows that of an update. What clips it by itself.
+double PsStrategy::measure_own(const CommitOptions& commit, CommitResult& result) {
+  if (options_.clip_norm <= 0 && !commit.measure_norm) return 1;
+  std::vector<torch::Tensor> all = parameters_;
+  for (const torch::Tensor& one : rows_ ? rows_->tensors() : std::vector<torch::Tensor>()) all.push_back(one);
+  double norm = all.empty() ? 0 : optim::clip_grad_norm(all, /*max_norm=*/0).item<double>();
+  if (in_parts()) norm = std::sqrt(sum_over_ranks(norm * norm));
+  if (commit.measure_norm) result.grad_norm = norm;
+  result.updated = std::isfinite(norm);
+  return options_.clip_norm > 0 ? kernels::clip_factor(norm, options_.clip_norm) : 1;
+}
+
+// What the servers say of the update that this worker goes on with, where it was of gradients of one version.
+void PsStrategy::note_update_norm(const CommitOptions& commit, CommitResult& result) {
+  std::optional<ps::UpdateNorm> all = learner_->update_norm();
+  if (!all) return;
+  if (rows_) {
+    const double square = rows_->square_at(over_ ? learner_->end().version : learner_->work().version);
+    if (square < 0) return;
+    all->norm = std::sqrt(all->norm * all->norm + square);
+  }
+  if (commit.measure_norm) result.grad_norm = all->norm;
+  if (std::isfinite(all->norm)) return;
+  result.updated = false;
+  bad_element_ = all->first_bad;
+}
+
+CommitResult PsStrategy::commit(const CommitOptions& commit) {
+  CommitResult result;
+  if (over_) return result;
+  gather_gradients();
+  const bool finite = (!rows_ || rows_->gather()) && learner_->is_finite(gradients_.const_data_ptr());
+  result.updated = sum_over_ranks(finite ? 0 : 1) == 0;
+  bool local = setup_.ps.n_push > 1 || setup_.ps.n_fetch > 1;
+  double clip = 1;
+  if (result.updated && (local || !in_step(setup_.policy))) clip = measure_own(commit, result);
+  if (!result.updated) return result;
+  skipped_ = 0;
+  ++minibatches_;
+  for (const Kept& batch : batches_) samples_ += batch.target.size(0);
+  if (local) {
+    if (clip < 1) gradients_.mul_(clip);
+    local_step(commit.lr);
+  }
+  if (minibatches_ % setup_.ps.n_push != 0) return result;
+  ps::Gradient told;
+  told.data = local ? accrued_.const_data_ptr() : gradients_.const_data_ptr();
+  told.loss = loss_;
+  told.lr = commit.lr;
+  told.compute_seconds = compute_seconds_;
+  told.clip = local ? 1 : clip;
+  told.measure = commit.measure_norm && !local;
+  told.known_finite = !local;
+  told.samples = std::exchange(samples_, 0);
+  if (rows_)
+    told.also = [this](double scale, bool measure) {
+      rows_->push(learner_->work().minibatch, scale, measure);
+    };
+  double begin = now_seconds();
+  learner_->push(told);
+  if (local) accrued_.zero_();
+  bool fetch = minibatches_ % setup_.ps.n_fetch == 0;
+  if (!fetch) over_ = !learner_->wait();
+  waited_since(begin);
+  if (fetch || over_) find_work();
+  tell_loss();
+  if (!local) note_update_norm(commit, result);
+  return result;
+}
+
+std::optional<std::string> PsStrategy::first_non_finite_gradient() {
+  if (std::optional<std::string> own = compute_->first_non_finite_gradient()) return own;
+  if (bad_element_ < 0) return std::nullopt;
+  return layout_->name_at(bad_element_) + " or one after it, in the sum of all workers";
+}
+
+std::optional<Strategy::Progress> PsStrategy::progress() const {
+  Progress all;
+  all.over = over_;
+  all.step = over_ ? learner_->end().version : learner_->work().version;
+  all.minibatches = (over_ ? learner_->end().gradients : learner_->work().gradients) * setup_.ps.n_push;
+  all.samples = over_ ? learner_->end().samples : learner_->work().samples;
+  return all;
+}
+
+// The optimizer's state by kind ("momentum"), each with a tensor for each parameter that is pushed here.
+std::vector<std::pair<std::string, std::vector<torch::Tensor>>> PsStrategy::optimizer_arrays() const {
+  const std::vector<optim::NamedTensor>& owned = layout_->owned();
+  std::vector<std::pair<std::string, std::vector<torch::Tensor>>> arrays;
+  for (const auto& [name, tensor] : optimizer_.state()) {
+    size_t slash = name.find('/');
+    if (slash == std::string::npos || name.rfind("master/", 0) == 0) continue;
+    std::string kind = name.substr(0, slash);
+    if (arrays.empty() || arrays.back().first != kind) arrays.push_back({kind, {}});
+    const size_t next = arrays.back().second.size();
+    if (!layout_->owns(name.substr(slash + 1))) continue;
+    YOKE_CHECK(next < owned.size() && owned[next].first == name.substr(slash + 1), "{} comes out of order",
+               name);
+    arrays.back().second.push_back(tensor);
+  }
+  return arrays;
+}
+
+std::optional<int64_t> PsStrategy::fetch_state() {
+  torch::NoGradGuard no_grad;
+  auto arrays = optimizer_arrays();
+  std::vector<torch::Tensor> whole = {torch::empty_like(flat_)};
+  std::vector<void*> memory = {whole[0].mutable_data_ptr()};
+  for (size_t i = 0; i < arrays.size(); ++i) {
+    whole.push_back(torch::empty_like(flat_));
+    memory.push_back(whole.back().mutable_data_ptr());
+  }
+  std::function<void(int64_t)> rows;
+  if (rows_) rows = [this](int64_t version) { rows_->fetch(version, optimizer_); };
+  ps::Learner::State state = learner_->fetch_state(memory, rows);
+  std::vector<torch::Tensor> values = parts_of(whole[0]);
+  for (size_t i = 0; i < values.size(); ++i) parameters_[i].copy_(values[i]);
+  layout_->spread();
+  for (size_t k = 0; k < arrays.size(); ++k) {
+    std::vector<torch::Tensor> parts = parts_of(whole[k + 1]);
+    for (size_t i = 0; i < parts.size(); ++i) arrays[k].second[i].copy_(parts[i]);
+  }
+  for (auto& [name, tensor] : optimizer_.state()) {
+    if (name == "step") tensor.fill_(static_cast<double>(state.steps));
+  }
+  return state.version;
+}
+
+}  // namespace yoke::parallel

@@ -1,0 +1,83 @@
+#include "yoke/parallel/sync/servers/served_maker.h"
+
+#include "yoke/parallel/sync/servers/ps_strategy.h"
+#include "yoke/parallel/sync/servers/server_ranks.h"
+#include "yoke/ps/replica_messenger.h"
+
+namespace yoke::parallel {
+namespace {
+
+// What computes one replica: the same choices without the data axis.
+MakeOptions of_one_replica(const MakeOptions& options, comm::Communicator& replica) {
+  MakeOptions inside = options;
+  inside.parallel.sync = "allreduce";
+  inside.parallel.data = 1;
+  inside.ps = {};
+  inside.slowdown = {};
+  inside.cuda_graph = false;  // the gradients are read
+  inside.links = {};
+  inside.links.world = &replica;
+  inside.links.workers = replica.size();
+  inside.links.rank = replica.rank();
+  return inside;
+}
+
+class ServedParts : public Maker {
+ public:
+  ServedParts(Kit& kit, const MakeOptions& options, OneDeviceOptions device)
+      : kit_(kit),
+        device_(std::move(device)),
+        setup_(served_setup(options)),
+        messenger_(*options.links.messenger, setup_.ranks),
+        replica_(split(*options.links.world, "replica")),
+        news_(split(*options.links.world, "worker")),
+        inside_options_(of_one_replica(options, *replica_)),
+        inside_(place_model(kit, inside_options_)) {
+    setup_.messenger = &messenger_;
+    setup_.replica = news_.get();
+  }
+  std::vector<optim::NamedTensor> parameters() override { return inside_->parameters(); }
+  std::vector<StatePiece> optimizer_state() override { return inside_->optimizer_state(); }
+  std::unique_ptr<Strategy> strategy() override {
+    device_.segments = kit_.segments;
+    return std::make_unique<PsStrategy>(kit_.model, *kit_.optimizer, device_, setup_, inside_->strategy(),
+                                        inside_->parameters());
+  }
+
+ private:
+  std::unique_ptr<comm::Communicator> split(comm::Communicator& world, const char* name) const {
+    return world.split(setup_.ranks.replica_of(world.rank()), world.rank(), name);
+  }
+
+  Kit& kit_;
+  OneDeviceOptions device_;
+  PsSetup setup_;
+  ps::ReplicaMessenger messenger_;
+  // To compute, and to act as one worker.
+  std::unique_ptr<comm::Communicator> replica_, news_;
+  MakeOptions inside_options_;
+  std::shared_ptr<Maker> inside_;
+};
+
+}  // namespace
+
+PsSetup served_setup(const MakeOptions& options) {
+  PsSetup setup;
+  setup.messenger = options.links.messenger;
+  setup.job = options.links.job;
+  setup.server = options.links.server;
+  setup.ranks = replica_ranks(options, options.links.workers);
+  setup.workers = setup.ranks.replicas;
+  setup.ps = options.ps;
+  setup.slowdown = options.slowdown;
+  setup.policy = policy_of(options, setup.workers);
+  setup.timeout = options.ps.timeout;
+  setup.sparse = uses_sparse_tables(options, options.optimizer);
+  return setup;
+}
+
+std::shared_ptr<Maker> make_served_parts(Kit& kit, const MakeOptions& options, OneDeviceOptions device) {
+  return std::make_shared<ServedParts>(kit, options, std::move(device));
+}
+
+}  // namespace yoke::parallel

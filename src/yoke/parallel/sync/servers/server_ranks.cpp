@@ -1,0 +1,266 @@
+#include "yoke/parallel/sync/servers/server_ranks.h"
+
+#include <fmt/core.h>
+
+#include <cmath>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "yoke/base/error.h"
+#include "yoke/base/file.h"
+#include "yoke/base/log.h"
+#include "yoke/base/stop_signals.h"
+#include "yoke/cluster/identity.h"
+#include "yoke/parallel/mesh.h"
+#include "yoke/parallel/sync/servers/setup.h"
+#include "yoke/plan/policies/delay_schedule.h"
+#include "yoke/ps/connect.h"
+#include "yoke/ps/replica_messenger.h"
+
+namespace yoke::parallel {
+
+// OUT/updates.jsonl, and what is reported at the end.
+class PsLedger {
+ public:
+  PsLedger(const Choices& choices, std::filesystem::path out) : config_(choices), out_(std::move(out)) {}
+
+  void note(const ps::UpdateRecord& record) {
+    if (!config_.ps.log_updates) return;
+    if (!lines_.is_open()) open();
+    nlohmann::json line = {{"version", record.version},     {"time", record.time},
+                           {"gradients", record.gradients}, {"loss", record.loss},
+                           {"staleness", record.staleness}, {"k", record.k}};
+    if (record.max_delay == plan::PolicyOptions::kUnbounded)
+      line["max_delay"] = "inf";
+    else if (record.max_delay)
+      line["max_delay"] = *record.max_delay;
+    lines_ << line.dump() << '\n';
+    if (record.version % 64 == 0) lines_.flush();
+  }
+  void open() {
+    std::filesystem::create_directories(out_);
+    lines_.open(out_ / "updates.jsonl", std::ios::app);
+  }
+
+  std::string report(const ps::Accounting& counts, int64_t version, int64_t k) const {
+    nlohmann::json document = to_json(counts);
+    document["policy"] = config_.ps.policy;
+    document["k"] = k;
+    document["version"] = version;
+    document["servers"] = config_.ps.servers;
+    document["place"] = config_.ps.place;
+    document["slowdown"] = config_.slowdown.law;
+    return document.dump();
+  }
+
+ private:
+  const Choices& config_;
+  std::filesystem::path out_;
+  std::ofstream lines_;
+};
+
+ps::ReplicaRanks replica_ranks(const Choices& config, int workers) {
+  const ParallelOptions& parallel = config.parallel;
+  if (parallel.pipeline * parallel.tensor == 1) return {workers};
+  const Mesh mesh = fit_mesh(workers, parallel.pipeline, parallel.data, parallel.tensor);
+  return {mesh.data, mesh.pipeline, mesh.tensor};
+}
+
+namespace {
+
+// The rule of sparse tables that equals the optimizer; empty: there is none.
+std::string rule_of(const optim::OptimizerOptions& optimizer) {
+  const bool plain = optimizer.weight_decay == 0;
+  if (optimizer.optimizer == "sgd" && optimizer.momentum == 0 && plain) return "sgd";
+  return optimizer.optimizer == "adagrad" && plain ? "adagrad" : "";
+}
+
+// The option, and why rows cannot be pushed and pulled alone with it. Empty: they can.
+std::string why_not_sparse(const Choices& config, const optim::OptimizerOptions& optimizer) {
+  if (rule_of(optimizer).empty())
+    return fmt::format(
+        "train.optimizer = \"{}\", train.momentum = {}, train.weight_decay = {}: rows without a gradient "
+        "would "
+        "move. Use sgd without momentum, or adagrad, without weight decay",
+        optimizer.optimizer, optimizer.momentum, optimizer.weight_decay);
+  if (optimizer.clip_norm > 0) return "train.clip_norm: gradients in tables are not clipped";
+  if (config.ps.n_push > 1 || config.ps.n_fetch > 1)
+    return "ps.n_push and ps.n_fetch: local steps need all rows";
+  if (config.ps.stale_step == "distance") return "ps.stale_step = \"distance\": it compares all rows";
+  if (config.parallel.pipeline * config.parallel.tensor > 1)
+    return "parallel.pipeline and parallel.tensor: tables are for workers of one rank";
+  return "";
+}
+
+}  // namespace
+
+bool uses_sparse_tables(const Choices& config, const optim::OptimizerOptions& optimizer) {
+  if (config.ps.sparse == "off") return false;
+  const std::string why = why_not_sparse(config, optimizer);
+  if (!why.empty() && config.ps.sparse == "on")
+    throw ConfigError("ps.sparse = \"on\" cannot be combined with {}.", why);
+  return why.empty();
+}
+
+ps::ServerOptions server_options(const Choices& config, const optim::OptimizerOptions& optimizer,
+                                 int workers) {
+  ps::ServerOptions options;
+  options.servers = static_cast<int>(config.ps.servers);
+  options.ranks = replica_ranks(config, workers);
+  options.workers = options.ranks.replicas;
+  options.make_updater = ps::make_optimizer(updater_options(optimizer));
+  if (const std::string rule = rule_of(optimizer); !rule.empty())
+    options.make_rule = [rule, eps = optim::effective_eps(optimizer)](int) {
+      return ps::sparse::make_rule({.name = rule, .eps = eps});
+    };
+  options.pushes_between_pulls = (config.ps.n_fetch + config.ps.n_push - 1) / config.ps.n_push;
+  ps::SchedulerOptions& scheduler = options.scheduler;
+  scheduler.policy = policy_of(config, options.workers);
+  scheduler.delay_schedule = plan::parse_delay_schedule("ps.max_delay", config.ps.max_delay);
+  scheduler.warm_start = config.ps.warm_start;
+  scheduler.stale_step = config.ps.stale_step;
+  scheduler.distance_c = config.ps.stale_c;
+  scheduler.distance_max = config.ps.stale_max;
+  // With local steps a worker's pushes are sums of gradients that it has clipped itself.
+  bool local = config.ps.n_push > 1 || config.ps.n_fetch > 1;
+  scheduler.clip_norm = local ? 0 : optimizer.clip_norm;
+  scheduler.adasync = config.ps.adasync;
+  scheduler.adasync_seconds = config.ps.adasync_interval;
+  scheduler.say = [](const std::string& text) { log::warn("{}", text); };
+  return options;
+}
+
+namespace {
+
+ps::ServerOptions recorded_by(PsLedger& ledger, ps::ServerOptions options) {
+  options.scheduler.on_update = [&ledger](const ps::UpdateRecord& record) { ledger.note(record); };
+  options.report = [&ledger](const ps::Accounting& counts, int64_t version, int64_t k) {
+    return ledger.report(counts, version, k);
+  };
+  return options;
+}
+
+}  // namespace
+
+plan::PolicyOptions policy_of(const Choices& config, int workers) {
+  plan::PolicyOptions policy;
+  policy.rule = plan::parse_rule(config.ps.policy);
+  policy.workers = workers;
+  policy.k = config.ps.k;
+  policy.max_delay = plan::parse_delay_schedule("ps.max_delay", config.ps.max_delay).front().max_delay;
+  if (plan::traits_of(policy.rule).k == plan::RuleTraits::kGiven && policy.k == 0)
+    throw ConfigError("ps.policy = \"{}\": needs ps.k, the number of gradients per update.",
+                      config.ps.policy);
+  plan::validate(policy);
+  return policy;
+}
+
+int workers_beside_servers(const Choices& config, int world_size) {
+  bool inside = config.ps.place == "colocated";
+  auto servers = static_cast<int>(config.ps.servers);
+  if (inside && servers > world_size)
+    throw ConfigError(
+        "ps.servers = {} with {} worker{} and ps.place = \"colocated\": each worker hosts at most one "
+        "server.",
+        servers, world_size, world_size == 1 ? "" : "s");
+  if (!inside && servers >= world_size)
+    throw ConfigError(
+        "parallel.sync = \"ps\" with ps.servers = {} in a world of {}: there is no worker. Start more ranks, "
+        "e.g. "
+        "with --nproc WORKERS.",
+        servers, world_size);
+  return inside ? world_size : world_size - servers;
+}
+
+int ranks_with_servers(const Choices& config, int workers) {
+  policy_of(config, replica_ranks(config, workers).replicas);
+  return workers + (config.ps.place == "colocated" ? 0 : static_cast<int>(config.ps.servers));
+}
+
+// The first worker writes records and checkpoints; servers hold the parameters.
+std::vector<bool> expendable_ranks(const Choices& config, int world_size) {
+  int workers = workers_beside_servers(config, world_size);
+  if (config.ps.on_worker_loss == "stop") return {};
+  std::vector<bool> expendable(static_cast<size_t>(world_size), false);
+  const ps::ReplicaRanks ranks = replica_ranks(config, workers);
+  int first = config.ps.place == "colocated" ? static_cast<int>(config.ps.servers) : 1;
+  for (int rank = 0; rank < workers; ++rank)
+    expendable[static_cast<size_t>(rank)] = ranks.replica_of(rank) >= first;
+  return expendable;
+}
+
+struct HostedServer::Parts {
+  Parts(const Choices& given, const optim::OptimizerOptions& optimizer, std::filesystem::path out,
+        cluster::World& own_world, std::unique_ptr<comm::Messenger> own_messenger)
+      : choices(given),
+        world(own_world),
+        ledger(choices, std::move(out)),
+        options(server_options(choices, optimizer, workers_beside_servers(choices, own_world.size()))),
+        messenger(std::make_unique<ps::ReplicaMessenger>(std::move(own_messenger), options.ranks)),
+        server(*messenger, recorded_by(ledger, options)) {}
+  ~Parts() { messenger.reset(); }  // its thread calls the server
+
+  Choices choices;
+  cluster::World& world;
+  PsLedger ledger;
+  ps::ServerOptions options;
+  std::unique_ptr<comm::Messenger> messenger;
+  ps::Server server;
+};
+
+HostedServer::HostedServer(const Choices& choices, const optim::OptimizerOptions& optimizer,
+                           std::filesystem::path out, cluster::World& world,
+                           std::unique_ptr<comm::Messenger> messenger)
+    : parts_(std::make_unique<Parts>(choices, optimizer, std::move(out), world, std::move(messenger))) {}
+HostedServer::~HostedServer() = default;
+
+void HostedServer::finish() {
+  cluster::World& world = parts_->world;
+  parts_->server.run();
+  parts_.reset();
+  world.failure()->check("serving parameters");
+}
+
+struct LocalServers::Parts {
+  Parts(const Choices& choices, const optim::OptimizerOptions& optimizer, int workers)
+      : group(workers + static_cast<int>(choices.ps.servers)) {
+    ps::ServerOptions options = server_options(choices, optimizer, workers);
+    for (int server = 0; server < options.servers; ++server) {
+      views.push_back(
+          std::make_unique<ps::ReplicaMessenger>(group.messenger(workers + server), options.ranks));
+      servers.push_back(std::make_unique<ps::Server>(*views.back(), options));
+    }
+  }
+  std::vector<std::unique_ptr<ps::ReplicaMessenger>> views;
+  std::vector<std::unique_ptr<ps::Server>> servers;
+  ps::LocalGroup group;  // goes first: its threads call the servers
+};
+
+LocalServers::LocalServers(const Choices& choices, const optim::OptimizerOptions& optimizer, int workers)
+    : parts_(std::make_unique<Parts>(choices, optimizer, workers)) {}
+LocalServers::~LocalServers() = default;
+
+comm::Messenger& LocalServers::messenger(int worker) {
+  return parts_->group.messenger(worker);
+}
+
+void LocalServers::finish() {
+  for (auto& server : parts_->servers) server->run();
+}
+
+void serve(const Choices& choices, const optim::OptimizerOptions& optimizer,
+           const std::filesystem::path& out) {
+  // Workers that are told to stop still need their servers, for a last checkpoint; who kills, kills.
+  for (int signal : kStopSignals) std::signal(signal, SIG_IGN);
+  cluster::Identity identity = cluster::identify_from_environment();
+  cluster::JoinOptions options;
+  options.expendable = expendable_ranks(choices, identity.world_size);
+  cluster::World world(identity, options);
+  world.take_role(
+      fmt::format("parameter server {}", world.rank() - workers_beside_servers(choices, world.size())));
+  HostedServer(choices, optimizer, out, world, ps::connect(world, choices.parallel.backend)).finish();
+}
+
+}  // namespace yoke::parallel

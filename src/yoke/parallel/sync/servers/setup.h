@@ -1,0 +1,47 @@
+// What a worker of parameter servers is told.
+#pragma once
+
+#include "yoke/cluster/world.h"
+#include "yoke/comm/communicator.h"
+#include "yoke/comm/messenger.h"
+#include "yoke/optim/options.h"
+#include "yoke/plan/policies/rule.h"
+#include "yoke/ps/options.h"
+#include "yoke/ps/replica_ranks.h"
+#include "yoke/ps/updater.h"
+
+namespace yoke::parallel {
+
+class HostedServer;
+
+struct PsSetup {
+  // All must outlive the strategy.
+  comm::Messenger* messenger = nullptr;  // on which every worker is one peer (ps/replica_messenger.h)
+  cluster::World* job = nullptr;         // null: workers are threads of one process
+  HostedServer* server = nullptr;        // that this process hosts besides
+  // Where a worker is a replica in parts: its ranks, for nothing but what they tell each other here.
+  comm::Communicator* replica = nullptr;
+  int workers = 1;
+  ps::ReplicaRanks ranks{};  // of the job; by default each worker is a rank
+  ps::PsOptions ps;
+  ps::SlowdownOptions slowdown;
+  plan::PolicyOptions policy;
+  int64_t updates = 0;  // where the run ends; told by the first worker
+  double timeout = 300;
+  bool sparse = false;  // rows that a minibatch uses are pushed and pulled alone, if the model has such
+};
+
+// The servers' optimizer that equals one of a worker.
+inline ps::UpdaterOptions updater_options(const optim::OptimizerOptions& from) {
+  ps::UpdaterOptions options;
+  options.optimizer = from.optimizer;
+  options.momentum = from.momentum;
+  options.nesterov = from.nesterov;
+  options.weight_decay = from.weight_decay;
+  options.beta1 = from.beta1;
+  options.beta2 = from.beta2;
+  options.eps = optim::effective_eps(from);
+  return options;
+}
+
+}  // namespace yoke::parallel

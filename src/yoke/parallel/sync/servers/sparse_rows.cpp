@@ -1,0 +1,187 @@
+#include "yoke/parallel/sync/servers/sparse_rows.h"
+
+#include <ATen/ops/from_blob.h>
+#include <ATen/ops/isfinite.h>
+#include <ATen/ops/zeros.h>
+
+#include <algorithm>
+
+#include "yoke/base/error.h"
+
+namespace yoke::parallel {
+namespace {
+
+using ps::sparse::Client;
+using ps::sparse::Key;
+
+// Keys as the indices that LibTorch takes. The list must outlive the tensor.
+torch::Tensor index_of(const std::vector<Key>& keys) {
+  return torch::from_blob(const_cast<Key*>(keys.data()), {static_cast<int64_t>(keys.size())}, torch::kInt64);
+}
+
+std::span<const std::byte> bytes_of(const torch::Tensor& tensor) {
+  return {static_cast<const std::byte*>(tensor.const_data_ptr()), tensor.nbytes()};
+}
+
+std::vector<Key> sorted_keys(const torch::Tensor& numbers) {
+  const torch::Tensor host = numbers.to(torch::kCPU, torch::kInt64).contiguous();
+  const auto* data = host.const_data_ptr<int64_t>();
+  std::vector<Key> keys(data, data + host.numel());
+  std::sort(keys.begin(), keys.end());
+  keys.erase(std::unique(keys.begin(), keys.end()), keys.end());
+  return keys;
+}
+
+}  // namespace
+
+SparseRows::SparseRows(std::vector<models::KeyedParameter> parameters, const PsSetup& setup,
+                       ps::Learner& learner, DataType type)
+    : type_(type == DataType::kFloat64 ? torch::kFloat64 : torch::kFloat32) {
+  ps::sparse::ClientOptions options;
+  options.workers = setup.workers;
+  options.servers = static_cast<int>(setup.ps.servers);
+  options.tables.clear();
+  for (models::KeyedParameter& one : parameters) {
+    options.tables.push_back({one.tensor.size(1), static_cast<Key>(one.tensor.size(0)), type});
+    all_.push_back({std::move(one), {}, {}});
+  }
+  options.key_cache = setup.ps.key_cache;
+  options.fixed_point = setup.ps.fixed_point == "int8" ? 1 : setup.ps.fixed_point == "int16" ? 2 : 0;
+  options.seed = static_cast<uint64_t>(setup.messenger->rank()) + 1;
+  options.timeout = setup.timeout;
+  options.late = [&learner] { learner.check_late(); };
+  options.says_goodbye = false;  // the learner leaves
+  options.ranks = setup.ranks;
+  client_ = std::make_unique<Client>(*setup.messenger, std::move(options));
+}
+
+std::vector<torch::Tensor> SparseRows::tensors() const {
+  std::vector<torch::Tensor> tensors;
+  for (const One& one : all_) tensors.push_back(one.parameter.tensor);
+  return tensors;
+}
+
+bool SparseRows::holds(const std::string& parameter) const {
+  return std::any_of(all_.begin(), all_.end(),
+                     [&](const One& one) { return one.parameter.name == parameter; });
+}
+
+// The parameter and the optimizer's arrays of it ("sum/weight").
+std::vector<std::pair<std::string, torch::Tensor>> SparseRows::arrays_of(const One& one,
+                                                                         optim::Optimizer& optimizer) const {
+  std::vector<std::pair<std::string, torch::Tensor>> arrays = {{one.parameter.name, one.parameter.tensor}};
+  for (const auto& [name, tensor] : optimizer.state()) {
+    const size_t slash = name.find('/');
+    if (slash == std::string::npos || name.rfind("master/", 0) == 0) continue;
+    if (name.substr(slash + 1) == one.parameter.name) arrays.emplace_back(name, tensor);
+  }
+  return arrays;
+}
+
+void SparseRows::assign(optim::Optimizer& optimizer, int64_t version) {
+  torch::NoGradGuard no_grad;
+  for (size_t table = 0; table < all_.size(); ++table) {
+    const auto arrays = arrays_of(all_[table], optimizer);
+    const int64_t state = client_->state_arrays(static_cast<int>(table));
+    if (static_cast<int64_t>(arrays.size()) != state + 1)
+      throw ConfigError(
+          "the servers' rule keeps {} arrays of '{}', the optimizer {}: set ps.sparse = \"off\".", state,
+          all_[table].parameter.name, arrays.size() - 1);
+    torch::Tensor used = torch::zeros({arrays[0].second.size(0)}, torch::kBool);
+    for (const auto& [name, tensor] : arrays) used |= (tensor.detach() != 0).any(1).to(torch::kCPU);
+    const std::vector<Key> keys = sorted_keys(used.nonzero().view({-1}));
+    for (size_t array = 0; array < arrays.size(); ++array) {
+      const torch::Tensor& tensor = arrays[array].second;
+      torch::Tensor rows = tensor.detach().index_select(0, index_of(keys).to(tensor.device()));
+      rows = rows.to(torch::kCPU, type_).contiguous();
+      client_->assign(static_cast<int>(table), static_cast<int64_t>(array), keys, bytes_of(rows), version);
+    }
+  }
+}
+
+void SparseRows::begin_step() {
+  for (One& one : all_) one.keys.clear();
+}
+
+void SparseRows::write(const torch::Tensor& into, const Client::Rows& rows) const {
+  if (rows.keys.empty()) return;
+  torch::NoGradGuard no_grad;
+  torch::Tensor values = torch::from_blob(const_cast<std::byte*>(rows.values.data()),
+                                          {static_cast<int64_t>(rows.keys.size()), into.size(1)}, type_);
+  into.detach().index_copy_(0, index_of(rows.keys).to(into.device()),
+                            values.to(into.device(), into.scalar_type()));
+}
+
+bool SparseRows::pull(int64_t version, const std::vector<torch::Tensor>& inputs) {
+  bool exact = true;
+  whole_ = false;
+  for (size_t table = 0; table < all_.size(); ++table) {
+    One& one = all_[table];
+    Client::Rows rows;
+    rows.keys = sorted_keys(inputs.at(one.parameter.input));
+    rows.values.resize(rows.keys.size() * static_cast<size_t>(width_of(one)) * c10::elementSize(type_));
+    const Client::Pulled pulled =
+        client_->pull_at(version, static_cast<int>(table), rows.keys, rows.values, /*all_servers=*/false);
+    exact &= pulled.newest == version;
+    write(one.parameter.tensor, rows);
+    if (one.keys.empty()) {
+      one.keys = std::move(rows.keys);
+      continue;
+    }
+    std::vector<Key> both;
+    std::set_union(one.keys.begin(), one.keys.end(), rows.keys.begin(), rows.keys.end(),
+                   std::back_inserter(both));
+    one.keys = std::move(both);
+  }
+  return exact;
+}
+
+void SparseRows::pull_all(int64_t version) {
+  if (std::exchange(whole_, true)) return;
+  for (size_t table = 0; table < all_.size(); ++table)
+    write(all_[table].parameter.tensor,
+          client_->fetch(static_cast<int>(table), 0, Client::From::kNewest, version));
+}
+
+bool SparseRows::gather() {
+  torch::NoGradGuard no_grad;
+  bool finite = true;
+  for (One& one : all_) {
+    const torch::Tensor& gradient = one.parameter.tensor.grad();
+    const int64_t rows = static_cast<int64_t>(one.keys.size());
+    if (!gradient.defined()) {
+      one.gradient = torch::zeros({rows, width_of(one)}, type_);
+      continue;
+    }
+    const torch::Tensor dense = gradient.is_sparse() ? gradient.to_dense() : gradient;
+    one.gradient =
+        dense.index_select(0, index_of(one.keys).to(dense.device())).to(torch::kCPU, type_).contiguous();
+    finite &= torch::isfinite(one.gradient).all().item<bool>();
+  }
+  return finite;
+}
+
+void SparseRows::push(int64_t minibatch, double scale, bool measure) {
+  std::vector<Client::Part> parts;
+  for (size_t table = 0; table < all_.size(); ++table)
+    parts.push_back({static_cast<int>(table), all_[table].keys, bytes_of(all_[table].gradient)});
+  client_->push_gradient(minibatch, scale, measure, parts);
+  whole_ = false;
+}
+
+double SparseRows::square_at(int64_t version) {
+  const Client::Pulled pulled = client_->pull_at(version, 0, {}, {}, /*all_servers=*/true);
+  return pulled.newest == version ? pulled.square : -1;
+}
+
+void SparseRows::fetch(int64_t version, optim::Optimizer& optimizer) {
+  whole_ = false;
+  for (size_t table = 0; table < all_.size(); ++table) {
+    const auto arrays = arrays_of(all_[table], optimizer);
+    for (size_t array = 0; array < arrays.size(); ++array)
+      write(arrays[array].second, client_->fetch(static_cast<int>(table), static_cast<int64_t>(array),
+                                                 Client::From::kSnapshot, version));
+  }
+}
+
+}  // namespace yoke::parallel

@@ -1,0 +1,19 @@
+#include "yoke/parallel/sync/sharded/check_sharded.h"
+
+#include "yoke/base/error.h"
+
+namespace yoke::parallel {
+
+void check_sharded(const Kit& kit, const MakeOptions& options) {
+  auto refuse = [&](const std::string& what, const char* instead) {
+    throw ConfigError("parallel.zero = {} cannot be combined with {}. {}", options.parallel.zero, what,
+                      instead);
+  };
+  if (options.ddp.hook != "none") refuse("ddp.hook", "Its buckets are not averaged as a whole.");
+  if (options.ddp.find_unused || options.ddp.static_graph)
+    refuse("parameters without a gradient (ddp.find_unused, ddp.static_graph)", "Set parallel.zero = 0.");
+  if (kit.model.sample.kind == SampleKind::kSparse)
+    refuse("sparse gradients", "They are small: set parallel.zero = 0.");
+}
+
+}  // namespace yoke::parallel

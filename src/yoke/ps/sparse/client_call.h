@@ -1,0 +1,39 @@
+// What a client has in flight. For the sources of Client only.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "yoke/base/deadline.h"
+#include "yoke/ps/sparse/client.h"
+
+namespace yoke::ps::sparse {
+
+struct Client::Operation {
+  Timestamp timestamp = 0;
+  size_t left = 0;  // guarded by the client's mutex, like all below
+  std::string error;
+  std::vector<std::pair<int, TableReply>> replies;  // with their servers
+  Done done;
+};
+
+struct Client::Call {
+  std::shared_ptr<Operation> operation;
+  int table = 0;
+  int server = 0;
+  std::span<const Key> keys;
+  std::span<const std::byte> values;  // to push, as they are sent
+  std::span<std::byte> into;          // to pull
+  bool pushes = false;
+  bool in_full = false;  // the server does not have the list
+  uint64_t hash = 0;
+  PushTableHead push;
+  int64_t version = 0;             // to pull
+  std::vector<std::byte> encoded;  // values as fixed point
+  std::vector<std::byte> payload;
+  Deadline deadline = Deadline::after(0);
+};
+
+}  // namespace yoke::ps::sparse

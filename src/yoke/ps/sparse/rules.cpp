@@ -1,0 +1,113 @@
+#include "yoke/ps/sparse/rules.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "yoke/base/error.h"
+#include "yoke/kernels/optimizer_steps.h"
+
+namespace yoke::ps::sparse {
+namespace {
+
+// Calls `step.template operator()<T>()` with the type of the rows.
+template <class Step>
+void with_type(DataType type, Step&& step) {
+  if (type == DataType::kFloat32)
+    step.template operator()<float>();
+  else
+    step.template operator()<double>();
+}
+
+class FunctionRule final : public Rule {
+ public:
+  FunctionRule(RowFunction function, int arrays) : function_(std::move(function)), arrays_(arrays) {}
+  int state_arrays() const override { return arrays_; }
+  void apply(const RuleStep& step, const RowBlock& rows) const override { function_(step, rows); }
+
+ private:
+  RowFunction function_;
+  int arrays_;
+};
+
+void add(const RuleStep& step, const RowBlock& rows) {
+  with_type(rows.type, [&]<class T>() {
+    kernels::add_scaled(static_cast<T*>(rows.values), static_cast<const T*>(rows.gradient), step.weight,
+                        rows.count());
+  });
+}
+
+void sgd(const RuleStep& step, const RowBlock& rows) {
+  with_type(rows.type, [&]<class T>() {
+    auto* values = static_cast<T*>(rows.values);
+    kernels::sgd<T>({.lr = step.lr}, step.weight, static_cast<const T*>(rows.gradient), values, values,
+                    nullptr, rows.count());
+  });
+}
+
+void adagrad(double eps, const RuleStep& step, const RowBlock& rows) {
+  with_type(rows.type, [&]<class T>() {
+    auto* values = static_cast<T*>(rows.values);
+    kernels::adagrad<T>({.lr = step.lr, .eps = eps}, step.weight, static_cast<const T*>(rows.gradient),
+                        values, values, static_cast<T*>(rows.state[0]), rows.count());
+  });
+}
+
+template <class T>
+T shrink(T value, T by) {
+  return value > by ? value - by : value < -by ? value + by : T{0};
+}
+
+void ftrl(const RuleOptions& o, const RuleStep& step, const RowBlock& rows) {
+  with_type(rows.type, [&]<class T>() {
+    auto *w = static_cast<T*>(rows.values), *z = static_cast<T*>(rows.state[0]),
+         *n = static_cast<T*>(rows.state[1]);
+    const auto* gradient = static_cast<const T*>(rows.gradient);
+    const T inverse = T(1 / step.lr), beta = T(o.beta), l1 = T(o.l1), l2 = T(o.l2), weight = T(step.weight);
+    for (int64_t i = 0; i < rows.count(); ++i) {
+      const T g = gradient[i] * weight, root = std::sqrt(n[i]), sum = n[i] + g * g, new_root = std::sqrt(sum);
+      z[i] += g - (new_root - root) * inverse * w[i];
+      n[i] = sum;
+      w[i] = -shrink(z[i], l1) / ((beta + new_root) * inverse + l2);
+    }
+  });
+}
+
+void proximal(const RuleOptions& o, const RuleStep& step, const RowBlock& rows) {
+  with_type(rows.type, [&]<class T>() {
+    auto* w = static_cast<T*>(rows.values);
+    const auto* gradient = static_cast<const T*>(rows.gradient);
+    const T by = T(step.lr * step.weight), l1 = T(step.lr * o.l1), scale = T(1 / (1 + step.lr * o.l2));
+    for (int64_t i = 0; i < rows.count(); ++i) w[i] = shrink(w[i] - by * gradient[i], l1) * scale;
+  });
+}
+
+}  // namespace
+
+std::shared_ptr<const Rule> make_function(RowFunction function, int state_arrays) {
+  if (!function || state_arrays < 0 || state_arrays > kMostStateArrays)
+    throw ConfigError("a rule of a sparse table needs a function and 0 to {} state arrays, not {}.",
+                      kMostStateArrays, state_arrays);
+  return std::make_shared<FunctionRule>(std::move(function), state_arrays);
+}
+
+std::shared_ptr<const Rule> make_rule(const RuleOptions& o) {
+  const bool finite = std::isfinite(o.lr) && std::isfinite(o.eps) && std::isfinite(o.beta) &&
+                      std::isfinite(o.l1) && std::isfinite(o.l2);
+  if (!finite || o.lr <= 0 || std::min({o.eps, o.beta, o.l1, o.l2}) < 0)
+    throw ConfigError(
+        "rule \"{}\" with lr {}, eps {}, beta {}, l1 {}, l2 {}: lr must be above 0, the others not below.",
+        o.name, o.lr, o.eps, o.beta, o.l1, o.l2);
+  if (o.name == "add") return make_function(add);
+  if (o.name == "sgd") return make_function(sgd);
+  if (o.name == "adagrad")
+    return make_function(
+        [eps = o.eps](const RuleStep& step, const RowBlock& rows) { adagrad(eps, step, rows); }, 1);
+  if (o.name == "ftrl")
+    return make_function([o](const RuleStep& step, const RowBlock& rows) { ftrl(o, step, rows); }, 2);
+  if (o.name == "proximal")
+    return make_function([o](const RuleStep& step, const RowBlock& rows) { proximal(o, step, rows); });
+  throw ConfigError("rule \"{}\" of a sparse table: use add, sgd, adagrad, ftrl or proximal.", o.name);
+}
+
+}  // namespace yoke::ps::sparse

@@ -1,0 +1,127 @@
+// Rules work on rows that lie one after the other. Keys that come together were mostly created together and
+// lie so already; other rows of a block are gathered, updated and scattered.
+#include "yoke/ps/sparse/table.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+namespace yoke::ps::sparse {
+namespace {
+
+constexpr size_t kBlock = 512;  // rows; with their arrays they fit into the first-level cache
+
+using Rows = std::array<uint32_t, kBlock>;
+
+// With the size of a row known to the compiler where that matters.
+template <class Copy>
+void for_row_bytes(size_t bytes, Copy&& copy) {
+  if (bytes == 4) return copy(std::integral_constant<size_t, 4>());
+  if (bytes == 8) return copy(std::integral_constant<size_t, 8>());
+  copy(bytes);
+}
+
+void gather(const KeyTable& table, int array, const Rows& rows, size_t count, std::byte* into) {
+  for_row_bytes(table.row_bytes(), [&](auto bytes) {
+    for (size_t i = 0; i < count; ++i) {
+      if (rows[i] == KeyTable::kAbsent)
+        std::memset(into + i * bytes, 0, bytes);
+      else
+        std::memcpy(into + i * bytes, table.at(array, rows[i]), bytes);
+    }
+  });
+}
+
+void scatter(KeyTable& table, int array, const Rows& rows, size_t count, const std::byte* from) {
+  for_row_bytes(table.row_bytes(), [&](auto bytes) {
+    for (size_t i = 0; i < count; ++i) std::memcpy(table.at(array, rows[i]), from + i * bytes, bytes);
+  });
+}
+
+bool is_run(const Rows& rows, size_t count) {
+  for (size_t i = 1; i < count; ++i)
+    if (rows[i] != rows[0] + i) return false;
+  return true;
+}
+
+}  // namespace
+
+Table::Table(TableShape shape, std::shared_ptr<const Rule> rule)
+    : shape_(shape), rule_(std::move(rule)), rows_(shape.type, shape.width, 1 + rule_->state_arrays()) {
+  shape_.state_arrays = rule_->state_arrays();
+}
+
+void Table::apply(const RuleStep& step, std::span<const Key> keys, const std::byte* gradient) {
+  const size_t bytes = rows_.row_bytes();
+  const int arrays = rows_.arrays();
+  scratch_.resize(static_cast<size_t>(arrays) * kBlock * bytes);
+  for (size_t at = 0; at < keys.size(); at += kBlock) {
+    RowBlock block;
+    block.type = shape_.type;
+    block.width = shape_.width;
+    block.keys = keys.subspan(at, std::min(kBlock, keys.size() - at));
+    block.gradient = gradient + at * bytes;
+    const size_t count = block.keys.size();
+    Rows rows;
+    std::optional<uint32_t> run = rows_.find_run(block.keys);
+    if (!run) {
+      rows_.find_or_add(block.keys, rows.data());
+      if (is_run(rows, count)) run = rows[0];
+    }
+    for (int array = 0; array < arrays; ++array) {
+      std::byte* own =
+          run ? rows_.at(array, *run) : scratch_.data() + static_cast<size_t>(array) * kBlock * bytes;
+      if (!run) gather(rows_, array, rows, count, own);
+      (array == 0 ? block.values : block.state[static_cast<size_t>(array) - 1]) = own;
+    }
+    rule_->apply(step, block);
+    for (int array = 0; array < arrays && !run; ++array)
+      scatter(rows_, array, rows, count, scratch_.data() + static_cast<size_t>(array) * kBlock * bytes);
+  }
+}
+
+void Table::read(std::span<const Key> keys, std::byte* into) const {
+  const size_t bytes = rows_.row_bytes();
+  for (size_t at = 0; at < keys.size(); at += kBlock) {
+    const std::span<const Key> block = keys.subspan(at, std::min(kBlock, keys.size() - at));
+    if (std::optional<uint32_t> run = rows_.find_run(block)) {
+      std::memcpy(into + at * bytes, rows_.at(0, *run), block.size() * bytes);
+      continue;
+    }
+    Rows rows;
+    rows_.find(block, rows.data());
+    gather(rows_, 0, rows, block.size(), into + at * bytes);
+  }
+}
+
+void Table::assign(int64_t array, std::span<const Key> keys, const std::byte* values) {
+  for (size_t at = 0; at < keys.size(); at += kBlock) {
+    const std::span<const Key> block = keys.subspan(at, std::min(kBlock, keys.size() - at));
+    Rows rows;
+    rows_.find_or_add(block, rows.data());
+    scatter(rows_, static_cast<int>(array), rows, block.size(), values + at * rows_.row_bytes());
+  }
+}
+
+FetchTableReply Table::read_range(const FetchTableHead& head, std::vector<std::byte>& payload) {
+  KeyTable& rows = (head.flags & kFromSnapshot) != 0 ? *snapshot_ : rows_;
+  const std::span<const uint32_t> order = rows.in_order();
+  auto before = [&](uint32_t row, Key key) { return rows.key(row) < key; };
+  auto first = std::lower_bound(order.begin(), order.end(), head.begin, before);
+  auto last = std::lower_bound(first, order.end(), head.end, before);
+  FetchTableReply reply;
+  reply.keys = std::min<int64_t>(head.most, last - first);
+  reply.more = last - first > reply.keys ? 1 : 0;
+  const auto count = static_cast<size_t>(reply.keys);
+  payload.resize(count * (sizeof(Key) + rows.row_bytes()));
+  std::byte* values = payload.data() + count * sizeof(Key);
+  for (size_t i = 0; i < count; ++i) {
+    const uint32_t row = first[static_cast<ptrdiff_t>(i)];
+    const Key key = rows.key(row);
+    std::memcpy(payload.data() + i * sizeof(Key), &key, sizeof(Key));
+    std::memcpy(values + i * rows.row_bytes(), rows.at(static_cast<int>(head.array), row), rows.row_bytes());
+  }
+  return reply;
+}
+
+}  // namespace yoke::ps::sparse

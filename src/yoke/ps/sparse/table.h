@@ -1,0 +1,44 @@
+// One sparse table on its server: rows and the rule that updates them. Not thread-safe.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "yoke/ps/sparse/key_table.h"
+#include "yoke/ps/sparse/rules.h"
+#include "yoke/ps/sparse/wire.h"
+
+namespace yoke::ps::sparse {
+
+class Table {
+ public:
+  // `shape`: the keys that this server holds; its number of state arrays is that of the rule.
+  Table(TableShape shape, std::shared_ptr<const Rule> rule);
+
+  const TableShape& shape() const { return shape_; }
+  size_t rows() const { return rows_.size(); }
+  size_t bytes_held() const { return rows_.bytes_held() + (snapshot_ ? snapshot_->bytes_held() : 0); }
+
+  // Keys were checked by check_keys(). `gradient` and `into` have a row for each.
+  void apply(const RuleStep& step, std::span<const Key> keys, const std::byte* gradient);
+  void read(std::span<const Key> keys, std::byte* into) const;  // zeros for absent keys
+  void assign(int64_t array, std::span<const Key> keys, const std::byte* values);
+
+  // A copy of all rows as they are now, until drop_snapshot().
+  void take_snapshot() { snapshot_ = rows_; }
+  void drop_snapshot() { snapshot_.reset(); }
+  bool has_snapshot() const { return snapshot_.has_value(); }
+  // Keys and values of the rows that `head` asks for. Requires has_snapshot() with kFromSnapshot.
+  FetchTableReply read_range(const FetchTableHead& head, std::vector<std::byte>& payload);
+
+ private:
+  TableShape shape_;
+  std::shared_ptr<const Rule> rule_;
+  KeyTable rows_;
+  std::optional<KeyTable> snapshot_;
+  std::vector<std::byte> scratch_;  // rows of a block, one array after the other
+};
+
+}  // namespace yoke::ps::sparse

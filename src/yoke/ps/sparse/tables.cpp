@@ -1,0 +1,260 @@
+#include "yoke/ps/sparse/tables.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "yoke/base/error.h"
+#include "yoke/ps/sparse/fixed_point.h"
+
+namespace yoke::ps::sparse {
+namespace {
+
+using comm::Message;
+using comm::Messenger;
+using comm::Reply;
+
+constexpr size_t kMostWaiting = 4096;  // requests of a worker that wait for a version
+constexpr size_t kMostSpare = 32;      // buffers of replies
+
+template <class Head>
+Reply reply_with(uint16_t kind, const Head& head) {
+  Reply reply;
+  reply.message.kind = kind;
+  reply.message.set_head(head);
+  return reply;
+}
+
+}  // namespace
+
+Tables::Tables(TablesOptions options)
+    : options_(std::move(options)),
+      workers_(static_cast<size_t>(options_.workers)),
+      held_(options_.workers),
+      spare_(std::make_shared<std::vector<std::vector<std::byte>>>()) {
+  for (Worker& one : workers_) one.lists.resize(kMostTables);
+}
+
+size_t Tables::most_bytes(uint16_t kind) {
+  const bool carries = kind == kAssignTable || kind == kPushTable || kind == kPullTable;
+  // One row may be larger than a message.
+  return carries ? kMessageBytes + kMostWidth * sizeof(double) : 0;
+}
+
+Tables::Numbers Tables::numbers() const {
+  Numbers numbers = numbers_;
+  numbers.bytes_held += held_.bytes();
+  for (const auto& table : tables_) {
+    if (!table) continue;
+    numbers.rows += table->rows();
+    numbers.bytes_held += table->bytes_held();
+  }
+  for (const Worker& one : workers_)
+    for (const KeptLists& lists : one.lists) numbers.bytes_held += lists.bytes();
+  return numbers;
+}
+
+void Tables::handle(int from, const Message& request, const Messenger::Answer& answer) {
+  numbers_.payload_bytes += static_cast<int64_t>(request.payload.size());
+  switch (request.kind) {
+    case kOpenTable:
+      return open(from, request, answer);
+    case kAssignTable:
+      return assign(from, request, answer);
+    case kPushTable:
+      return push(from, request, answer);
+    case kPullTable:
+      return pull(from, request, answer);
+    default:
+      return fetch(from, request, answer);
+  }
+}
+
+void Tables::open(int from, const Message& request, const Messenger::Answer& answer) {
+  auto head = request.get_head<OpenTableHead>();
+  check_open(from, head);
+  if (!options_.make_rule)
+    throw CommError("worker {} opens a table, but this server has no rule for it", from);
+  const KeySplit split{head.keys, options_.servers};
+  TableShape shape{head.width, head.type, split.begin_of(options_.server),
+                   split.begin_of(options_.server + 1)};
+  const auto number = static_cast<size_t>(head.table);
+  if (number < tables_.size() && tables_[number]) {
+    const TableShape& old = tables_[number]->shape();
+    if (old.width != shape.width || old.type != shape.type || old.begin != shape.begin ||
+        old.end != shape.end)
+      throw CommError("worker {} opens table {} with {} values per key and {} keys, unlike the others", from,
+                      head.table, head.width, head.keys);
+  } else {
+    auto table = std::make_unique<Table>(shape, options_.make_rule(static_cast<int>(number)));
+    if (number >= tables_.size()) tables_.resize(number + 1);
+    tables_[number] = std::move(table);
+  }
+  answer(reply_with(kOpenTable, OpenTableReply{tables_[number]->shape().state_arrays}));
+}
+
+Table& Tables::table_of(int from, int64_t table) {
+  if (table < 0 || table >= static_cast<int64_t>(tables_.size()) || !tables_[static_cast<size_t>(table)])
+    throw CommError("worker {} refers to table {}, which was not opened", from, table);
+  return *tables_[static_cast<size_t>(table)];
+}
+
+// Empty: the list is named by a hash that is not known here.
+std::optional<Tables::Named> Tables::names(int from, int32_t table, int32_t flags, int64_t keys,
+                                           uint64_t hash, std::span<const std::byte> payload, size_t each) {
+  const bool cached = (flags & kCachedKeys) != 0;
+  const KeyedBytes split = split_payload(from, keys, payload, each, cached, table_of(from, table).shape());
+  KeptLists& lists = worker(from).lists[static_cast<size_t>(table)];
+  Named named{nullptr, split.keys, split.values};
+  if (cached) {
+    named.kept = lists.find(hash, static_cast<size_t>(keys));
+    if (!named.kept) return std::nullopt;
+    named.keys = *named.kept;
+    ++numbers_.cached_lists;
+  } else if ((flags & kKeepKeys) != 0) {
+    lists.keep(hash_of(split.keys), split.keys);
+  }
+  return named;
+}
+
+void Tables::assign(int from, const Message& request, const Messenger::Answer& answer) {
+  auto head = request.get_head<AssignTableHead>();
+  Table& table = table_of(from, head.table);
+  check_assign(from, head, table.shape());
+  const KeyedBytes split = split_payload(from, head.keys, request.payload, table.shape().value_bytes(),
+                                         /*cached=*/false, table.shape());
+  check_finite(from, split.values, table.shape().type);
+  table.assign(head.array, split.keys, split.values.data());
+  version_ = std::max(version_, head.version);
+  answer({});
+}
+
+std::span<const std::byte> Tables::restored(const PushTableHead& head, std::span<const std::byte> values,
+                                            const TableShape& shape) {
+  if ((head.flags & kFixedPoint) == 0) return values;
+  restored_.resize(static_cast<size_t>(head.keys) * shape.value_bytes());
+  from_fixed_point(values, (head.flags & kInt8) != 0 ? 1 : 2, head.unit, shape.type, restored_.data());
+  return restored_;
+}
+
+void Tables::push(int from, const Message& request, const Messenger::Answer& answer) {
+  auto head = request.get_head<PushTableHead>();
+  check_push(from, head);
+  Table& table = table_of(from, head.table);
+  const std::optional<Named> named = names(from, head.table, head.flags, head.keys, head.hash,
+                                           request.payload, pushed_bytes(head, table.shape()));
+  if (!named) return answer(reply_with(kPushTable, TableReply{.unknown_keys = 1}));
+  const std::span<const std::byte> values = restored(head, named->values, table.shape());
+  check_finite(from, values, table.shape().type);
+  if ((head.flags & kInUpdate) != 0) {
+    const bool is_complete = hold(from, head, *named, values);
+    answer(reply_with(kPushTable, TableReply{.version = version_}));
+    if (is_complete) advance();
+    return;
+  }
+  if (is_new(from, head)) {
+    table.apply({options_.lr, head.scale}, named->keys, values.data());
+    worker(from).taken.take(head.sequence);
+    square_ = -1;
+  }
+  answer(reply_with(kPushTable, TableReply{.version = version_}));
+}
+
+bool Tables::is_new(int from, const PushTableHead& head) {
+  if (head.sequence < 1 || head.settled < 1 || head.settled > head.sequence)
+    throw CommError("worker {} pushed number {} after {} were settled; nothing was applied", from,
+                    head.sequence, head.settled - 1);
+  TakenNumbers& taken = worker(from).taken;
+  taken.settle(head.settled);
+  if (taken.has(head.sequence)) {
+    ++numbers_.duplicates;
+    return false;
+  }
+  if (taken.full())
+    throw CommError("worker {} skipped {} pushes before number {}; nothing was applied", from, taken.gaps(),
+                    head.sequence);
+  return true;
+}
+
+// Returns whether the gradient is complete with this part.
+bool Tables::hold(int from, const PushTableHead& head, const Named& named,
+                  std::span<const std::byte> values) {
+  const Worker& sender = worker(from);
+  const HeldGradients::Name name{from, sender.life, head.sequence};
+  if (head.sequence <= sender.applied || held_.has(name, head)) {
+    ++numbers_.duplicates;
+    return false;
+  }
+  held_.add(name, head, {head.table, {named.keys.begin(), named.keys.end()}, {values.begin(), values.end()}});
+  return held_.find(name) != nullptr;
+}
+
+void Tables::pull(int from, const Message& request, const Messenger::Answer& answer) {
+  auto head = request.get_head<PullTableHead>();
+  Table& table = table_of(from, head.table);
+  check_pull(from, head, table.shape());
+  const std::optional<Named> named =
+      names(from, head.table, head.flags, head.keys, head.hash, request.payload, /*each=*/0);
+  if (!named) return answer(reply_with(kPullTable, TableReply{.unknown_keys = 1}));
+  if (version_ >= head.version) return read_rows(table, named->keys, answer);
+  KeyList kept = named->kept;
+  if (!kept) kept = std::make_shared<const std::vector<Key>>(named->keys.begin(), named->keys.end());
+  wait(from, head.version, /*snapshot=*/false,
+       [this, &table, kept, answer] { read_rows(table, *kept, answer); });
+}
+
+void Tables::fetch(int from, const Message& request, const Messenger::Answer& answer) {
+  auto head = request.get_head<FetchTableHead>();
+  Table& table = table_of(from, head.table);
+  check_fetch(from, head, table.shape());
+  const bool snapshot = (head.flags & kFromSnapshot) != 0;
+  const bool ready =
+      snapshot ? table.has_snapshot() && snapshot_wanted_ == head.version : version_ >= head.version;
+  if (ready) return read_range(table, head, answer);
+  wait(from, head.version, snapshot, [this, &table, head, answer] { read_range(table, head, answer); });
+}
+
+void Tables::wait(int from, int64_t version, bool snapshot, std::function<void()> answer) {
+  if (++worker(from).waiting > kMostWaiting) {
+    --worker(from).waiting;
+    throw CommError("worker {} waits for version {} of the tables, which are at {}, with {} requests pending",
+                    from, version, version_, kMostWaiting);
+  }
+  waiting_.push_back({from, version, snapshot, std::move(answer)});
+}
+
+std::shared_ptr<std::vector<std::byte>> Tables::buffer() {
+  auto memory = std::make_shared<std::vector<std::byte>>();
+  if (!spare_->empty()) {
+    *memory = std::move(spare_->back());
+    spare_->pop_back();
+  }
+  return memory;
+}
+
+void Tables::send(uint16_t kind, const FetchTableReply* fetched,
+                  std::shared_ptr<std::vector<std::byte>> payload, const Messenger::Answer& answer) {
+  Reply reply = fetched != nullptr ? reply_with(kind, *fetched)
+                                   : reply_with(kind, TableReply{.version = version_, .square = square_});
+  reply.message.payload = *payload;
+  numbers_.payload_bytes += static_cast<int64_t>(payload->size());
+  reply.sent = [payload, spare = spare_] {
+    if (spare->size() < kMostSpare) spare->push_back(std::move(*payload));
+  };
+  answer(reply);
+}
+
+void Tables::read_rows(const Table& table, std::span<const Key> keys, const Messenger::Answer& answer) {
+  auto payload = buffer();
+  payload->resize(keys.size() * table.shape().value_bytes());
+  table.read(keys, payload->data());
+  send(kPullTable, nullptr, std::move(payload), answer);
+}
+
+void Tables::read_range(Table& table, const FetchTableHead& head, const Messenger::Answer& answer) {
+  auto payload = buffer();
+  FetchTableReply reply = table.read_range(head, *payload);
+  reply.version = (head.flags & kFromSnapshot) != 0 ? head.version : version_;
+  send(kFetchTable, &reply, std::move(payload), answer);
+}
+
+}  // namespace yoke::ps::sparse

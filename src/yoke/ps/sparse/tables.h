@@ -1,0 +1,127 @@
+// The sparse tables of a parameter server: pushes and pulls of the rows of some keys, and of ranges of keys.
+//
+// Pushes outside of updates are applied as they come, each once. Gradients of minibatches wait until the
+// scheduler has named the update that consumes them and all of its gradients have arrived; they are added in
+// worker order, and the rule of the table is applied to the sum. All tables have one version, the number of
+// updates. Everything a peer sends is checked before it changes any state; CommError refuses it and names the
+// sender. Runs on the messenger's thread.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "yoke/comm/messenger.h"
+#include "yoke/ps/messages.h"
+#include "yoke/ps/sparse/held.h"
+#include "yoke/ps/sparse/key_cache.h"
+#include "yoke/ps/sparse/table.h"
+#include "yoke/ps/taken_numbers.h"
+
+namespace yoke::ps::sparse {
+
+struct TablesOptions {
+  int workers = 1;
+  int servers = 1;
+  int server = 0;  // of these
+  // The rule of a table. Empty: tables cannot be opened.
+  std::function<std::shared_ptr<const Rule>(int table)> make_rule;
+  double lr = 1;  // of pushes outside of updates
+};
+
+class Tables {
+ public:
+  explicit Tables(TablesOptions options);
+
+  static bool handles(uint16_t kind) { return kind >= kOpenTable && kind <= kFetchTable; }
+  // Largest payload of a message of this kind.
+  static size_t most_bytes(uint16_t kind);
+  void handle(int from, const comm::Message& request, const comm::Messenger::Answer& answer);
+
+  bool empty() const { return tables_.empty(); }
+  void update_decided(const UpdateHead& head, std::vector<Contributor> from);
+  // No more updates will be decided: other gradients are dropped.
+  void ended();
+  // Keeps a copy of this version, now or once it is reached; drop() ends that.
+  void keep(int64_t version);
+  void drop();
+  void worker_lost(int worker);
+  void worker_back(int worker, int64_t life);
+  // The worker whose gradient the next update waits for.
+  std::optional<int> owes() const;
+
+  struct Numbers {
+    size_t rows = 0;
+    size_t bytes_held = 0;  // of rows, gradients that wait, and kept lists of keys
+    int64_t duplicates = 0;
+    int64_t cached_lists = 0;   // lists of keys that were named by their hash
+    int64_t payload_bytes = 0;  // received and sent
+  };
+  Numbers numbers() const;
+
+ private:
+  struct Worker {
+    bool lost = false;
+    int64_t life = 0;
+    int64_t applied = -1;  // its last minibatch, of this life, that an update has consumed
+    TakenNumbers taken;
+    std::vector<KeptLists> lists;  // by table
+    size_t waiting = 0;            // its requests that wait for a version
+  };
+  struct Waiting {
+    int from;
+    int64_t version;
+    bool snapshot;
+    std::function<void()> answer;
+  };
+  struct Update {
+    UpdateHead head;
+    std::vector<Contributor> from;
+  };
+  struct Named {
+    KeyList kept;
+    std::span<const Key> keys;  // of the payload, or of `kept`
+    std::span<const std::byte> values;
+  };
+
+  void open(int from, const comm::Message& request, const comm::Messenger::Answer& answer);
+  void assign(int from, const comm::Message& request, const comm::Messenger::Answer& answer);
+  void push(int from, const comm::Message& request, const comm::Messenger::Answer& answer);
+  void pull(int from, const comm::Message& request, const comm::Messenger::Answer& answer);
+  void fetch(int from, const comm::Message& request, const comm::Messenger::Answer& answer);
+  Table& table_of(int from, int64_t table);
+  Worker& worker(int rank) { return workers_[static_cast<size_t>(rank)]; }
+  std::optional<Named> names(int from, int32_t table, int32_t flags, int64_t keys, uint64_t hash,
+                             std::span<const std::byte> payload, size_t each);
+  std::span<const std::byte> restored(const PushTableHead& head, std::span<const std::byte> values,
+                                      const TableShape& shape);
+  bool is_new(int from, const PushTableHead& head);
+  bool hold(int from, const PushTableHead& head, const Named& named, std::span<const std::byte> values);
+  void read_rows(const Table& table, std::span<const Key> keys, const comm::Messenger::Answer& answer);
+  void read_range(Table& table, const FetchTableHead& head, const comm::Messenger::Answer& answer);
+  void wait(int from, int64_t version, bool snapshot, std::function<void()> answer);
+  bool is_over(const Contributor& one) const;
+  void advance();
+  void apply(const Update& update);
+  void reached(int64_t version);
+  std::shared_ptr<std::vector<std::byte>> buffer();
+  void send(uint16_t kind, const FetchTableReply* fetched, std::shared_ptr<std::vector<std::byte>> payload,
+            const comm::Messenger::Answer& answer);
+
+  TablesOptions options_;
+  std::vector<std::unique_ptr<Table>> tables_;  // by number; nullptr: not opened
+  std::vector<Worker> workers_;
+  HeldGradients held_;
+  std::deque<Update> updates_;  // decided, not applied
+  int64_t version_ = 0;
+  double square_ = -1;  // of the last update
+  int64_t snapshot_wanted_ = -1;
+  std::vector<Waiting> waiting_;
+  std::vector<std::byte> restored_;
+  std::shared_ptr<std::vector<std::vector<std::byte>>> spare_;  // memory of replies
+  Numbers numbers_;
+};
+
+}  // namespace yoke::ps::sparse

@@ -1,0 +1,29 @@
+// Ways of averaging side by side: loss against time on a link and against bytes sent.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "yoke/report/points.h"
+
+namespace yoke::report {
+
+struct AveragedRun {
+  std::string name;  // of the method
+  struct Step {
+    double seconds = 0;  // on the link
+    double bytes = 0;    // sent by a rank
+    double loss = 0;     // mean over the ranks' own batches
+  };
+  std::vector<Step> steps;
+  double final_loss = 0;
+  std::optional<double> test_loss;  // of the average at the end
+  std::optional<double> seconds_to_target, bytes_to_target;
+};
+
+// One HTML page with one picture of two charts.
+std::string averaging_html(const std::string& title, const std::string& about, double target,
+                           const std::vector<AveragedRun>& runs);
+
+}  // namespace yoke::report

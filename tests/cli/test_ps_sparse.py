@@ -1,0 +1,99 @@
+"""Sparse logistic regression on parameter servers: workers push and pull only the rows of a minibatch (`ps.sparse`)."""
+import json
+import shutil
+
+import pytest
+from conftest import ROOT
+
+SPARSE = ROOT / "configs/sparse_lr.toml"
+
+
+def served(*words, workers=2, servers=1):
+    return ["train", SPARSE, "--nproc", workers, "--parallel.sync", "ps", "--ps.servers", servers, "--train.threads", 1, "--json", "-q", *words]
+
+
+@pytest.mark.parametrize("optimizer", [["sgd", "--train.momentum", 0], ["adagrad"]])
+def test_rows_alone_equal_one_device(yoke, optimizer):
+    result = yoke("verify", SPARSE, "--layouts", "data=1,sync=ps; data=2,sync=ps,servers=2; data=4,sync=ps,servers=3,accumulate=2; "
+                  "data=2,sync=ps,policy=bounded_delay", "--ps.sparse", "on", "--train.optimizer", *optimizer, "--steps", 5, "--json", "-q").json
+    assert result["ok"]
+    for row in result["layouts"]:
+        assert row["max_diff"]["parameter"] < 1e-10 and row["max_diff"]["loss"] < 1e-10
+
+
+def libsvm(folder, rows=64, features=1000):
+    """Rows of three features each, and the features of each row."""
+    lines = []
+    for i in range(rows):
+        keys = sorted({1 + (7 * i) % features, 1 + (i * i) % features, 1 + (13 * i + 500) % features})
+        lines.append((keys, f"{1 if i % 3 == 0 else -1} " + " ".join(f"{key}:{1 + key % 3}" for key in keys)))
+    (folder / "train.libsvm").write_text("\n".join(line for _, line in lines) + "\n")
+    return [keys for keys, _ in lines]
+
+
+@pytest.mark.parametrize("cache", [True, False])
+def test_bytes_are_those_of_the_keys_of_each_minibatch(yoke, tmp_path, cache):
+    keys = libsvm(tmp_path)
+    words = ["--data.name", "libsvm", "--data.dir", tmp_path, "--model.features", 1000, "--data.shuffle", "false", "--data.batch_size", 8,
+             "--train.epochs", 1, "--ps.key_cache", str(cache).lower(), "--out.dir", tmp_path / "out", "--checkpoint.every_steps", 0]
+    summary = yoke(*served(*words, workers=1)).json
+    steps = [set(key for row in keys[at:at + 8] for key in row) for at in range(0, 64, 8)]
+    touched = sum(len(step) for step in steps)
+    # Keys to pull, then keys (unless the server has the list) and values to push; the dense bias besides.
+    expected = touched * 8 + touched * (0 if cache else 8) + touched * 4
+    moved = json.loads((tmp_path / "out/ps.json").read_text())["sparse"]
+    assert moved["bytes_sent"] == expected
+    assert moved["key_cache_saved"] == (touched * 8 if cache else 0)
+    assert summary["steps"] == len(steps)
+
+
+def test_fixed_point_pushes_fewer_bytes_and_learns(yoke, tmp_path):
+    losses = {}
+    for kind, size in [("none", 4), ("int16", 2), ("int8", 1)]:
+        out = tmp_path / kind
+        summary = yoke(*served("--ps.fixed_point", kind, "--steps", 60, "--out.dir", out)).json
+        moved = json.loads((out / "ps.json").read_text())["sparse"]
+        assert (moved["fixed_point_saved"] > 0) == (kind != "none")
+        losses[kind] = summary["eval_loss"]
+    assert losses["int16"] == pytest.approx(losses["none"], rel=0.02)
+    assert losses["int8"] == pytest.approx(losses["none"], rel=0.1)
+
+
+@pytest.mark.parametrize("rule", ["sync", "k_sync", "k_batch_sync", "async", "k_async", "k_batch_async", "bounded_delay", "ssp"])
+def test_every_rule_trains_in_tables(yoke, tmp_path, rule):
+    summary = yoke(*served("--ps.policy", rule, "--ps.k", 2, "--ps.max_delay", 1, "--steps", 60, "--out.dir", tmp_path, workers=3, servers=2)).json
+    assert summary["steps"] == 60 and summary["eval_loss"] < 0.69
+    assert json.loads((tmp_path / "ps.json").read_text())["sparse"]["messages"] > 0
+
+
+def test_a_run_resumes_with_tables_and_without(yoke, tmp_path):
+    whole = yoke(*served("--steps", 20, "--out.dir", tmp_path / "whole", servers=2)).json
+    yoke(*served("--steps", 10, "--out.dir", tmp_path / "half", "--checkpoint.every_steps", 10, servers=2))
+    resumed = {}
+    for name, words in {"tables": [], "dense": ["--ps.sparse", "off"]}.items():
+        out = tmp_path / name
+        shutil.copytree(tmp_path / "half", out)
+        resumed[name] = yoke(*served("--steps", 20, "--out.dir", out, *words, servers=2)).json
+        assert resumed[name]["resumed_from"] == 10
+    assert resumed["tables"]["parameter_hash"] == whole["parameter_hash"]
+    assert resumed["dense"]["eval_loss"] == pytest.approx(whole["eval_loss"], rel=1e-5)
+    yoke("ckpt", "export", tmp_path / "tables", "-o", tmp_path / "weights.safetensors")
+    assert (tmp_path / "weights.safetensors").stat().st_size > 4096 * 4
+
+
+@pytest.mark.parametrize("words, key", [(["--train.optimizer", "sgd"], "train.momentum"), (["--train.weight_decay", 0.1], "train.weight_decay"),
+                                        (["--train.clip_norm", 1], "train.clip_norm"), (["--ps.n_push", 2, "--ps.policy", "async"], "ps.n_push")])
+def test_what_needs_all_rows_is_refused(yoke, tmp_path, words, key):
+    error = yoke(*served("--ps.sparse", "on", "--steps", 2, "--out.dir", tmp_path, *words), code=2).err
+    assert "ps.sparse" in error and key in error
+
+
+def test_automatic_is_dense_where_other_rows_move(yoke, tmp_path):
+    yoke(*served("--train.optimizer", "sgd", "--steps", 2, "--out.dir", tmp_path))
+    assert "sparse" not in json.loads((tmp_path / "ps.json").read_text())
+
+
+def test_servers_inside_workers_end_with_the_same_parameters(yoke, tmp_path):
+    hashes = {yoke(*served("--ps.sparse", "on", "--ps.place", place, "--steps", 20, "--out.dir", tmp_path / place, servers=2)).json["parameter_hash"]
+              for place in ("dedicated", "colocated")}
+    assert len(hashes) == 1
