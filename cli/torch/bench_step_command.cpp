@@ -89,14 +89,6 @@ void print_table(const std::vector<engine::BenchStepResult>& results) {
 // The batch size of a cell whose batch is to be searched for.
 constexpr int64_t kUnknownBatch = 1;
 
-engine::BenchStepResult measured(engine::WorkerOptions options, const BenchStepArguments& arguments) {
-  if (!arguments.largest_batch) return engine::bench_step(options, arguments.steps);
-  options.batch_size = engine::largest_batch(options);
-  engine::BenchStepResult result = engine::bench_step(options, arguments.steps);
-  result.largest_batch = options.batch_size;
-  return result;
-}
-
 }  // namespace
 
 int run_bench_step(const CommandLine& line) {
@@ -112,8 +104,9 @@ int run_bench_step(const CommandLine& line) {
             log::info("bench step: {} batch {} {} on {}, recompute {}", model,
                       arguments.largest_batch ? "as large as fits" : fmt::format("{}", batch), precision,
                       device, recompute);
+            auto bench = arguments.largest_batch ? engine::bench_largest_batch : engine::bench_step;
             results.push_back(
-                measured(cell_options(line, model, batch, precision, device, recompute), arguments));
+                bench(cell_options(line, model, batch, precision, device, recompute), arguments.steps));
           }
         }
       }

@@ -18,10 +18,10 @@ SPARSE = ROOT / "configs/sparse_lr.toml"
 class Training:
     """A `yoke train` in the background."""
 
-    def __init__(self, folder, *words, config=MLP):
+    def __init__(self, folder, *words, config=MLP, sync="ps"):
         self.folder, self.log = folder, folder / "job.err"
         with open(self.log, "w") as err:
-            self.process = subprocess.Popen([str(YOKE), "train", str(config), "--parallel.sync", "ps", "--out.dir", str(folder / "run"), "--out.log_every", "10",
+            self.process = subprocess.Popen([str(YOKE), "train", str(config), "--parallel.sync", sync, "--out.dir", str(folder / "run"), "--out.log_every", "10",
                                              "--train.threads", "1", "--slowdown.law", "exp:5ms", "--json", *map(str, words)], stdout=subprocess.PIPE, stderr=err,
                                             env=clean_environment(), cwd=ROOT, start_new_session=True, text=True)
 
@@ -275,5 +275,23 @@ def test_a_stopped_run_of_replicas_is_saved_and_goes_on(tmp_path):
         assert job.process.wait(60) == 128 + signal.SIGTERM
         saved = [int(p.name.split("-")[1]) for p in (tmp_path / "run/checkpoints").glob("step-*")]
         assert len(saved) == 1 and saved[0] >= 30
+    finally:
+        job.end()
+
+
+@pytest.mark.parametrize("sync,ranks", [("allreduce", 2), ("ps", 3)])
+def test_a_suspended_machine_is_nobodys_fault(tmp_path, sync, ranks):
+    """As after a laptop was closed or a virtual machine moved: everybody, the launcher too, was silent for as long."""
+    job = Training(tmp_path, "--nproc", 2, "--steps", 1000, sync=sync)
+    try:
+        job.wait_for_step(50)
+        everybody = [job.process.pid] + [job.rank(rank) for rank in range(ranks)]
+        for number, seconds in [(signal.SIGSTOP, 5), (signal.SIGCONT, 0)]:
+            for pid in everybody:
+                os.kill(pid, number)
+            time.sleep(seconds)
+        out, _ = job.process.communicate(timeout=180)
+        assert job.process.returncode == 0, job.log.read_text()
+        assert json.loads(out)["steps"] == 1000
     finally:
         job.end()

@@ -45,7 +45,6 @@ Coordinator::Impl::Impl(const CoordinatorOptions& given, const net::JobTicket& t
   YOKE_CHECK(epoll && wake, "epoll_create, eventfd: {}", describe_errno(errno));
   watch(epoll.get(), EPOLL_CTL_ADD, gate.fd(), EPOLLIN);
   watch(epoll.get(), EPOLL_CTL_ADD, wake.get(), EPOLLIN);
-  last_step = started;
   thread = std::thread([this] { serve(); });
 }
 
@@ -80,7 +79,7 @@ void Coordinator::Impl::serve() try {
 }
 
 int Coordinator::Impl::timeout_ms(double now) const {
-  double until = now + 0.1;
+  double until = now + kLookEvery;
   if (blame.pending()) until = std::min(until, blame.due());
   return std::max(0, static_cast<int>((until - now) * 1e3) + 1);
 }
@@ -198,11 +197,8 @@ void Coordinator::Impl::drop(int fd) {
 }
 
 void Coordinator::Impl::on_time(double now) {
-  // If the machine was suspended, or a debugger stopped this process, this thread stopped too: the ranks are
-  // not to blame for that time.
-  if (now - last_step > options.suspicion / 2)
-    for (RankState& rank : ranks) rank.last_seen += now - last_step;
-  last_step = now;
+  if (double late = own_lateness.look(now); late > 0)
+    for (RankState& rank : ranks) rank.last_seen = std::min(now, rank.last_seen + late);
   const bool late = !formed && refusal.empty() && now - started > options.join_timeout;
   if (late && elastic() && roll.members().size() >= static_cast<size_t>(options.elastic_min)) {
     log::warn("ranks {} of {} did not join within {:.0f} s; the job starts without them (elastic.min = {})",
@@ -250,9 +246,10 @@ void Coordinator::Impl::beat(double now) {
 }
 
 void Coordinator::Impl::look_for_stalled(double now) {
+  const double limit = options.suspicion + own_lateness.allowance();
   for (size_t i = 0; i < ranks.size(); ++i) {
     RankState& rank = ranks[i];
-    if (rank.left || rank.lost || expendable(i) || now - rank.last_seen <= options.suspicion) continue;
+    if (rank.left || rank.lost || expendable(i) || now - rank.last_seen <= limit) continue;
     rank.lost = true;
     FailureReport report;
     report.rank = static_cast<int>(i);

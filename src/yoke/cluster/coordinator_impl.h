@@ -13,6 +13,7 @@
 #include "yoke/cluster/coordinator.h"
 #include "yoke/cluster/coordinator_blame.h"
 #include "yoke/cluster/coordinator_roll.h"
+#include "yoke/cluster/own_lateness.h"
 #include "yoke/cluster/session_wire.h"
 #include "yoke/net/gate.h"
 
@@ -21,6 +22,8 @@ namespace yoke::cluster {
 struct Coordinator::Impl {
   Impl(const CoordinatorOptions& options, const net::JobTicket& ticket);
   ~Impl();
+
+  static constexpr double kLookEvery = 0.1;  // seconds, at most
 
   // One control connection.
   struct Client {
@@ -168,7 +171,7 @@ struct Coordinator::Impl {
   double started;
   double next_beat = 0;
   double next_news = 0;
-  double last_step = 0;
+  OwnLateness own_lateness{kLookEvery};
   std::vector<int> told_missing;
   std::thread thread;
 };

@@ -4,6 +4,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <condition_variable>
@@ -17,6 +18,7 @@
 #include "yoke/base/clock.h"
 #include "yoke/base/error.h"
 #include "yoke/base/fault.h"
+#include "yoke/cluster/own_lateness.h"
 #include "yoke/cluster/session_join.h"
 #include "yoke/cluster/session_wire.h"
 
@@ -163,8 +165,6 @@ struct Session::Impl {
   }
 
   void beat(double now) {
-    // Time in which this process itself was stopped is not silence of the coordinator.
-    if (next_beat > 0 && now - next_beat > joined.heartbeat) last_heard = now;
     next_beat = now + joined.heartbeat;
     if (fault::at(fault::Point::kSessionHeartbeat) == fault::Effect::kDrop) return;
     net::FrameHeader header;
@@ -303,8 +303,10 @@ struct Session::Impl {
   }
 
   void notice_silence(double now) {
+    last_heard = std::min(now, last_heard + own_lateness.look(now));
     double silence = now - last_heard;
-    if (silence > joined.suspicion + joined.heartbeat) throw CommError("no heartbeat for {:.1f} s", silence);
+    if (silence > joined.suspicion + joined.heartbeat + own_lateness.allowance())
+      throw CommError("no heartbeat for {:.1f} s", silence);
   }
 
   void end(const std::string& why) {
@@ -351,6 +353,7 @@ struct Session::Impl {
   std::vector<std::byte> payload;
   double next_beat = 0;
   double last_heard = now_seconds();
+  OwnLateness own_lateness{joined.heartbeat};
   int64_t told_operation = -1;
   std::thread thread;
 };

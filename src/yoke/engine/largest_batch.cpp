@@ -5,7 +5,6 @@
 #include "yoke/base/log.h"
 #include "yoke/compute/device.h"
 #include "yoke/compute/recompute_policy.h"
-#include "yoke/engine/bench_step.h"
 #include "yoke/engine/out_of_memory.h"
 #include "yoke/engine/step_memory.h"
 #include "yoke/engine/synthetic_batches.h"
@@ -78,6 +77,23 @@ int64_t largest_batch(WorkerOptions options) {
   options.batch_size = 1;
   run_some_steps(options);  // or throws the reason
   return 1;
+}
+
+BenchStepResult bench_largest_batch(const WorkerOptions& any_batch, int64_t steps) {
+  WorkerOptions options = any_batch;
+  for (options.batch_size = largest_batch(options);;) {
+    try {
+      BenchStepResult result = bench_step(options, steps);
+      result.largest_batch = options.batch_size;
+      return result;
+    } catch (const OutOfMemory&) {
+      if (options.batch_size == 1) throw;
+      log::info("largest batch: {} does not fit again", options.batch_size);
+    }
+    const int64_t pairs = options.batch_size / 2;
+    options.batch_size = std::max<int64_t>(1, 2 * (pairs - std::max<int64_t>(1, pairs / kPrecision)));
+    compute::release_freed_memory(compute::resolve_device(options.compute.device));
+  }
 }
 
 }  // namespace yoke::engine
