@@ -40,7 +40,7 @@ struct Message {
 // A handler's answer. `payload` must stay valid until `sent` is called (`sent` may be empty).
 struct Reply {
   Message message;
-  std::function<void()> sent;
+  std::function<void()> sent{};
 };
 
 class Messenger {

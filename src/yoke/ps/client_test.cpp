@@ -3,7 +3,6 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
-#include <atomic>
 #include <limits>
 #include <numeric>
 #include <thread>
@@ -11,6 +10,7 @@
 #include "yoke/base/error.h"
 #include "yoke/ps/connect.h"
 #include "yoke/ps/server.h"
+#include "yoke/ps/test_messenger.h"
 
 namespace yoke::ps {
 namespace {
@@ -57,40 +57,7 @@ struct Shop {
   }
 };
 
-// Every third push is sent twice: as if its first answer had been lost on the way.
-class Resending final : public comm::Messenger {
- public:
-  explicit Resending(comm::Messenger& under) : under_(under) {}
-  int rank() const override { return under_.rank(); }
-  int size() const override { return under_.size(); }
-  const std::string& backend() const override { return under_.backend(); }
-  void serve(Place place, Handler handler) override { under_.serve(std::move(place), std::move(handler)); }
-  void on_peer_lost(PeerLost callback) override { under_.on_peer_lost(std::move(callback)); }
-  void on_peer_back(PeerBack callback) override { under_.on_peer_back(std::move(callback)); }
-  std::future<comm::Message> ask(int peer, const comm::Message& request, std::span<std::byte> into,
-                                 Deadline deadline) override {
-    return under_.ask(peer, request, into, deadline);
-  }
-  void ask_then(int peer, const comm::Message& request, std::span<std::byte> into, Deadline deadline,
-                Done done) override {
-    bool pushes = request.kind == kPush || request.kind == kPushPull || request.kind == kPushKeys;
-    if (!pushes || next_++ % 3 != 0) return under_.ask_then(peer, request, into, deadline, std::move(done));
-    ++resends;
-    under_.ask_then(peer, request, into, deadline,
-                    [this, peer, request, into, deadline, done](const comm::Message&, const std::string&) {
-                      under_.ask_then(peer, request, into, deadline, done);
-                    });
-  }
-  void tell(int peer, const comm::Message& message, Deadline deadline) override {
-    under_.tell(peer, message, deadline);
-  }
-
-  std::atomic<int64_t> resends{0};
-
- private:
-  comm::Messenger& under_;
-  std::atomic<int64_t> next_{0};
-};
+;
 
 class PsClient : public ::testing::TestWithParam<std::string> {};
 INSTANTIATE_TEST_SUITE_P(Over, PsClient, ::testing::Values("shm", "tcp"),
@@ -135,7 +102,7 @@ TEST_P(PsClient, ThreadsOfOneClientLoseNothingAndNothingCountsTwice) {
   Shop shop{.servers = 2, .keys = 64, .range_bytes = 128};
   int64_t resends = 0;
   shop.run(GetParam(), [&](Client&, comm::Messenger& messenger, int) {
-    Resending wire(messenger);
+    ResendingMessenger wire(messenger, {kPush, kPushPull, kPushKeys});
     ClientOptions options{1, 2, 64, 1, DataType::kFloat64, 128, 60};
     // The numbers of a client begin at 1: this one takes the place of the first, which has pushed nothing.
     Client client(wire, options);

@@ -7,8 +7,10 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "yoke/base/data_type.h"
+#include "yoke/comm/messenger.h"
 
 namespace yoke::ps {
 
@@ -210,5 +212,14 @@ enum LateState : int64_t {
 struct GoodbyeHead {
   int64_t peak_memory = 0;  // bytes, of its process or device
 };
+
+template <class Head>
+comm::Message message_with(uint16_t kind, const Head& head, std::span<const std::byte> payload = {}) {
+  comm::Message message;
+  message.kind = kind;
+  message.set_head(head);
+  message.payload = payload;
+  return message;
+}
 
 }  // namespace yoke::ps

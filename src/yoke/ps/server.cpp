@@ -72,14 +72,6 @@ int64_t end_of(int64_t begin, int64_t count) {
   return __builtin_add_overflow(begin, count, &end) ? begin : end;
 }
 
-template <class Head>
-Reply reply_with(uint16_t kind, const Head& head) {
-  Reply reply;
-  reply.message.kind = kind;
-  reply.message.set_head(head);
-  return reply;
-}
-
 }  // namespace
 
 Server::Server(Messenger& messenger, ServerOptions options)
@@ -106,14 +98,14 @@ Server::Server(Messenger& messenger, ServerOptions options)
   if (own_index() == 0) {
     SchedulerWire wire;
     wire.release = [this](int worker, const ReleaseHead& head) {
-      tell(worker, reply_with(kRelease, head).message);
+      tell(worker, message_with(kRelease, head));
     };
-    wire.stop = [this](int worker, const StopHead& head) { tell(worker, reply_with(kStop, head).message); };
+    wire.stop = [this](int worker, const StopHead& head) { tell(worker, message_with(kStop, head)); };
     wire.update = [this](const UpdateHead& head, const std::vector<Contributor>& from) {
       send_update(head, from);
     };
     wire.ended = [this] {
-      Message over = reply_with(kStop, StopHead{}).message;
+      Message over = message_with(kStop, StopHead{});
       for (int server = 1; server < options_.servers; ++server) tell(options_.workers + server, over);
       updates_ended();
     };
@@ -234,7 +226,7 @@ void Server::handle(int from, const Message& request, const Messenger::Answer& a
       goodbye(from, request);
       return answer({});
     case kAskLate:
-      return answer(reply_with(kAskLate, who_is_late(from)));
+      return answer({message_with(kAskLate, who_is_late(from))});
     case kStop:
       if (!scheduler_ && from == options_.workers) return updates_ended();
       return to_scheduler(from, request, answer);
@@ -261,13 +253,13 @@ void Server::to_scheduler(int from, const Message& request, const Messenger::Ans
       return scheduler_->joined(from, slots_.empty() ? 0 : slots_.front()->store.version(),
                                 lives_[static_cast<size_t>(from)]);
     case kFinished:
-      return answer(reply_with(kFinished, scheduler_->finished(from, request.get_head<FinishedHead>())));
+      return answer({message_with(kFinished, scheduler_->finished(from, request.get_head<FinishedHead>()))});
     case kSnapshot: {
       VersionReply head{scheduler_->version()};
       for (int server = 1; server < options_.servers; ++server)
-        tell(options_.workers + server, reply_with(kSnapshot, head).message);
+        tell(options_.workers + server, message_with(kSnapshot, head));
       keep(head.version);
-      return answer(reply_with(kSnapshot, head));
+      return answer({message_with(kSnapshot, head)});
     }
     case kReport: {
       Accounting counts = scheduler_->accounting();
@@ -315,7 +307,7 @@ void Server::open(int from, const Message& request, const Messenger::Answer& ans
     lay_out(head, std::move(sharding));
   }
   auto arrays = slots_.empty() ? 0 : static_cast<int64_t>(slots_.front()->store.state_arrays());
-  answer(reply_with(kOpen, OpenReply{static_cast<int64_t>(slots_.size()), arrays}));
+  answer({message_with(kOpen, OpenReply{static_cast<int64_t>(slots_.size()), arrays})});
 }
 
 // All or nothing: allocation may fail.

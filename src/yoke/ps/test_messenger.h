@@ -1,7 +1,10 @@
-// For tests and fuzzing: a messenger without a network, whose peer is whoever holds it.
+// For tests and fuzzing: a messenger without a network, whose peer is whoever holds it, and one that resends.
 #pragma once
 
+#include <atomic>
+#include <cstdint>
 #include <functional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -72,13 +75,42 @@ class ScriptedMessenger final : public comm::Messenger {
   PeerBack back_;
 };
 
-template <class Head>
-comm::Message message_with(uint16_t kind, const Head& head, std::span<const std::byte> payload = {}) {
-  comm::Message message;
-  message.kind = kind;
-  message.set_head(head);
-  message.payload = payload;
-  return message;
-}
+// Passes on, but sends every third request of the given kinds twice: as if its first answer had been lost on
+// the way.
+class ResendingMessenger final : public comm::Messenger {
+ public:
+  ResendingMessenger(comm::Messenger& under, std::set<uint16_t> kinds)
+      : under_(under), kinds_(std::move(kinds)) {}
+  int rank() const override { return under_.rank(); }
+  int size() const override { return under_.size(); }
+  const std::string& backend() const override { return under_.backend(); }
+  void serve(Place place, Handler handler) override { under_.serve(std::move(place), std::move(handler)); }
+  void on_peer_lost(PeerLost callback) override { under_.on_peer_lost(std::move(callback)); }
+  void on_peer_back(PeerBack callback) override { under_.on_peer_back(std::move(callback)); }
+  std::future<comm::Message> ask(int peer, const comm::Message& request, std::span<std::byte> into,
+                                 Deadline deadline) override {
+    return under_.ask(peer, request, into, deadline);
+  }
+  void ask_then(int peer, const comm::Message& request, std::span<std::byte> into, Deadline deadline,
+                Done done) override {
+    if (!kinds_.contains(request.kind) || next_++ % 3 != 0)
+      return under_.ask_then(peer, request, into, deadline, std::move(done));
+    ++resends;
+    under_.ask_then(peer, request, into, deadline,
+                    [this, peer, request, into, deadline, done](const comm::Message&, const std::string&) {
+                      under_.ask_then(peer, request, into, deadline, done);
+                    });
+  }
+  void tell(int peer, const comm::Message& message, Deadline deadline) override {
+    under_.tell(peer, message, deadline);
+  }
+
+  std::atomic<int64_t> resends{0};
+
+ private:
+  comm::Messenger& under_;
+  const std::set<uint16_t> kinds_;
+  std::atomic<int64_t> next_{0};
+};
 
 }  // namespace yoke::ps

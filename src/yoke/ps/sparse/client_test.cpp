@@ -7,6 +7,7 @@
 
 #include "yoke/base/error.h"
 #include "yoke/ps/sparse/test_tables.h"
+#include "yoke/ps/test_messenger.h"
 
 namespace yoke::ps::sparse {
 namespace {
@@ -14,39 +15,7 @@ namespace {
 using ::testing::Each;
 using ::testing::HasSubstr;
 
-// Every third push is sent twice: as if its first answer had been lost on the way.
-class Resending final : public comm::Messenger {
- public:
-  explicit Resending(comm::Messenger& under) : under_(under) {}
-  int rank() const override { return under_.rank(); }
-  int size() const override { return under_.size(); }
-  const std::string& backend() const override { return under_.backend(); }
-  void serve(Place place, Handler handler) override { under_.serve(std::move(place), std::move(handler)); }
-  void on_peer_lost(PeerLost callback) override { under_.on_peer_lost(std::move(callback)); }
-  void on_peer_back(PeerBack callback) override { under_.on_peer_back(std::move(callback)); }
-  std::future<comm::Message> ask(int peer, const comm::Message& request, std::span<std::byte> into,
-                                 Deadline deadline) override {
-    return under_.ask(peer, request, into, deadline);
-  }
-  void ask_then(int peer, const comm::Message& request, std::span<std::byte> into, Deadline deadline,
-                Done done) override {
-    if (request.kind != kPushTable || next_++ % 3 != 0)
-      return under_.ask_then(peer, request, into, deadline, std::move(done));
-    ++resends;
-    under_.ask_then(peer, request, into, deadline,
-                    [this, peer, request, into, deadline, done](const comm::Message&, const std::string&) {
-                      under_.ask_then(peer, request, into, deadline, done);
-                    });
-  }
-  void tell(int peer, const comm::Message& message, Deadline deadline) override {
-    under_.tell(peer, message, deadline);
-  }
-  std::atomic<int64_t> resends{0};
-
- private:
-  comm::Messenger& under_;
-  std::atomic<int64_t> next_{0};
-};
+;
 
 std::vector<Key> every(Key step, size_t count) {
   std::vector<Key> keys(count);
@@ -64,7 +33,7 @@ TEST_P(SparseClient, ThreadsLoseNothingAndNothingCountsTwice) {
                  .client = {.tables = {{.width = 2, .type = DataType::kFloat64}}, .message_bytes = 1000}};
   int64_t resends = 0;
   shop.run_messengers(GetParam(), [&](comm::Messenger& messenger, const ClientOptions& options, int) {
-    Resending wire(messenger);
+    ResendingMessenger wire(messenger, {kPushTable});
     Client client(wire, options);
     const std::vector<Key> all = every(kMostKeys / 300, 300), some = every(3 * (kMostKeys / 300), 100);
     const std::vector<double> ones(600, 1);

@@ -16,14 +16,6 @@ using comm::Reply;
 constexpr size_t kMostWaiting = 4096;  // requests of a worker that wait for a version
 constexpr size_t kMostSpare = 32;      // buffers of replies
 
-template <class Head>
-Reply reply_with(uint16_t kind, const Head& head) {
-  Reply reply;
-  reply.message.kind = kind;
-  reply.message.set_head(head);
-  return reply;
-}
-
 }  // namespace
 
 Tables::Tables(TablesOptions options)
@@ -89,7 +81,7 @@ void Tables::open(int from, const Message& request, const Messenger::Answer& ans
     if (number >= tables_.size()) tables_.resize(number + 1);
     tables_[number] = std::move(table);
   }
-  answer(reply_with(kOpenTable, OpenTableReply{tables_[number]->shape().state_arrays}));
+  answer({message_with(kOpenTable, OpenTableReply{tables_[number]->shape().state_arrays})});
 }
 
 Table& Tables::table_of(int from, int64_t table) {
@@ -142,12 +134,12 @@ void Tables::push(int from, const Message& request, const Messenger::Answer& ans
   Table& table = table_of(from, head.table);
   const std::optional<Named> named = names(from, head.table, head.flags, head.keys, head.hash,
                                            request.payload, pushed_bytes(head, table.shape()));
-  if (!named) return answer(reply_with(kPushTable, TableReply{.unknown_keys = 1}));
+  if (!named) return answer({message_with(kPushTable, TableReply{.unknown_keys = 1})});
   const std::span<const std::byte> values = restored(head, named->values, table.shape());
   check_finite(from, values, table.shape().type);
   if ((head.flags & kInUpdate) != 0) {
     const bool is_complete = hold(from, head, *named, values);
-    answer(reply_with(kPushTable, TableReply{.version = version_}));
+    answer({message_with(kPushTable, TableReply{.version = version_})});
     if (is_complete) advance();
     return;
   }
@@ -156,7 +148,7 @@ void Tables::push(int from, const Message& request, const Messenger::Answer& ans
     worker(from).taken.take(head.sequence);
     square_ = -1;
   }
-  answer(reply_with(kPushTable, TableReply{.version = version_}));
+  answer({message_with(kPushTable, TableReply{.version = version_})});
 }
 
 bool Tables::is_new(int from, const PushTableHead& head) {
@@ -194,7 +186,7 @@ void Tables::pull(int from, const Message& request, const Messenger::Answer& ans
   check_pull(from, head, table.shape());
   const std::optional<Named> named =
       names(from, head.table, head.flags, head.keys, head.hash, request.payload, /*each=*/0);
-  if (!named) return answer(reply_with(kPullTable, TableReply{.unknown_keys = 1}));
+  if (!named) return answer({message_with(kPullTable, TableReply{.unknown_keys = 1})});
   if (version_ >= head.version) return read_rows(table, named->keys, answer);
   KeyList kept = named->kept;
   if (!kept) kept = std::make_shared<const std::vector<Key>>(named->keys.begin(), named->keys.end());
@@ -233,8 +225,8 @@ std::shared_ptr<std::vector<std::byte>> Tables::buffer() {
 
 void Tables::send(uint16_t kind, const FetchTableReply* fetched,
                   std::shared_ptr<std::vector<std::byte>> payload, const Messenger::Answer& answer) {
-  Reply reply = fetched != nullptr ? reply_with(kind, *fetched)
-                                   : reply_with(kind, TableReply{.version = version_, .square = square_});
+  Reply reply{fetched != nullptr ? message_with(kind, *fetched)
+                                 : message_with(kind, TableReply{.version = version_, .square = square_})};
   reply.message.payload = *payload;
   numbers_.payload_bytes += static_cast<int64_t>(payload->size());
   reply.sent = [payload, spare = spare_] {
