@@ -66,10 +66,12 @@ def test_verify_shows_layouts_beside_one_device(yoke):
 
 
 def test_shared_statistics_make_batchnorm_equal_to_one_device(yoke):
-    words = ["verify", ROOT / "configs/resnet50_synthetic.toml", "--layouts", "data=2", "--steps", 1, "--json", "-q",
+    words = ["verify", ROOT / "configs/resnet50_synthetic.toml", "--steps", 1, "--json", "-q",
              "--data.batch_size", 4, "--data.samples", 8, "--model.image_size", 32, "--model.classes", 10]
-    assert not yoke(*words, code=6).json["ok"]  # each rank has its own statistics
-    assert yoke(*words, "--train.sync_batchnorm").json["ok"]
+    layouts = ["data=2", "data=2,zero=2", "data=2,zero=3", "pipeline=2,data=2,microbatches=1", "pipeline=2,data=2,microbatches=1,zero=1"]
+    for result in yoke(*words, "--layouts", ";".join(layouts), code=6).json["layouts"]:
+        assert not result["ok"], result  # each replica has its own statistics
+    assert yoke(*words, "--layouts", ";".join(layouts), "--train.sync_batchnorm").json["ok"]
 
 
 def test_verify_beyond_tolerance_exits_with_6(yoke):
@@ -121,10 +123,31 @@ def test_spread_state_goes_on_bit_for_bit_and_with_any_number_of_ranks(yoke, tmp
         assert more["resumed_from"] == steps - 5 or more["resumed_from"] == 20, more
 
 
+@pytest.mark.parametrize("hook", ["fp16", "bf16"])
+@pytest.mark.parametrize("layout, zeros", [([], (0, 1, 2, 3)), (["--nproc", 4, "--parallel.pipeline", 2], (0, 1, 2))], ids=["whole", "stages"])
+def test_narrow_gradients_train_the_same_bits_sharded(yoke, tmp_path, hook, layout, zeros):
+    """Two replicas: a sum of two has one order, so that nothing but the hook's rounding is left."""
+    runs = [yoke("train", MLP, *(layout or ["--nproc", 2]), "--ddp.hook", hook, "--parallel.zero", zero, "--train.optimizer", "adamw", "--train.threads", 1,
+                 "--steps", 20, "--json", "-q", "--out.dir", tmp_path / str(zero)).json for zero in zeros]
+    assert len({run["parameter_hash"] for run in runs}) == 1, [run["final_loss"] for run in runs]
+    plain = yoke("train", MLP, *(layout or ["--nproc", 2]), "--train.optimizer", "adamw", "--train.threads", 1, "--steps", 20, "--json", "-q",
+                 "--out.dir", tmp_path / "plain").json
+    assert plain["parameter_hash"] != runs[0]["parameter_hash"] and runs[0]["final_loss"] == pytest.approx(plain["final_loss"], rel=0.05)
+
+
+@pytest.mark.parametrize("hook", ["sign", "int8", "topk:0.3", "powersgd:2"])
+@pytest.mark.parametrize("layout", [["--nproc", 2], ["--nproc", 4, "--parallel.pipeline", 2]], ids=["whole", "stages"])
+def test_compressed_gradients_train_with_a_sharded_optimizer(yoke, tmp_path, hook, layout):
+    whole, sharded = (yoke("train", MLP, *layout, "--ddp.hook", hook, "--parallel.zero", zero, "--train.threads", 1, "--steps", 100, "--json", "-q",
+                           "--out.dir", tmp_path / str(zero)).json for zero in (0, 1))
+    assert sharded["final_loss"] == pytest.approx(whole["final_loss"], rel=0.25)
+
+
 @pytest.mark.parametrize("words, says", [
     (["--parallel.zero", 4], "parallel.zero"),
     (["--parallel.zero", 1, "--train.optimizer", "lbfgs"], 'train.optimizer = "lbfgs" cannot be combined with parallel.zero'),
-    (["--parallel.zero", 1, "--ddp.hook", "fp16"], "cannot be combined with ddp.hook"),
+    (["--parallel.zero", 2, "--ddp.hook", "powersgd:1"], 'ddp.hook = "powersgd:1" cannot be combined with parallel.zero = 2'),
+    (["--parallel.zero", 3, "--ddp.hook", "sign"], "Use fp16 or bf16, or parallel.zero = 1"),
     (["--parallel.split", "8:4:2"], "3 shares for 2 replicas"),
     (["--parallel.split", "fast"], "equal, speed, or a share"),
     (["--slowdown.law", "gauss:1"], "'gauss:1' is unknown"),

@@ -55,6 +55,14 @@ def test_a_hook_halves_what_replicas_send(yoke, tmp_path, words):
     assert narrow["tensor"] == plain["tensor"]  # groups of two: no choice of algorithms by measured links
 
 
+@pytest.mark.parametrize("words", [["--nproc", 2], ["--nproc", 4, "--parallel.pipeline", 2]], ids=["whole", "stages"])
+def test_a_hook_halves_gradients_of_a_sharded_optimizer(yoke, tmp_path, words):
+    """Gradients are half of what travels, the other half are parameters."""
+    plain, narrow = (train(yoke, tmp_path / hook, *words, "--parallel.backend", "tcp", "--parallel.zero", 1, "--ddp.hook", hook)["communication"]["data"]
+                     for hook in ("none", "bf16"))
+    assert narrow == pytest.approx([one * 0.75 for one in plain], rel=0.05)
+
+
 def test_three_axes(yoke, tmp_path):
     summary = train(yoke, tmp_path, "--nproc", 8, "--parallel.pipeline", 2, "--parallel.tensor", 2, "--parallel.zero", 1)
     assert summary["mesh"] == {"pipeline": 2, "data": 2, "tensor": 2}

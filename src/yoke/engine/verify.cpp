@@ -38,6 +38,22 @@ std::unique_ptr<data::Sampler> own_samples(const VerifyBench& bench, const paral
   return own;
 }
 
+// The samples of a step in the order in which all replicas together process them, so that one device computes
+// BatchNorm over the same samples as replicas that share their statistics.
+std::vector<int64_t> samples_by_pass(const VerifyBench& bench, parallel::DataShare share, int64_t passes,
+                                     int64_t step) {
+  std::vector<std::vector<int64_t>> parts;
+  for (share.part = 0; share.part < share.parts; ++share.part)
+    parts.push_back(own_samples(bench, share)->indices(step));
+  std::vector<int64_t> ordered;
+  for (int64_t pass = 0; pass < passes; ++pass)
+    for (const std::vector<int64_t>& part : parts) {
+      const auto each = static_cast<int64_t>(part.size()) / passes;
+      ordered.insert(ordered.end(), part.begin() + pass * each, part.begin() + (pass + 1) * each);
+    }
+  return ordered;
+}
+
 // Losses and gradients of replicas that are not in lockstep: their means are compared.
 class Means {
  public:
@@ -117,7 +133,7 @@ void train_beside_one_device(VerifyBench& bench, comm::Communicator& comm, Train
   const std::vector<int> replicas =
       alone ? replicas_of_part(options, comm.rank()) : std::vector<int>{comm.rank()};
   const int64_t accumulate = options.parallel.accumulate;
-  const int64_t passes = share.together ? share.parts * accumulate * share.passes : 1;
+  const int64_t passes = share.together ? accumulate * share.passes : 1;
   check_cut(options, share.parts * accumulate * share.passes);
   std::unique_ptr<data::Sampler> samples = own_samples(bench, share);
   const data::Sampler& own = *samples;
@@ -132,7 +148,7 @@ void train_beside_one_device(VerifyBench& bench, comm::Communicator& comm, Train
     if (alone) gradients = means.gradients(replicas);
     if (alone && share.part != 0)
       for (parallel::StatePiece& one : gradients) one.holder = -1;  // counted by the first
-    if (comm.rank() == 0) bench.compute_reference(step, loss, passes);
+    if (comm.rank() == 0) bench.compute_reference(samples_by_pass(bench, share, passes, step), loss, passes);
     comm.barrier().wait();
     found.loss = relative_difference(loss, bench.expected_loss);
     found.gradient = bench.apart(gradients, /*gradients=*/true);

@@ -111,8 +111,8 @@ Trainee VerifyBench::trainee(int rank, const WorkerOptions& own) const {
 }
 
 // On its own thread: thread-local state set up by a rank's strategy must not affect the reference.
-void VerifyBench::compute_reference(int64_t step, double loss, int64_t micro_batches) {
-  auto compute = [&] { return reference.compute(*dataset, samples(step), micro_batches); };
+void VerifyBench::compute_reference(const std::vector<int64_t>& samples, double loss, int64_t micro_batches) {
+  auto compute = [&] { return reference.compute(*dataset, samples, micro_batches); };
   expected_loss = std::async(std::launch::async, compute).get();
   result.loss.push_back(loss);
   result.reference_loss.push_back(expected_loss);

@@ -44,7 +44,7 @@ struct VerifyBench {
   double lr() const { return options.alone.optimizer.lr; }
 
   // The reference's step: the first rank computes and commits it while the others wait.
-  void compute_reference(int64_t step, double loss, int64_t micro_batches);
+  void compute_reference(const std::vector<int64_t>& samples, double loss, int64_t micro_batches);
   void commit_reference() { reference.worker->strategy->commit({lr(), false}); }
 
   // Difference between these pieces and the reference's tensors of the same names.

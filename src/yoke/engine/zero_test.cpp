@@ -96,7 +96,7 @@ TEST(Zero, RefusesWhatItCannotCut) {
   options.ddp.hook = "int8";
   EXPECT_THAT(
       [&] {
-        largest_difference(options, {2, 1});
+        largest_difference(options, {2, 2});
       },
       testing::ThrowsMessage<Error>(HasSubstr("ddp.hook")));
 }

@@ -165,12 +165,10 @@ class GatheringMaker : public WholeMaker {
  public:
   GatheringMaker(Kit& kit, const MakeOptions& options) : WholeMaker(kit, options) {
     check_sharded(kit, options);
-    if (options.sync_batchnorm)
-      throw ConfigError(
-          "train.sync_batchnorm cannot be combined with parallel.zero = 3. Set parallel.zero = 2.");
     FullyShardOptions how;
     how.offload = options.parallel.offload;
     how.share = options.ddp.share_parameters;
+    how.reduce_type = cast_of_hook(options.ddp.hook);
     fully_ = std::make_unique<FullyShard>(kit.model, *replicas_, std::move(how));
   }
   std::vector<optim::NamedTensor> parameters() override { return fully_->named_parameters(); }

@@ -120,6 +120,15 @@ void check_served_parts(const Choices& c) {
 
 }  // namespace
 
+void check_sharded_hook(const std::string& hook, int64_t zero) {
+  if (zero < 2 || hook == "none" || hook == "fp16" || hook == "bf16") return;
+  throw ConfigError(
+      "ddp.hook = \"{}\" cannot be combined with parallel.zero = {}: it keeps what it leaves out of every "
+      "gradient, in as much memory as the gradients that ZeRO {} frees. Use fp16 or bf16, or parallel.zero = "
+      "1.",
+      hook, zero, zero);
+}
+
 std::vector<Row> registry() {
   std::vector<Row> rows = built_in();
   rows.insert(rows.end(), added().begin(), added().end());
@@ -160,6 +169,7 @@ Chosen choose(const Choices& choices) {
       for (const Row& found : chosen.rows)
         if (found.name == other.name)
           throw ConfigError("{} cannot be combined with {}: {}.", called(row), called(found), other.why);
+  check_sharded_hook(choices.ddp.hook, choices.parallel.zero);
   if (chosen.has("servers") && (chosen.has("stage") || chosen.has("slice"))) check_served_parts(choices);
   return chosen;
 }

@@ -50,4 +50,7 @@ Chosen choose(const Choices& choices);
 // evaluates the loss several times a step and needs the whole gradient on every rank.
 void check_optimizer(const Choices& choices, const std::string& optimizer);
 
+// Throws ConfigError for a hook (ddp.hook) that needs the memory which sharding (parallel.zero) is to save.
+void check_sharded_hook(const std::string& hook, int64_t zero);
+
 }  // namespace yoke::parallel

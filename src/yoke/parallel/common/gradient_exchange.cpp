@@ -9,6 +9,8 @@
 #include "yoke/comm/tensors/tensors.h"
 #include "yoke/optim/clip.h"
 #include "yoke/parallel/common/ddp/all_reduce_hook.h"
+#include "yoke/parallel/common/ddp/buckets.h"
+#include "yoke/parallel/sync/sharded/scatter_hook.h"
 
 namespace yoke::parallel {
 namespace {
@@ -25,7 +27,8 @@ GradientExchange::GradientExchange(comm::Communicator& world, const PipelineLayo
       shards_(shards),
       give_up_(world),
       as_is_(std::make_shared<AllReduceHook>()),
-      hook_(make_hook(hook)) {
+      hook_(make_hook(hook)),
+      narrow_type_(cast_of_hook(hook)) {
   if (!hook_) hook_ = as_is_;
   PipelinePlace place = layout.place_of(world.rank());
   first_of_stage_ = place.replica == 0 && place.copy == 0;
@@ -64,6 +67,7 @@ GradientExchange::GradientExchange(comm::Communicator& world, const PipelineLayo
       counted_.push_back(one.tensor);
   }
   if (shards_ == nullptr) return;
+  shard_hook_ = make_shard_hook(hook);
   for (const auto& [name, piece] : shards_->owned()) parameters_.push_back(piece);
   for (size_t i = 0; i < shards_->pieces().size(); ++i) {
     const torch::Tensor& parameter = shards_->parameters()[shards_->pieces()[i].parameter].second;
@@ -118,36 +122,43 @@ void GradientExchange::finish_messages() {
 void GradientExchange::scatter() {
   const auto& plan = shards_->layout().plan;
   for (size_t bucket = 0; bucket < plan.size(); ++bucket) {
-    const torch::Tensor& like = shards_->flat(bucket);
     Message& message = moving_.emplace_back();
-    torch::Tensor flat = torch::zeros({like.numel()}, like.options());
-    int64_t at = 0;
-    for (int64_t index : plan[bucket]) {
-      torch::Tensor parameter = shards_->parameters()[static_cast<size_t>(index)].second;
-      // Gradients of tied weights are already summed over all their ranks: they must count once.
-      const bool counts = first_of_stage_ || !tied_.contains(parameter.unsafeGetTensorImpl());
-      if (counts && parameter.grad().defined())
-        flat.narrow(0, at, parameter.numel())
-            .copy_(shards_->run_of(static_cast<size_t>(index), parameter.grad()));
-      parameter.mutable_grad().reset();
-      at += parameter.numel();
-    }
-    message.bucket.flat = flat;
-    message.gradients = {torch::empty({shards_->part_elements(bucket)}, like.options())};
-    message.bucket.pending =
-        shards_->comm().reduce_scatter(comm::buffer_of(flat), comm::buffer_of(message.gradients[0]),
-                                       ReduceOp::kSum, {.name = "gradients of a stage"});
+    message.bucket = collect(bucket, plan[bucket]);
+    message.hook = shard_hook_.get();
+    if (!message.hook->advance(message.bucket, 0)) message.hook = nullptr;
   }
-  for (Message& one : moving_) {
-    one.bucket.pending.wait();
-    one.bucket.flat.reset();
-  }
+  finish_messages();
+  std::vector<torch::Tensor> own;
+  for (size_t bucket = 0; bucket < plan.size(); ++bucket)
+    own.push_back(shard_hook_->part(bucket).to(shards_->flat(bucket).scalar_type(), /*non_blocking=*/false,
+                                               /*copy=*/true));
+  shard_hook_->begin_step();
   for (size_t i = 0; i < shards_->pieces().size(); ++i) {
     const Piece& piece = shards_->pieces()[i];
-    parameters_[i].mutable_grad() =
-        moving_[piece.bucket].gradients[0].narrow(0, piece.offset, piece.end - piece.begin);
+    parameters_[i].mutable_grad() = own[piece.bucket].narrow(0, piece.offset, piece.end - piece.begin);
   }
-  moving_.clear();
+}
+
+GradientBucket GradientExchange::collect(size_t index, const std::vector<int64_t>& parameters) {
+  const torch::Tensor& like = shards_->flat(index);
+  GradientBucket bucket;
+  bucket.index = static_cast<int>(index);
+  bucket.options = narrow_type_ ? like.options().dtype(*narrow_type_) : like.options();
+  bucket.elements = like.numel();
+  bucket.flat = torch::zeros({bucket.elements}, bucket.options);
+  bucket.comm = &shards_->comm();
+  int64_t at = 0;
+  for (int64_t one : parameters) {
+    torch::Tensor parameter = shards_->parameters()[static_cast<size_t>(one)].second;
+    bucket.offsets.push_back(at);
+    bucket.parts.push_back(place_in(bucket.flat, at, parameter));
+    // Gradients of tied weights are already summed over all their ranks: they must count once.
+    const bool counts = first_of_stage_ || !tied_.contains(parameter.unsafeGetTensorImpl());
+    if (counts && parameter.grad().defined()) bucket.parts.back().copy_(parameter.grad());
+    parameter.mutable_grad().reset();
+    at += parameter.numel();
+  }
+  return bucket;
 }
 
 void GradientExchange::give_to_stage(const NamedTensors& tensors) const {

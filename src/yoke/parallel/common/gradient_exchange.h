@@ -3,6 +3,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -14,6 +15,7 @@
 #include "yoke/parallel/common/give_values.h"
 #include "yoke/parallel/common/global_norm.h"
 #include "yoke/parallel/placement/stage/ownership.h"
+#include "yoke/parallel/sync/sharded/shard_hook.h"
 #include "yoke/parallel/sync/sharded/shards.h"
 
 namespace yoke::parallel {
@@ -82,6 +84,8 @@ class GradientExchange {
   };
   void finish_messages();
   void scatter();
+  // Takes the gradients of a bucket of the shards away from their parameters.
+  GradientBucket collect(size_t index, const std::vector<int64_t>& parameters);
   void send(Group& group, size_t chunk);
   void send(Group& group, const MessageKey& key, std::vector<torch::Tensor> gradients);
 
@@ -92,7 +96,9 @@ class GradientExchange {
   std::set<const void*> tied_;  // parameters
   comm::GiveUpOnException give_up_;
   std::shared_ptr<CommHook> as_is_, hook_;
-  std::vector<Group> groups_;  // the stage's own group first
+  std::shared_ptr<ShardHook> shard_hook_;         // with shards
+  std::optional<torch::ScalarType> narrow_type_;  // of gradients to be scattered
+  std::vector<Group> groups_;                     // the stage's own group first
   std::vector<Message> moving_;
   std::set<int> begun_;  // chunks
   std::vector<torch::Tensor> parameters_;

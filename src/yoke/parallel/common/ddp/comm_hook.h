@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -50,8 +51,9 @@ class CommHook {
  protected:
   void count(const GradientBucket& bucket, int64_t compressed) {
     uncompressed_ += bucket.bytes();
-    compressed_ += compressed;
+    count_compressed(compressed);
   }
+  void count_compressed(int64_t bytes) { compressed_ += bytes; }
 
  private:
   int64_t compressed_ = 0;
@@ -61,5 +63,8 @@ class CommHook {
 // Parses `ddp.hook`: none fp16 bf16 powersgd:R topk:F sign int8. nullptr for none. Throws ConfigError that
 // lists what is accepted.
 std::shared_ptr<CommHook> make_hook(const std::string& text);
+
+// The type that gradients are cast to (fp16, bf16); nothing for other hooks, which do more than a cast.
+std::optional<torch::ScalarType> cast_of_hook(const std::string& text);
 
 }  // namespace yoke

@@ -30,6 +30,9 @@ void check_shardable(const torch::nn::Module& module, const FullyShardOptions& o
         offload);
   if (options.prefetch < 0)
     throw ConfigError("fully_shard: prefetch = {}: accepted is 0 (none) and more.", options.prefetch);
+  if (options.reduce_type && !c10::isFloatingType(*options.reduce_type))
+    throw ConfigError("fully_shard: gradients cannot be reduced as {}. Use bfloat16 or float16.",
+                      c10::toString(*options.reduce_type));
   if (options.gather_type && !c10::isFloatingType(*options.gather_type))
     throw ConfigError("fully_shard: parameters cannot be gathered as {}. Use bfloat16 or float16.",
                       c10::toString(*options.gather_type));

@@ -25,6 +25,8 @@ struct FullyShardOptions {
   // Matrices and kernels are gathered as copies of this type, and their gradients are reduced in it; vectors
   // (biases, weights of norms) keep their own, which kernels of norms want. For forward under autocast.
   std::optional<c10::ScalarType> gather_type;
+  // Gradients are cast to this type before they are reduced. Nothing: they keep their own.
+  std::optional<c10::ScalarType> reduce_type;
   // Ranks that share memory hold the parameters once between them, and gather nothing.
   bool share = true;
 };

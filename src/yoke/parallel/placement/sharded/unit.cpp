@@ -45,7 +45,9 @@ Unit::Unit(const UnitPlan& plan, size_t number, const NamedTensors& parameters, 
       filled_(elements_in(plan, parameters)),
       part_(even_part(filled_, comm.size())),
       trained_(plan.trained),
-      storage_(part_ * comm.size(), plan.gather_type, device_of(plan, parameters)) {
+      storage_(part_ * comm.size(), plan.gather_type, device_of(plan, parameters)),
+      reduced_as_(storage_.options().dtype(comm.size() > 1 ? options.reduce_type.value_or(plan.gather_type)
+                                                           : plan.gather_type)) {
   torch::NoGradGuard no_grad;
   torch::TensorOptions wide = parameters[plan.parameters[0]].second.options().requires_grad(false);
   bool narrow = c10::typeMetaToScalarType(wide.dtype()) != plan.gather_type;
@@ -139,6 +141,8 @@ void Unit::fill_gradients(const torch::Tensor& flat) {
                         parameters_[i].first);
     if (!gradient.defined())
       place.zero_();
+    else if (cast())  // quotients, so that sums overflow no earlier than one rank's gradient
+      torch::div_out(place, gradient, torch::scalar_to_tensor(static_cast<double>(comm_.size())));
     else if (gradient.data_ptr() != place.data_ptr())
       place.copy_(gradient);
   }
@@ -146,12 +150,14 @@ void Unit::fill_gradients(const torch::Tensor& flat) {
 }
 
 torch::Tensor Unit::gradients() {
-  if (!reduce_memory_.data) reduce_memory_ = pool_.take(storage_.bytes());
-  return tensor_over(reduce_memory_, part_ * comm_.size(), storage_.options());
+  const int64_t count = part_ * comm_.size();
+  if (!reduce_memory_.data)
+    reduce_memory_ = pool_.take(count * static_cast<int64_t>(reduced_as_.dtype().itemsize()));
+  return tensor_over(reduce_memory_, count, reduced_as_);
 }
 
 void Unit::make_homes(compute::GradientHomes& homes) {
-  if (reduce_memory_.data) return;
+  if (reduce_memory_.data || cast()) return;
   torch::Tensor flat = gradients();
   for (size_t i = 0; i < parameters_.size(); ++i) {
     torch::Tensor place = place_in(flat, offsets_[i], parameters_[i].second);
@@ -168,8 +174,8 @@ void Unit::begin_reduce(compute::GradientHomes& homes) {
   reduces_ = true;
   if (comm_.size() == 1) return;
   std::string name = fmt::format("gradients of {} {}", number_, name_);
-  reducing_ = comm_.reduce_scatter(comm::buffer_of(flat), comm::buffer_of(own_part(flat)), ReduceOp::kMean,
-                                   {.name = name});
+  reducing_ = comm_.reduce_scatter(comm::buffer_of(flat), comm::buffer_of(own_part(flat)),
+                                   cast() ? ReduceOp::kSum : ReduceOp::kMean, {.name = name});
 }
 
 torch::Tensor Unit::finish_reduce() {

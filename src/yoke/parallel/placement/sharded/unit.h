@@ -64,8 +64,9 @@ class Unit {
 
  private:
   torch::Tensor own_part(const torch::Tensor& flat) const;
-  torch::Tensor gradients();  // memory for all of them
+  torch::Tensor gradients();  // memory for all of them, of the type they are reduced in
   void fill_gradients(const torch::Tensor& flat);
+  bool cast() const { return reduced_as_.dtype() != storage_.options().dtype(); }
 
   std::string name_;
   size_t number_;
@@ -78,6 +79,7 @@ class Unit {
   bool trained_;
   bool resident_ = false;
   FlatStorage storage_;
+  torch::TensorOptions reduced_as_;
   torch::Tensor shard_;
   torch::Tensor near_;  // a copy of the shard on the device (offload = optimizer)
   comm::Memory gather_memory_, reduce_memory_;

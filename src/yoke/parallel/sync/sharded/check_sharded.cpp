@@ -9,7 +9,6 @@ void check_sharded(const Kit& kit, const MakeOptions& options) {
     throw ConfigError("parallel.zero = {} cannot be combined with {}. {}", options.parallel.zero, what,
                       instead);
   };
-  if (options.ddp.hook != "none") refuse("ddp.hook", "Its buckets are not averaged as a whole.");
   if (options.ddp.find_unused || options.ddp.static_graph)
     refuse("parameters without a gradient (ddp.find_unused, ddp.static_graph)", "Set parallel.zero = 0.");
   if (kit.model.sample.kind == SampleKind::kSparse)

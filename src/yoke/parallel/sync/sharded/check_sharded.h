@@ -5,7 +5,7 @@
 
 namespace yoke::parallel {
 
-// Throws ConfigError for an optimizer, hooks or gradients that cannot be sharded.
+// Throws ConfigError for an gradients that cannot be sharded.
 void check_sharded(const Kit& kit, const MakeOptions& options);
 
 }  // namespace yoke::parallel

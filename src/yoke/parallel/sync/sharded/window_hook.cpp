@@ -10,9 +10,9 @@
 namespace yoke::parallel {
 namespace {
 
-// Elements [begin, begin + to.numel()) of the bucket's gradients one behind the other; zeros where there are
-// none.
-void copy_run(const GradientBucket& bucket, int64_t begin, const torch::Tensor& to) {
+// Elements [begin, begin + to.numel()) of the bucket's gradients, divided, one behind the other; zeros where
+// there are none.
+void copy_run(const GradientBucket& bucket, int64_t begin, double divisor, torch::Tensor to) {
   int64_t end = begin + to.numel(), copied = 0;
   for (size_t i = 0; i < bucket.parts.size(); ++i) {
     const torch::Tensor& part = bucket.parts[i];
@@ -21,7 +21,9 @@ void copy_run(const GradientBucket& bucket, int64_t begin, const torch::Tensor& 
             last = std::min(end, bucket.offsets[i] + part.numel());
     if (first >= last) continue;
     if (first - begin > copied) to.narrow(0, copied, first - begin - copied).zero_();
-    to.narrow(0, first - begin, last - first).copy_(part.narrow(0, first - bucket.offsets[i], last - first));
+    torch::Tensor here = to.narrow(0, first - begin, last - first);
+    torch::Tensor run = part.narrow(0, first - bucket.offsets[i], last - first);
+    divisor == 1 ? here.copy_(run) : torch::div_out(here, run, torch::scalar_to_tensor(divisor));
     copied = last - begin;
   }
   to.narrow(0, copied, to.numel() - copied).zero_();
@@ -40,6 +42,10 @@ WindowHook::~WindowHook() {
   }
 }
 
+torch::TensorOptions WindowHook::wire(const GradientBucket& bucket) const {
+  return cast_ ? bucket.options.dtype(*cast_) : bucket.options;
+}
+
 bool WindowHook::advance(GradientBucket& bucket, int phase) {
   torch::NoGradGuard no_grad;
   if (phase > 0) {
@@ -49,13 +55,14 @@ bool WindowHook::advance(GradientBucket& bucket, int phase) {
   }
   if (!give_up_) give_up_.emplace(*bucket.comm);
   int64_t ranks = bucket.comm->size();
-  int64_t run = std::max<int64_t>(1, window_bytes_ / (bucket.bytes() / bucket.elements) / ranks);
+  const auto size = static_cast<int64_t>(wire(bucket).dtype().itemsize());
+  int64_t run = std::max<int64_t>(1, window_bytes_ / size / ranks);
   torch::Tensor& part = part_of(bucket);
   bool add = part.defined();
   if (!add) part = torch::empty({bucket.elements / ranks}, bucket.options);
   for (int64_t begin = 0; begin < part.numel(); begin += run)
     send(bucket, part.narrow(0, begin, std::min(run, part.numel() - begin)), begin, add);
-  count(bucket, bucket.bytes());
+  count(bucket, bucket.elements * size);
   return true;
 }
 
@@ -66,17 +73,18 @@ void WindowHook::send(GradientBucket& bucket, const torch::Tensor& into, int64_t
     window.memory = bucket.comm->allocate(static_cast<size_t>(
         std::max<int64_t>(window_bytes_, bucket.comm->size() * static_cast<int64_t>(sizeof(double)))));
   int64_t ranks = bucket.comm->size(), run = into.numel(), each = bucket.elements / ranks;
-  torch::Tensor rows = tensor_over(window.memory, ranks * run, bucket.options);
+  torch::Tensor rows = tensor_over(window.memory, ranks * run, wire(bucket));
+  // Narrow sums are of quotients, so that they overflow no earlier than one rank's gradient.
+  const bool narrow = rows.scalar_type() != into.scalar_type();
+  const bool mean = !narrow && bucket.divisor == static_cast<double>(ranks);
   for (int64_t rank = 0; rank < ranks; ++rank)
-    copy_run(bucket, rank * each + begin, rows.narrow(0, rank * run, run));
+    copy_run(bucket, rank * each + begin, mean ? 1 : bucket.divisor, rows.narrow(0, rank * run, run));
   window.own = rows.narrow(0, bucket.comm->rank() * run, run);
   window.into = into;
   window.add = add;
   window.last = begin + run == each;
   window.bucket = &bucket;
   std::string name = fmt::format("bucket {}", bucket.index);
-  bool mean = bucket.divisor == static_cast<double>(ranks);
-  if (!mean) rows.div_(bucket.divisor);
   window.pending = bucket.comm->reduce_scatter(comm::buffer_of(rows), comm::buffer_of(window.own),
                                                mean ? ReduceOp::kMean : ReduceOp::kSum, {.name = name});
   bucket.pending = window.pending;

@@ -18,7 +18,9 @@ class WindowHook : public ShardHook {
  public:
   static constexpr size_t kWindows = 3;  // one fills, one travels, one is emptied
 
-  explicit WindowHook(int64_t window_bytes) : window_bytes_(window_bytes) {}
+  // `cast`: gradients travel in this type.
+  explicit WindowHook(int64_t window_bytes, std::optional<torch::ScalarType> cast = std::nullopt)
+      : window_bytes_(window_bytes), cast_(cast) {}
   ~WindowHook() override;
 
   // Phase 0 returns when all of `parts` have been read.
@@ -36,10 +38,12 @@ class WindowHook : public ShardHook {
     bool last = false;  // of its bucket
     GradientBucket* bucket = nullptr;
   };
+  torch::TensorOptions wire(const GradientBucket& bucket) const;
   void send(GradientBucket& bucket, const torch::Tensor& into, int64_t begin, bool add);
   static void empty(Window& window);
 
   int64_t window_bytes_;
+  std::optional<torch::ScalarType> cast_;
   std::optional<comm::GiveUpOnException> give_up_;  // once the communicator is known, which outlives it
   std::array<Window, kWindows> windows_;
   size_t next_ = 0;

@@ -14,7 +14,7 @@ namespace yoke {
 ZeroOptimizer::ZeroOptimizer(torch::nn::Module& module, comm::Communicator& comm, const Make& make,
                              DdpOptions options)
     : shards_(std::make_unique<parallel::Shards>(module, comm, options)),
-      hook_(std::make_shared<parallel::ScatterHook>()) {
+      hook_(parallel::make_shard_hook(options.hook)) {
   options.init_sync = false;  // the shards have brought the ranks together
   ddp_ = std::make_unique<DistributedDataParallel>(module, comm, options);
   ddp_->set_hook(hook_);

@@ -36,7 +36,8 @@ torch::Tensor alone(const NetImpl& start) {
   return flat_parameters(*net);
 }
 
-torch::Tensor sharded(const NetImpl& start, int ranks, bool share, int micro_batches) {
+torch::Tensor sharded(const NetImpl& start, int ranks, bool share, int micro_batches,
+                      const std::string& hook = "none") {
   std::vector<std::shared_ptr<NetImpl>> nets;
   for (int i = 0; i < ranks; ++i) nets.push_back(std::dynamic_pointer_cast<NetImpl>(start.clone()));
   std::vector<torch::Tensor> results(static_cast<size_t>(ranks));
@@ -44,6 +45,7 @@ torch::Tensor sharded(const NetImpl& start, int ranks, bool share, int micro_bat
     auto& net = nets[static_cast<size_t>(comm.rank())];
     DdpOptions options;
     options.share_parameters = share;
+    options.hook = hook;
     options.bucket_bytes = options.first_bucket_bytes = 600;
     ZeroOptimizer optimizer(*net, comm, adamw, options);
     for (int step = 0; step < 10; ++step) {
@@ -77,6 +79,20 @@ TEST(ZeroOptimizer, EqualsOneDevice) {
     EXPECT_LT(difference(sharded(net, ranks, false, 1), expected), 1e-10) << ranks;
   }
   EXPECT_LT(difference(sharded(net, 2, true, 3), expected), 1e-10);
+}
+
+TEST(ZeroOptimizer, HooksCompressGradients) {
+  torch::manual_seed(3);
+  NetImpl net;
+  const torch::Tensor exact = sharded(net, 3, true, 1);
+  const double moved = difference(flat_parameters(net), exact);
+  const std::pair<const char*, double> hooks[] = {{"fp16", 0.05},    {"bf16", 0.2}, {"int8", 0.3},
+                                                  {"topk:0.5", 1.0}, {"sign", 1.5}, {"powersgd:2", 1.0}};
+  for (const auto& [hook, share] : hooks) {
+    const double apart = difference(sharded(net, 3, true, 1, hook), exact);
+    EXPECT_GT(apart, 0) << hook;
+    EXPECT_LT(apart, share * moved) << hook;
+  }
 }
 
 TEST(ZeroOptimizer, ARankKeepsStateForItsPart) {

@@ -5,9 +5,9 @@
 #include <unordered_set>
 
 #include "yoke/base/error.h"
+#include "yoke/parallel/registry.h"
 #include "yoke/parallel/sync/sharded/scatter_hook.h"
 #include "yoke/parallel/sync/sharded/sharded_state.h"
-#include "yoke/parallel/sync/sharded/window_hook.h"
 
 namespace yoke::parallel {
 namespace {
@@ -23,11 +23,13 @@ int64_t window_bytes(const Shards& shards, const DdpOptions& ddp) {
   return std::max(kLeastWindow, std::min(wanted, ddp.bucket_bytes));
 }
 
-std::shared_ptr<ShardHook> make_shard_hook(const Shards& shards, const DdpOptions& ddp, int64_t stage) {
-  if (stage == 1) return std::make_shared<ScatterHook>();
-  if (stage == 2) return std::make_shared<WindowHook>(window_bytes(shards, ddp));
-  throw ConfigError("ZeRO stage {}: accepted are 1 (the optimizer's state is sharded) and 2 (gradients too).",
-                    stage);
+std::shared_ptr<ShardHook> hook_of(const Shards& shards, const DdpOptions& ddp, int64_t stage) {
+  if (stage != 1 && stage != 2)
+    throw ConfigError(
+        "ZeRO stage {}: accepted are 1 (the optimizer's state is sharded) and 2 (gradients too).", stage);
+  check_sharded_hook(ddp.hook, stage);
+  if (stage == 1) return make_shard_hook(ddp.hook);
+  return make_shard_hook(ddp.hook, window_bytes(shards, ddp));
 }
 
 // A block that is recomputed gives its parameters gradients of its own.
@@ -70,7 +72,7 @@ ZeroStrategy::ZeroStrategy(const models::Model& model, optim::Optimizer& optimiz
     : DdpStrategy(model, optimizer, scaler, waiting_for(options, model, shards), comm, without_start(ddp)),
       optimizer_(optimizer),
       shards_(shards),
-      hook_(make_shard_hook(shards, ddp, stage)),
+      hook_(hook_of(shards, ddp, stage)),
       owned_(shards.source(), optimizer, scaler, options),
       keeps_no_gradients_(stage == 2) {
   this->ddp().set_hook(hook_);

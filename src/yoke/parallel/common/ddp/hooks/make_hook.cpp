@@ -30,4 +30,10 @@ std::shared_ptr<CommHook> make_hook(const std::string& text) {
   YOKE_CHECK(false, "parse_hook() knows {}, and make_hook() does not", choice->name);
 }
 
+std::optional<torch::ScalarType> cast_of_hook(const std::string& text) {
+  if (text == "fp16") return torch::kFloat16;
+  if (text == "bf16") return torch::kBFloat16;
+  return std::nullopt;
+}
+
 }  // namespace yoke
