@@ -10,9 +10,12 @@
 
 namespace {
 
+std::filesystem::path torch_program() {
+  return std::filesystem::read_symlink("/proc/self/exe").parent_path() / "yoke-torch";
+}
+
 int become_torch_program(const std::vector<std::string>& words) {
-  std::filesystem::path sibling =
-      std::filesystem::read_symlink("/proc/self/exe").parent_path() / "yoke-torch";
+  const std::filesystem::path sibling = torch_program();
   std::vector<std::string> all = {"yoke"};
   all.insert(all.end(), words.begin(), words.end());
   std::vector<char*> pointers;
@@ -26,5 +29,5 @@ int become_torch_program(const std::vector<std::string>& words) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  return yoke::cli::run_commands(argc, argv, become_torch_program);
+  return yoke::cli::run_commands(argc, argv, become_torch_program, torch_program());
 }

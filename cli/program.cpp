@@ -77,7 +77,8 @@ void check_keys(const CommandLine& line, const Configuration& configuration) {
 }
 
 // Ranks in their own processes, or one process with its own replicas.
-int train(const CommandLine& line, const TorchCommands& torch, std::vector<std::string> words) {
+int train(const CommandLine& line, const TorchCommands& torch, std::vector<std::string> words,
+          const std::string& zygote) {
   Configuration configuration;
   configuration.load(line.train.file, line.overrides);
   check_keys(line, configuration);
@@ -92,6 +93,7 @@ int train(const CommandLine& line, const TorchCommands& torch, std::vector<std::
   if (!one_process) {
     cluster::LaunchOptions job = parallel::job_of(config, nproc, line.words);
     job.typed = line.typed;
+    job.zygote = zygote;
     if (config.elastic.enabled) {
       job.elastic_min = static_cast<int>(config.elastic.min);
       job.rank_restarts = static_cast<int>(config.elastic.restarts);
@@ -127,7 +129,7 @@ constexpr std::pair<const char*, Command> kCommands[] = {
 
 }  // namespace
 
-int run_commands(int argc, char** argv, const TorchCommands& torch) {
+int run_commands(int argc, char** argv, const TorchCommands& torch, const std::string& zygote) {
   return run_program(argc, argv, [&](const CommandLine& line) {
     for (auto& [name, command] : kCommands) {
       if (line.command == name) return command(line);
@@ -135,7 +137,7 @@ int run_commands(int argc, char** argv, const TorchCommands& torch) {
     check_configuration(line);
     if (line.command == "bench scaling" && line.bench_scaling.result_file.empty()) return bench_scaling(line);
     std::vector<std::string> words(argv + 1, argv + argc);
-    return line.command == "train" ? train(line, torch, std::move(words)) : torch(words);
+    return line.command == "train" ? train(line, torch, std::move(words), zygote) : torch(words);
   });
 }
 

@@ -1,4 +1,5 @@
 """Starting `yoke run` and looking at what it leaves behind."""
+import json
 import os
 import pathlib
 import signal
@@ -49,6 +50,47 @@ class Job:
         if self.process.poll() is None:
             self.signal(signal.SIGKILL)
             self.process.wait(30)
+
+
+class TrainingJob:
+    """A `yoke train` of several ranks in the background."""
+
+    def __init__(self, folder, config, *words, yoke=YOKE, env=None):
+        self.folder, self.log = folder, folder / "job.err"
+        with open(self.log, "w") as err:
+            self.process = subprocess.Popen([str(yoke), "train", str(config), "--out.dir", str(folder / "run"), "--out.log_every", "10", "--train.threads", "1",
+                                             "--json", *map(str, words)], stdout=subprocess.PIPE, stderr=err, env=clean_environment(**(env or {})), cwd=ROOT,
+                                            start_new_session=True, text=True)
+
+    def children(self):
+        """The launcher's: process ids and environments."""
+        found = {}
+        for entry in pathlib.Path("/proc").glob("[0-9]*"):
+            try:
+                if int((entry / "stat").read_text().rsplit(")", 1)[1].split()[1]) == self.process.pid:
+                    found[int(entry.name)] = dict(one.decode().split("=", 1) for one in (entry / "environ").read_bytes().split(b"\0") if b"=" in one)
+            except OSError:
+                pass
+        return found
+
+    def ranks(self):
+        return {int(environment["YOKE_RANK"]): pid for pid, environment in self.children().items() if "YOKE_RANK" in environment}
+
+    def rank(self, number):
+        return self.ranks()[number]
+
+    def steps(self):
+        file = self.folder / "run/metrics.jsonl"
+        return json.loads(file.read_text().splitlines()[-1])["step"] if file.exists() and file.read_text() else 0
+
+    def wait_for_step(self, step):
+        wait_until(lambda: self.steps() >= step or self.process.poll() is not None, 120, self.log.read_text)
+        assert self.process.poll() is None, self.log.read_text()
+
+    def end(self):
+        if self.process.poll() is None:
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait(30)
 
 
 def wait_until(condition, timeout, tell=lambda: ""):

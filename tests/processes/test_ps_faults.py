@@ -1,7 +1,6 @@
 """Workers and servers that are killed in the middle of a run."""
 import json
 import os
-import pathlib
 import signal
 import socket
 import subprocess
@@ -9,46 +8,15 @@ import time
 
 import pytest
 from conftest import ROOT, YOKE
-from launching import clean_environment, wait_until
+from launching import TrainingJob, clean_environment, wait_until
 
 MLP = ROOT / "configs/mlp_tiny.toml"
 SPARSE = ROOT / "configs/sparse_lr.toml"
 
 
-class Training:
-    """A `yoke train` in the background."""
-
+class Training(TrainingJob):
     def __init__(self, folder, *words, config=MLP, sync="ps"):
-        self.folder, self.log = folder, folder / "job.err"
-        with open(self.log, "w") as err:
-            self.process = subprocess.Popen([str(YOKE), "train", str(config), "--parallel.sync", sync, "--out.dir", str(folder / "run"), "--out.log_every", "10",
-                                             "--train.threads", "1", "--slowdown.law", "exp:5ms", "--json", *map(str, words)], stdout=subprocess.PIPE, stderr=err,
-                                            env=clean_environment(), cwd=ROOT, start_new_session=True, text=True)
-
-    def rank(self, number):
-        """The process id of a rank: the launcher's child that has this rank in its environment."""
-        for entry in pathlib.Path("/proc").iterdir():
-            try:
-                if not entry.name.isdigit() or int((entry / "stat").read_text().rsplit(")", 1)[1].split()[1]) != self.process.pid:
-                    continue
-                if f"YOKE_RANK={number}".encode() in (entry / "environ").read_bytes().split(b"\0"):
-                    return int(entry.name)
-            except OSError:
-                pass
-        raise AssertionError(f"no rank {number}")
-
-    def steps(self):
-        file = self.folder / "run/metrics.jsonl"
-        return json.loads(file.read_text().splitlines()[-1])["step"] if file.exists() and file.read_text() else 0
-
-    def wait_for_step(self, step):
-        wait_until(lambda: self.steps() >= step or self.process.poll() is not None, 120, self.log.read_text)
-        assert self.process.poll() is None, self.log.read_text()
-
-    def end(self):
-        if self.process.poll() is None:
-            os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait(30)
+        super().__init__(folder, config, "--parallel.sync", sync, "--slowdown.law", "exp:5ms", *words)
 
 
 def train_and_kill(folder, rank, words):

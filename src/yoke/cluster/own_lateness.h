@@ -21,8 +21,8 @@ class OwnLateness {
     return late;
   }
 
-  // Seconds to wait for others beyond the usual, after recent lateness: they probably share the machine or its
-  // load.
+  // Seconds to wait for others beyond the usual, after recent lateness: they probably share the machine or
+  // its load.
   double allowance() const { return std::min(kMostAllowed, kFactor * worst_); }
 
  private:

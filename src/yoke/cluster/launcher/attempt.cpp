@@ -23,6 +23,7 @@ Attempt::Attempt(const Workplace& work, const JobPlace& place, Coordinator* coor
     : work_(work), place_(place), coordinator_(coordinator), folder_(std::move(folder)) {
   children_.reserve(static_cast<size_t>(work_.options.local_size()));
   try {
+    start_zygote();
     for (int local_rank = 0; local_rank < work_.options.local_size(); ++local_rank) start(local_rank);
   } catch (...) {
     kill_and_reap();  // the destructor does not run if the constructor throws
@@ -35,6 +36,7 @@ Attempt::~Attempt() {
 }
 
 void Attempt::kill_and_reap() {
+  zygote_.reset();
   send(SIGKILL);
   for (Child& child : children_) {
     if (!child.running) continue;
@@ -43,6 +45,22 @@ void Attempt::kill_and_reap() {
     child.running = false;
   }
   work_.orphans.end_all();
+}
+
+ChildSpec Attempt::spec_of(int local_rank) const {
+  ChildSpec spec;
+  spec.path = work_.program;
+  spec.arguments = work_.options.program;
+  spec.environment = rank_environment(work_.options, place_, local_rank, environment(), usable_cores());
+  spec.mask = work_.signals.previous_mask();
+  return spec;
+}
+
+void Attempt::start_zygote() try {
+  if (work_.options.zygote.empty() || work_.options.local_size() < 2 || !zygotes_wanted()) return;
+  zygote_ = std::make_unique<Zygote>(work_.options.zygote, spec_of(0), spec_of(1), work_.guardian);
+} catch (const ConfigError&) {
+  // The ranks will say why it cannot be executed.
 }
 
 void Attempt::start(int local_rank, int life) {
@@ -56,17 +74,15 @@ void Attempt::start(int local_rank, int life) {
   // A background process group may not read from the terminal; a file or pipe goes to the first rank.
   net::Descriptor null(::open("/dev/null", O_RDONLY | O_CLOEXEC));
   bool reads = local_rank == 0 && !terminal::is_terminal(STDIN_FILENO);
-  ChildSpec spec;
-  spec.path = work_.program;
-  spec.arguments = options.program;
-  spec.environment = rank_environment(options, place_, local_rank, environment(), usable_cores());
+  ChildSpec spec = spec_of(local_rank);
   spec.stdin_fd = reads ? STDIN_FILENO : null.get();
   spec.stdout_fd = child.output->stdout_for_child();
   spec.stderr_fd = child.output->err.child_end();
-  spec.mask = work_.signals.previous_mask();
   if (fault::at(fault::Point::kLauncherSpawn, child.rank) == fault::Effect::kError)
     throw Error(ExitCode::kInternal, fmt::format("launcher: cannot start rank {} (YOKE_FAULT)", child.rank));
-  child.pid = start_child(spec, work_.guardian);
+  std::optional<pid_t> forked;
+  if (zygote_) forked = zygote_->fork_rank(spec);
+  child.pid = forked ? *forked : start_child(spec, work_.guardian);
   child.running = true;
   if (child.output->out) child.output->out->close_child_end();
   child.output->err.close_child_end();
@@ -212,8 +228,12 @@ void Attempt::reap() {
 void Attempt::reap_orphans() {
   bool running =
       std::any_of(children_.begin(), children_.end(), [](const Child& child) { return child.running; });
-  if (!running) return work_.orphans.end_all();
+  if (!running) {
+    zygote_.reset();
+    return work_.orphans.end_all();
+  }
   work_.orphans.reap([&](pid_t pid) {
+    if (zygote_ && zygote_->pid() == pid) return true;
     return std::any_of(children_.begin(), children_.end(),
                        [&](const Child& child) { return child.running && child.pid == pid; });
   });

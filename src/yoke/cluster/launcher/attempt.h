@@ -13,6 +13,7 @@
 #include "yoke/cluster/launcher/rank_output.h"
 #include "yoke/cluster/launcher/signals.h"
 #include "yoke/cluster/launcher/verdict.h"
+#include "yoke/cluster/launcher/zygote.h"
 
 namespace yoke::cluster {
 
@@ -70,6 +71,8 @@ class Attempt {
   };
   enum class Phase { kRunning, kWinding, kTerminating, kKilling };
 
+  ChildSpec spec_of(int local_rank) const;
+  void start_zygote();
   // Starts a rank with its output pipes.
   void start(int local_rank, int life = 0);
   // Polls output, signals and the console once.
@@ -112,6 +115,7 @@ class Attempt {
   const JobPlace& place_;
   Coordinator* coordinator_;
   std::filesystem::path folder_;
+  std::unique_ptr<Zygote> zygote_;  // nullptr: ranks are started by themselves
   std::vector<Child> children_;
   std::vector<ChildEnd> ends_;
   std::vector<std::pair<int, int>> to_revive_;  // local rank and life

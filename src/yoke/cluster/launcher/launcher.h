@@ -41,6 +41,9 @@ struct LaunchOptions {
   // Rank 0 owns stdout: its stdout is passed through unchanged and its stderr has no prefix; stdout of other
   // ranks goes to stderr. For commands that launch themselves (`yoke train --nproc`).
   bool rank0_speaks = false;
+  // A program that behaves like `program` and calls serve_as_zygote(): if there are several ranks on this
+  // machine, they are forked from it. Empty: every rank is started by itself.
+  std::string zygote{};
   // By rank; empty: none. The job continues if such a rank is killed by a signal.
   std::vector<bool> expendable{};
   // The command as typed, for the records of ranks; empty: that of the ranks.

@@ -89,6 +89,7 @@ Library::Library(const MpiSetup& setup) : failure_(setup.failure), timeout_(setu
   check(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
   library = this;
   std::atexit([] { library->leave(); });
+  std::at_quick_exit([] { library->leave(); });
 }
 
 // MPI_Finalize waits for all ranks without a timeout, so it is called only after all have reached a polled
