@@ -63,6 +63,18 @@ def test_a_hook_halves_gradients_of_a_sharded_optimizer(yoke, tmp_path, words):
     assert narrow == pytest.approx([one * 0.75 for one in plain], rel=0.05)
 
 
+@pytest.mark.parametrize("precision", ["bf16", "fp16"])
+def test_mixed_precision_gathers_narrow_copies(yoke, tmp_path, precision):
+    words = ["--nproc", 2, "--parallel.backend", "tcp"]
+    plain = train(yoke, tmp_path / "plain", *words, "--parallel.zero", 3)
+    narrow = train(yoke, tmp_path / "narrow", *words, "--parallel.zero", 3, "--train.precision", precision)
+    whole = train(yoke, tmp_path / "whole", *words, "--train.precision", precision)
+    # Vectors (biases, norms) stay as they are.
+    assert narrow["communication"]["data"] == pytest.approx([one / 2 for one in plain["communication"]["data"]], rel=0.1)
+    assert narrow["final_loss"] == pytest.approx(whole["final_loss"], rel=1e-3)
+    assert [one["parameters"] for one in narrow["memory"]] == [one["parameters"] for one in plain["memory"]]  # shards are fp32
+
+
 def test_three_axes(yoke, tmp_path):
     summary = train(yoke, tmp_path, "--nproc", 8, "--parallel.pipeline", 2, "--parallel.tensor", 2, "--parallel.zero", 1)
     assert summary["mesh"] == {"pipeline": 2, "data": 2, "tensor": 2}

@@ -78,7 +78,7 @@ def ranks_of(process):
         for pid in (task / "children").read_text().split():
             if os.readlink(f"/proc/{pid}/exe").endswith("yoke-torch"):
                 words = pathlib.Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-                ranks[next(int(w[5:]) for w in words if w.startswith(b"RANK="))] = int(pid)
+                ranks.update({int(word[5:]): int(pid) for word in words if word.startswith(b"RANK=")})
     return ranks
 
 

@@ -17,6 +17,9 @@ namespace yoke::cluster {
 namespace {
 
 constexpr const char* kOver = "the job has ended";
+// Epochs in a row that end without progress, a loss or a join, until the job fails: what ended them stays.
+constexpr int kFruitless = 8;
+constexpr int64_t kManyOperations = 16;  // progress of programs that do not tell their step
 
 }  // namespace
 
@@ -65,6 +68,9 @@ void Coordinator::Impl::turn_joiners_away() {
 void Coordinator::Impl::on_regroup(Client& client, uint64_t request, const control::Note& note) {
   if (!elastic()) throw CommError("'regroup' in a job that is not elastic");
   std::string why = control::text(note.head, "why", 16 << 10);
+  constexpr int64_t kMost = int64_t{1} << 62;
+  const control::Progress reached{control::number(note.head, "operation", -1, kMost),
+                                  control::number(note.head, "step", -1, kMost)};
   if (failure)
     return reply(client, request,
                  {{"error", failure->what + (failure->next.empty() ? "" : ". " + failure->next)}});
@@ -73,6 +79,8 @@ void Coordinator::Impl::on_regroup(Client& client, uint64_t request, const contr
   described["address"] = control::text(note.head, "address", 512);
   client.joining = control::read_member(described);
   client.regroup = request;
+  ranks[static_cast<size_t>(client.rank)].progress = reached;
+  if (regroup_why.empty()) regroup_why = why;
   if (!regrouping) {
     regrouping = true;
     regroup_started = now_seconds();
@@ -164,7 +172,10 @@ void Coordinator::Impl::advance_epoch() {
   std::sort(members.begin(), members.end(), [](Client* a, Client* b) { return a->rank < b->rank; });
   std::sort(joiners.begin(), joiners.end(), [](Client* a, Client* b) { return a->seat < b->seat; });
   if (members.empty() || members.size() + joiners.size() < static_cast<size_t>(options.elastic_min))
-    return fail_for_good(epoch_cause, members.size());
+    return fail_for_good(too_few(members.size()));
+  const bool same = joiners.empty() && members.size() == ranks.size();
+  fruitless = same && !has_advanced() ? fruitless + 1 : 0;
+  if (fruitless >= kFruitless) return fail_for_good(no_progress());
   epoch.joins += static_cast<int>(joiners.size());
   members.insert(members.end(), joiners.begin(), joiners.end());
   start_epoch(members);
@@ -209,15 +220,41 @@ void Coordinator::Impl::start_epoch(const std::vector<Client*>& members) {
   }
   if (epoch.number > 0)
     log::info("epoch {}: {} rank{}{}", epoch.number, size, size == 1 ? "" : "s",
-              epoch.cause.empty() ? ", after ranks joined or left" : "");
+              epoch.cause.empty()
+                  ? (fruitless > 0 ? ", after " + regroup_why : ", after ranks joined or left")
+                  : "");
+  regroup_why.clear();
 }
 
-void Coordinator::Impl::fail_for_good(const FailureReport& cause, size_t left) {
-  FailureReport report = cause;
+// Whether a rank has told of a step that none had told of before, or of many operations.
+bool Coordinator::Impl::has_advanced() {
+  bool advanced = false;
+  for (const RankState& rank : ranks) {
+    advanced = advanced || rank.progress.step > newest_step || rank.progress.operation >= kManyOperations;
+    newest_step = std::max(newest_step, rank.progress.step);
+  }
+  return advanced;
+}
+
+FailureReport Coordinator::Impl::too_few(size_t left) const {
+  FailureReport report = epoch_cause;
   if (report.what.empty()) report.what = "ranks left the job";
   report.what += fmt::format("; {} of at least {} ranks {} left (elastic.min)", left, options.elastic_min,
                              left == 1 ? "is" : "are");
   report.next = "Next: run the same command again to resume from the last checkpoint";
+  return report;
+}
+
+FailureReport Coordinator::Impl::no_progress() const {
+  FailureReport report;
+  report.kind = "exception";
+  report.what = fmt::format("{} epochs in a row ended without a finished step, although no rank was lost: {}",
+                            kFruitless, epoch_cause.what.empty() ? regroup_why : epoch_cause.what);
+  report.next = "Next: remove that cause and run the same command again";
+  return report;
+}
+
+void Coordinator::Impl::fail_for_good(FailureReport report) {
   auto refusal_of_request = nlohmann::json{{"error", report.what + ". " + report.next}};
   for (auto& [fd, client] : clients) {
     if (client->regroup) reply(*client, *std::exchange(client->regroup, std::nullopt), refusal_of_request);

@@ -149,6 +149,25 @@ TEST(Epochs, FewerThanTheLeastFailsForAll) {
   EXPECT_EQ(job.coordinator->failure()->rank, 1);
 }
 
+TEST(Epochs, ACauseThatStaysFailsTheJob) {
+  Job job(2);
+  std::map<int, std::string> errors;
+  int epochs = 0;
+  for (; errors.empty() && epochs < 20; ++epochs) errors = job.regroup({0, 1}, "no shared memory");
+  EXPECT_LT(epochs, 20);
+  for (int seat : {0, 1})
+    EXPECT_THAT(errors[seat], AllOf(HasSubstr("epochs in a row"), HasSubstr("no shared memory")));
+  ASSERT_TRUE(job.coordinator->failure());
+}
+
+TEST(Epochs, MayEndWithoutALossAsOftenAsStepsAreMade) {
+  Job job(2);
+  for (int step = 1; step <= 20; ++step) {
+    job.sessions[0]->progress(/*operation=*/1, step);
+    EXPECT_TRUE(job.regroup({0, 1}, "a connection broke").empty()) << step;
+  }
+}
+
 TEST(Epochs, WhoDoesNotRegroupIsEvicted) {
   Job job(3, 1, /*regroup_timeout=*/0.3);
   job.kill(1);

@@ -74,10 +74,10 @@ json value_of(Input& input) {
 json request_of(Input& input, int rank) {
   static constexpr const char* kVerbs[] = {"join",  "put",    "get",    "fail",  "leave",
                                            "ended", "behind", "forget", "dance", "regroup"};
-  static constexpr const char* kFields[] = {"verb",      "rank",       "host",    "pid",       "step",
-                                            "kind",      "what",       "next",    "exit_code", "key",
-                                            "readers",   "world_size", "life",    "good",      "own",
-                                            "operation", "request",    "machine", "address",   "origin"};
+  static constexpr const char* kFields[] = {
+      "verb", "rank",      "host",    "pid",     "step",       "kind",   "what",
+      "next", "exit_code", "key",     "readers", "world_size", "life",   "good",
+      "own",  "operation", "request", "machine", "address",    "origin", "why"};
   Member self{rank, "node", "machine", 7, "127.0.0.1:1", "RANK"};
   FailureReport report{input.byte() % (kRanks + 1) - 1, "node", 17, 9, "lost", "what", "next"};
   std::string verb = kVerbs[input.byte() % std::size(kVerbs)];
@@ -104,7 +104,8 @@ json request_of(Input& input, int rank) {
 
 class FuzzedCoordinator {
  public:
-  FuzzedCoordinator() : coordinator_(options(), net::testing::ticket_of()) {
+  explicit FuzzedCoordinator(bool elastic)
+      : elastic_(elastic), coordinator_(options(elastic), net::testing::ticket_of()) {
     for (int rank = 0; rank < kRanks; ++rank) open(rank);
     for (int rank = 0; rank < kRanks; ++rank) {
       json join = control::to_json(Member{rank, "node", "machine", 7, "127.0.0.1:1", "RANK"});
@@ -130,6 +131,14 @@ class FuzzedCoordinator {
     coordinator_.drop_lost();
   }
 
+  // Rank 0 does what it should once the others have ended an epoch.
+  void regroup() {
+    if (!elastic_) return;
+    json head = {
+        {"verb", "regroup"}, {"why", "lost"}, {"address", "127.0.0.1:2"}, {"operation", 3}, {"step", 4}};
+    send(0, net::FrameType::kRequest, control::encode(head));
+  }
+
   // What rank 0 has been told so far, as Session reads it.
   void listen() {
     std::vector<std::byte> payload;
@@ -141,17 +150,23 @@ class FuzzedCoordinator {
       if (type == net::FrameType::kHeartbeat) continue;
       control::Note note = control::decode(payload);
       if (type == net::FrameType::kAbort) control::read_report(note.head, kRanks);
-      if (note.head.contains("members")) control::read_members(note.head, kRanks);
+      if (note.head.contains("epoch"))
+        control::read_epoch(note.head);
+      else if (note.head.contains("members"))
+        control::read_members(note.head, kRanks);
       if (note.head.contains("error")) control::text(note.head, "error", 16 << 10);
     }
   }
 
  private:
-  static CoordinatorOptions options() {
+  static CoordinatorOptions options(bool elastic) {
     CoordinatorOptions options;
     options.address = {"127.0.0.1", 0, ""};
     options.world_size = kRanks;
-    options.expendable = {false, false, true};
+    if (elastic)
+      options.elastic_min = 2;
+    else
+      options.expendable = {false, false, true};
     options.suspicion = options.join_timeout = 3600;
     return options;
   }
@@ -161,7 +176,7 @@ class FuzzedCoordinator {
     net::DirectionKey key{};
     net::JobTicket ticket = net::testing::ticket_of();
     auto client = std::make_unique<Coordinator::Impl::Client>();
-    client->rank = rank;
+    client->rank = client->seat = rank;
     client->connection = net::make_connection(std::move(far), ticket, {rank, "control"}, key, key);
     lines_[rank] = net::make_connection(std::move(near), ticket, {-1, "control"}, key, key);
     descriptors_[rank] = client->connection->fd();
@@ -172,6 +187,7 @@ class FuzzedCoordinator {
   std::unique_ptr<net::Connection> lines_[kRanks];
   int descriptors_[kRanks] = {};
   uint64_t requests_ = 0;
+  bool elastic_;
   Coordinator::Impl coordinator_;
 };
 
@@ -180,7 +196,7 @@ class FuzzedCoordinator {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   Input input(data, size);
   log::set_level(log::Level::kSilent);
-  FuzzedCoordinator job;
+  FuzzedCoordinator job(/*elastic=*/input.byte() % 2 == 1);
   for (int i = 0; i < kMostRequests && !input.empty(); ++i) {
     const int rank = 1 + input.byte() % (kRanks - 1);
     const uint8_t how = input.byte();
@@ -193,6 +209,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       std::memcpy(payload.data(), raw.data(), raw.size());
     }
     job.send(rank, how < 230 ? net::FrameType::kRequest : net::FrameType::kHeartbeat, std::move(payload));
+    if (how % 8 == 7) job.regroup();
     job.listen();
   }
   return 0;

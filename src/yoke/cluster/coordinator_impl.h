@@ -134,7 +134,10 @@ struct Coordinator::Impl {
   // Starts the next epoch once everybody who is left is ready.
   void advance_epoch();
   void start_epoch(const std::vector<Client*>& members);
-  void fail_for_good(const FailureReport& cause, size_t left);
+  bool has_advanced();
+  FailureReport too_few(size_t left) const;
+  FailureReport no_progress() const;
+  void fail_for_good(FailureReport report);
   void look_at_regrouping(double now);
   void count_losses();
   bool is_over() const;
@@ -166,6 +169,9 @@ struct Coordinator::Impl {
   Epoch epoch;              // of an elastic job; members as of its start
   bool regrouping = false;  // the epoch has ended, the next has not begun
   double regroup_started = 0;
+  std::string regroup_why;  // what the first member said that asked to
+  int fruitless = 0;        // epochs in a row without progress or change
+  int64_t newest_step = -1;
   FailureReport epoch_cause;  // of its end; empty kind: none, ranks agreed on it
   std::vector<bool> counted;  // losses, by rank
   double started;

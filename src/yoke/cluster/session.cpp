@@ -403,13 +403,14 @@ bool Session::change_wanted() const {
 
 void Session::regroup(const std::string& address, const std::string& why, std::shared_ptr<Failure> failure,
                       Deadline deadline) {
+  nlohmann::json head = {{"verb", "regroup"}, {"address", address}, {"why", why.substr(0, 2048)}};
   {
     std::lock_guard lock(impl_->mutex);
     impl_->next_failure = std::move(failure);
-    impl_->operation = impl_->step = -1;
+    head["operation"] = impl_->operation.exchange(-1);
+    head["step"] = impl_->step.exchange(-1);
   }
-  impl_->ask({{"verb", "regroup"}, {"address", address}, {"why", why.substr(0, 2048)}}, {}, deadline,
-             /*despite_failure=*/true);
+  impl_->ask(std::move(head), {}, deadline, /*despite_failure=*/true);
 }
 
 void Session::progress(int64_t operation, int64_t step) {

@@ -169,6 +169,8 @@ class GatheringMaker : public WholeMaker {
     how.offload = options.parallel.offload;
     how.share = options.ddp.share_parameters;
     how.reduce_type = cast_of_hook(options.ddp.hook);
+    if (kit.autocast == Precision::kBf16) how.gather_type = torch::kBFloat16;
+    if (kit.autocast == Precision::kFp16) how.gather_type = torch::kFloat16;
     fully_ = std::make_unique<FullyShard>(kit.model, *replicas_, std::move(how));
   }
   std::vector<optim::NamedTensor> parameters() override { return fully_->named_parameters(); }

@@ -32,7 +32,7 @@ constexpr const char* kSecret = "YOKE_JOB_KEY=";           // a rank wipes it as
 constexpr const char* kRoomVariable = "YOKE_ZYGOTE_ROOM";  // overwritten by what a rank has for itself
 constexpr size_t kRoom = 4096;
 constexpr uint64_t kMostBytes = 16 << 20;  // of an environment
-constexpr double kForkTimeout = 60;           // seconds for loading the program, and for a fork
+constexpr double kForkTimeout = 60;        // seconds for loading the program, and for a fork
 constexpr int kDescriptors = 3;            // stdin, stdout, stderr
 
 struct Head {
@@ -60,7 +60,8 @@ bool receive_all(int fd, void* data, size_t bytes, const Deadline* deadline = nu
   auto* at = static_cast<char*>(data);
   while (bytes > 0) {
     pollfd readable{fd, POLLIN, 0};
-    int ready = ::poll(&readable, 1, deadline == nullptr ? -1 : static_cast<int>(std::max(0.0, deadline->left()) * 1e3));
+    int ready = ::poll(&readable, 1,
+                       deadline == nullptr ? -1 : static_cast<int>(std::max(0.0, deadline->left()) * 1e3));
     if (ready < 0 && errno == EINTR) continue;
     if (ready <= 0) return false;
     ssize_t got = ::recv(fd, at, bytes, 0);
@@ -193,8 +194,8 @@ bool receive(int fd, Request& request) {
   return receive_all(fd, request.environment.data(), request.environment.size());
 }
 
-// What the rank has in common with the zygote stays where it is: libraries may point to it. The rest goes into
-// the room at the end, so that /proc/PID/environ shows it.
+// What the rank has in common with the zygote stays where it is: libraries may point to it. The rest goes
+// into the room at the end, so that /proc/PID/environ shows it.
 void set_environment(const std::string& wanted) {
   std::unordered_map<std::string, char*> present;
   char *room = nullptr, *end = nullptr;

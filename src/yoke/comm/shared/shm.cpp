@@ -17,12 +17,23 @@ namespace {
 using namespace shared;
 
 constexpr size_t kUnit = 2 << 20;
-constexpr size_t kLargestHeap = size_t{128} << 30;
+constexpr size_t kLargestHeap = size_t{128} << 30, kLeastHeap = size_t{1} << 30;
+
+// Whether the process has room for as many addresses: a limit (ulimit -v) or a sanitizer may leave few.
+bool has_addresses_for(size_t bytes) {
+  void* base = ::mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (base == MAP_FAILED) return false;
+  ::munmap(base, bytes);
+  return true;
+}
 
 size_t heap_size(const ShmSetup& setup) {
   size_t memory =
       static_cast<size_t>(::sysconf(_SC_PHYS_PAGES)) * static_cast<size_t>(::sysconf(_SC_PAGESIZE));
   size_t wanted = setup.heap_bytes > 0 ? setup.heap_bytes : std::min(memory, kLargestHeap);
+  // Twice, because the process needs addresses for other things, too.
+  const size_t ranks = static_cast<size_t>(setup.size);
+  while (setup.heap_bytes == 0 && wanted > kLeastHeap && !has_addresses_for(2 * ranks * wanted)) wanted /= 2;
   // The control block of the whole group is in the first heap.
   return (wanted + Control::bytes(setup.size) + kUnit - 1) / kUnit * kUnit;
 }
