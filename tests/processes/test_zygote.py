@@ -52,6 +52,8 @@ def test_ranks_are_the_launchers_own_children(training):
         assert environments[pid].get("YOKE_JOB_KEY", "") == ""
         command = pathlib.Path(f"/proc/{pid}/cmdline").read_text().split("\0")
         assert command[1:3] == ["train", str(MLP)] and "--nproc" not in command
+        assert pathlib.Path(f"/proc/{pid}/comm").read_text() == "yoke-torch\n"
+    assert pathlib.Path(f"/proc/{zygote}/comm").read_text() == "yoke-zygote\n"
     assert "YOKE_JOB_KEY" not in environments[zygote]
     os.kill(job.process.pid, signal.SIGTERM)
     assert job.process.wait(60) == 128 + signal.SIGTERM

@@ -259,6 +259,9 @@ bool serve_as_zygote() {
   const bool connected = ::fstat(kSocket, &status) == 0 && S_ISSOCK(status.st_mode);
   if (!connected || environment_variable(kVariable) != kServe) return false;
   if (number_of_threads() != 1) ::_exit(1);  // those would be missing in the ranks
+  char own_name[16] = {};
+  ::prctl(PR_GET_NAME, own_name);
+  ::prctl(PR_SET_NAME, "yoke-zygote");
   for (Request request; receive(kSocket, request); request = {}) {
     const pid_t between = ::fork();
     if (between == 0) {
@@ -269,6 +272,7 @@ bool serve_as_zygote() {
       const int socket = ::fcntl(kSocket, F_DUPFD_CLOEXEC, kDescriptors);
       if (socket < 0 || !become_rank(request, socket)) ::_exit(128 + SIGKILL);
       ::close(socket);
+      ::prctl(PR_SET_NAME, own_name);
       return true;
     }
     for (int fd : request.descriptors) ::close(fd);
