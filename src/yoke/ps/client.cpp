@@ -14,8 +14,6 @@ namespace {
 
 using comm::Message;
 
-constexpr double kClientGoodbyeSeconds = 5;
-
 }  // namespace
 
 struct Client::Operation {
@@ -288,18 +286,7 @@ void Client::set_max_delay(int64_t max_delay) {
 
 void Client::goodbye() {
   if (std::exchange(said_goodbye_, true)) return;
-  FlightPlan plan;
-  plan.first_server = rank_of(0);
-  plan.ranks = {options_.workers};
-  plan.requests = static_cast<size_t>(options_.servers);
-  plan.timeout = kClientGoodbyeSeconds;
-  plan.make = [&](size_t server) {
-    FlightPlan::Request request;
-    request.peer = rank_of(static_cast<int>(server));
-    request.message.kind = kGoodbye;
-    return request;
-  };
-  fly(messenger_, std::move(plan));
+  say_goodbye(messenger_, rank_of(0), options_.servers, {options_.workers});
 }
 
 }  // namespace yoke::ps

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "yoke/base/error.h"
+#include "yoke/ps/messages.h"
 
 namespace yoke::ps {
 namespace {
@@ -124,6 +125,22 @@ std::string server_name(int server, const ReplicaRanks& ranks) {
 void fly(comm::Messenger& messenger, FlightPlan plan) {
   if (plan.requests == 0) return;
   Flight(messenger, std::move(plan)).run();
+}
+
+void say_goodbye(comm::Messenger& messenger, int first_server, int servers, const ReplicaRanks& ranks) {
+  constexpr double kGoodbyeTimeout = 5;
+  FlightPlan plan;
+  plan.first_server = first_server;
+  plan.ranks = ranks;
+  plan.requests = static_cast<size_t>(servers);
+  plan.timeout = kGoodbyeTimeout;
+  plan.make = [&](size_t server) {
+    FlightPlan::Request request;
+    request.peer = first_server + static_cast<int>(server);
+    request.message.kind = kGoodbye;
+    return request;
+  };
+  fly(messenger, std::move(plan));
 }
 
 }  // namespace yoke::ps

@@ -41,4 +41,7 @@ std::string server_name(int server, const ReplicaRanks& ranks);
 // have ended, so that their memory is free.
 void fly(comm::Messenger& messenger, FlightPlan plan);
 
+// Leaves all servers, without statistics. Throws like fly().
+void say_goodbye(comm::Messenger& messenger, int first_server, int servers, const ReplicaRanks& ranks);
+
 }  // namespace yoke::ps

@@ -27,15 +27,6 @@ constexpr int64_t kNoWork = -1;
 constexpr int64_t kEnded = -2;
 
 template <class Head>
-Message message_of(uint16_t kind, const Head& head, std::span<const std::byte> payload = {}) {
-  Message message;
-  message.kind = kind;
-  message.set_head(head);
-  message.payload = payload;
-  return message;
-}
-
-template <class Head>
 void check_told(const Head& head, int64_t minibatch, bool sane) {
   if (!sane || minibatch < 0 || head.version < 0 || head.version > kMostVersion || head.gradients < 0 ||
       head.losses < 0 || head.samples < 0)
@@ -144,7 +135,7 @@ void Learner::open() {
   FlightPlan plan = plan_of(static_cast<size_t>(options_.servers));
   plan.make = [&](size_t server) {
     return FlightPlan::Request{scheduler() + static_cast<int>(server),
-                               message_of(kOpen, head, std::as_bytes(std::span(options_.tensors))),
+                               message_with(kOpen, head, std::as_bytes(std::span(options_.tensors))),
                                {}};
   };
   plan.got = [&](size_t server, const Message& reply) {
@@ -192,7 +183,7 @@ void Learner::assign(int64_t array, const void* data, int64_t version, int64_t s
     const Range& range = own_range(index);
     AssignHead head{static_cast<int64_t>(own_[index]), array, version, steps};
     return FlightPlan::Request{
-        rank_of(range), message_of(kAssign, head, {at(data, range), bytes_of(range)}), {}};
+        rank_of(range), message_with(kAssign, head, {at(data, range), bytes_of(range)}), {}};
   };
   fly(messenger_, std::move(plan));
 }
@@ -200,7 +191,7 @@ void Learner::assign(int64_t array, const void* data, int64_t version, int64_t s
 // Once all parts of the replica have assigned theirs.
 void Learner::join(int64_t updates) {
   sum_over_parts(0);
-  if (leads()) ask_scheduler(message_of(kJoin, JoinHead{updates}));
+  if (leads()) ask_scheduler(message_with(kJoin, JoinHead{updates}));
 }
 
 Learner::Told Learner::await_news() {
@@ -317,7 +308,7 @@ bool Learner::fetch(int64_t version, void* parameters) {
     const Range& range = own_range(index);
     PullHead head{static_cast<int64_t>(own_[index]), range.begin, range.count, version};
     return FlightPlan::Request{
-        rank_of(range), message_of(kPull, head), {at(parameters, range), bytes_of(range)}};
+        rank_of(range), message_with(kPull, head), {at(parameters, range), bytes_of(range)}};
   };
   plan.got = [&](size_t index, const Message& reply) { replies[index] = reply.get_head<PullReply>(); };
   fly(messenger_, std::move(plan));
@@ -374,7 +365,7 @@ GrantReply Learner::announce(const Gradient& gradient, double distance2) {
   finished.pull_seconds = static_cast<float>(pull_seconds_);
   finished.distance2 = distance2;
   GrantReply grant;
-  if (leads()) grant = ask_scheduler(message_of(kFinished, finished)).get_head<GrantReply>();
+  if (leads()) grant = ask_scheduler(message_with(kFinished, finished)).get_head<GrantReply>();
   take_from_first(grant);
   return grant;
 }
@@ -409,7 +400,7 @@ bool Learner::push(const Gradient& gradient) {
                   scale,
                   flags};
     return FlightPlan::Request{
-        rank_of(range), message_of(kPush, head, {at(gradient.data, range), bytes_of(range)}), {}};
+        rank_of(range), message_with(kPush, head, {at(gradient.data, range), bytes_of(range)}), {}};
   };
   fly(messenger_, std::move(plan));
   bytes_pushed_ += elements() * static_cast<int64_t>(element_);
@@ -432,7 +423,7 @@ Learner::State Learner::fetch_state(const std::vector<void*>& arrays,
     auto array = static_cast<int64_t>(index / ranges);
     FetchHead head{static_cast<int64_t>(own_[index % ranges]), array, state.version};
     return FlightPlan::Request{rank_of(range),
-                               message_of(kFetch, head),
+                               message_with(kFetch, head),
                                {at(arrays[static_cast<size_t>(array)], range), bytes_of(range)}};
   };
   plan.got = [&](size_t index, const Message& reply) {
@@ -463,11 +454,11 @@ std::string Learner::report() {
 }
 
 void Learner::ask_stop(int64_t signal) {
-  ask_scheduler(message_of(kAskStop, StopHead{.version = work_.version, .signal = signal}));
+  ask_scheduler(message_with(kAskStop, StopHead{.version = work_.version, .signal = signal}));
 }
 
 void Learner::set_max_delay(int64_t max_delay) {
-  ask_scheduler(message_of(kSetDelay, DelayHead{max_delay}));
+  ask_scheduler(message_with(kSetDelay, DelayHead{max_delay}));
 }
 
 std::vector<int64_t> Learner::await_end() {
@@ -497,7 +488,7 @@ void Learner::goodbye(int64_t peak_memory) {
   FlightPlan plan = plan_of(static_cast<size_t>(options_.servers));
   plan.timeout = kLearnerGoodbyeSeconds;
   plan.make = [&](size_t server) {
-    Message message = message_of(kGoodbye, GoodbyeHead{peak_memory});
+    Message message = message_with(kGoodbye, GoodbyeHead{peak_memory});
     return FlightPlan::Request{scheduler() + static_cast<int>(server), message, {}};
   };
   fly(messenger_, std::move(plan));

@@ -6,6 +6,7 @@
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -96,6 +97,9 @@ Zygote::Zygote(const std::string& program, const ChildSpec& first, const ChildSp
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
     throw Error(ExitCode::kInternal, "launcher: no socket pair: " + describe_errno(errno));
   socket_ = net::Descriptor(ends[0]);
+  // An environment may be larger than what the socket holds, and the zygote may never read it.
+  const timeval most{static_cast<time_t>(kForkTimeout), 0};
+  ::setsockopt(socket_.get(), SOL_SOCKET, SO_SNDTIMEO, &most, sizeof most);
   net::Descriptor its_end(ends[1]);  // becomes its stdin: exec closes the others
   net::Descriptor null(::open("/dev/null", O_RDWR | O_CLOEXEC));
   ChildSpec spec = first;

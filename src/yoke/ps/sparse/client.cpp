@@ -16,8 +16,6 @@ namespace {
 
 using comm::Message;
 
-constexpr double kGoodbyeSeconds = 5;
-
 }  // namespace
 
 Client::Client(comm::Messenger& messenger, ClientOptions options)
@@ -77,18 +75,7 @@ void Client::open() {
 }
 
 void Client::goodbye() {
-  FlightPlan plan;
-  plan.first_server = rank_of(0);
-  plan.ranks = options_.ranks;
-  plan.requests = static_cast<size_t>(options_.servers);
-  plan.timeout = kGoodbyeSeconds;
-  plan.make = [&](size_t server) {
-    FlightPlan::Request request;
-    request.peer = rank_of(static_cast<int>(server));
-    request.message.kind = kGoodbye;
-    return request;
-  };
-  fly(messenger_, std::move(plan));
+  say_goodbye(messenger_, rank_of(0), options_.servers, options_.ranks);
 }
 
 const TableOptions& Client::check(const char* verb, int table, std::span<const Key> keys,
