@@ -39,18 +39,20 @@ int main() {
     learner.join(/*updates=*/400);
 
     torch::manual_seed(100 + member.rank());  // samples of its own
-    double loss_now = 0;
+    const auto loss_of = [&](const torch::Tensor& samples) {
+      return torch::cross_entropy_loss(net->forward(samples), samples.narrow(1, 0, 4).argmax(1));
+    };
     while (learner.wait()) {  // for work, until the run has ended
       if (!learner.pull(weights.data_ptr())) continue;
-      torch::Tensor samples = torch::randn({64, 16});
       gradients.zero_();
-      torch::Tensor loss =
-          torch::cross_entropy_loss(net->forward(samples), samples.narrow(1, 0, 4).argmax(1));
+      torch::Tensor loss = loss_of(torch::randn({64, 16}));
       loss.backward();
-      loss_now = loss.item<double>();
-      learner.push({.data = gradients.data_ptr(), .loss = loss_now, .lr = 0.2, .samples = 64});
+      learner.push({.data = gradients.data_ptr(), .loss = loss.item<double>(), .lr = 0.2, .samples = 64});
     }
-    std::printf("worker %d of %d: loss %.3f\n", member.rank(), member.workers(), loss_now);
+    // A slow worker's last minibatch may be an early one: measure the weights after the last update.
+    learner.pull_at(learner.end().version, weights.data_ptr());
+    std::printf("worker %d of %d: loss %.3f\n", member.rank(), member.workers(),
+                loss_of(torch::randn({1024, 16})).item<double>());
     learner.goodbye();
     return 0;
   } catch (const yoke::Error& error) {
