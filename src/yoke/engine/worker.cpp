@@ -52,11 +52,11 @@ std::function<torch::Tensor(const torch::Tensor&)> placement(const Worker& worke
   };
 }
 
-std::vector<optim::NamedTensor> copies_of(const torch::nn::Module& module) {
-  std::vector<optim::NamedTensor> copies;
-  for (const auto& item : module.named_parameters())
-    copies.emplace_back(item.key(), item.value().detach().clone());
-  return copies;
+// The values that parameters have now, also after they are given others.
+std::vector<optim::NamedTensor> values_of(const torch::nn::Module& module) {
+  std::vector<optim::NamedTensor> values;
+  for (const auto& item : module.named_parameters()) values.emplace_back(item.key(), item.value().detach());
+  return values;
 }
 
 // The masters start from the weights before rounding.
@@ -127,17 +127,18 @@ void build(Worker* worker, const WorkerOptions& options) {
   worker->model = options.init.empty() ? models::build(options.model) : models::lay_out(options.model);
   worker->parameters = worker->model.parameter_count();
   load_weights(*worker, options);
+  bool narrow = worker->device.is_cuda() && worker->precision == Precision::kBf16;
+  // In host memory: the device may not have room for them.
+  std::vector<optim::NamedTensor> full_weights;
+  if (narrow) full_weights = values_of(*worker->model.module);
+  if (narrow) narrow_weights(*worker->model.module);
   worker->model.module->to(worker->device);
   if (options.type != torch::kFloat32) worker->model.module->to(options.type);
-  bool narrow = worker->device.is_cuda() && worker->precision == Precision::kBf16;
   bool channels_last =
       worker->device.is_cuda() && options.compute.channels_last && is_image_model(worker->model);
   worker->place = placement(*worker, narrow ? torch::kBFloat16 : options.type, channels_last);
   worker->autocast = narrow ? Precision::kFp32 : worker->precision;
 
-  std::vector<optim::NamedTensor> full_weights;
-  if (narrow) full_weights = copies_of(*worker->model.module);
-  if (narrow) narrow_weights(*worker->model.module);
   if (channels_last) spread_channels_last(*worker->model.module);
   worker->maker = parallel::place_model(*worker, options);
   worker->optimizer = optim::make(options.optimizer, worker->maker->parameters());

@@ -120,16 +120,17 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> embedding_bag(const Tensor& weight, c
   return {sums, Tensor(), Tensor(), Tensor()};
 }
 
+// [.., slice of the vocabulary].
 SlicedWeightRef head_of(const Tensor& logits) {
   SlicedWeightRef head = last_head.lock();
-  bool sliced = head != nullptr && logits.dim() == 2 && logits.size(1) == head->part.size();
+  bool sliced = head != nullptr && logits.dim() >= 2 && logits.size(-1) == head->part.size();
   return sliced ? head : nullptr;
 }
 
 Tensor cross_entropy_loss(const Tensor& logits, const Tensor& target, const MaybeTensor& weight,
                           int64_t reduction, c10::SymInt ignored, double smoothing) {
   Below below;
-  SlicedWeightRef head = head_of(logits);
+  SlicedWeightRef head = logits.dim() == 2 ? head_of(logits) : nullptr;
   if (head == nullptr)
     return at::cross_entropy_loss_symint(logits, target, weight, reduction, ignored, smoothing);
   bool plain =

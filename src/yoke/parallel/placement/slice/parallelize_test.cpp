@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "yoke/base/error.h"
+#include "yoke/compute/interception.h"
 #include "yoke/compute/precision.h"
 #include "yoke/compute/recompute.h"
 #include "yoke/models/alexnet/alexnet.h"
@@ -208,6 +209,19 @@ TEST(Parallelize, ComputesCrossEntropyWithoutGatheringLogits) {
     EXPECT_NEAR(torch::cross_entropy_loss(logits, target).item<double>(), expected.item<double>(),
                 1e-10 * expected.item<double>());
     EXPECT_THROW(torch::cross_entropy_loss(logits, torch::full({6}, 10, torch::kLong)), c10::IndexError);
+  });
+}
+
+TEST(Parallelize, KnowsSlicedLogitsOfAnyShape) {
+  // Language models hand [batch, sequence, vocabulary] to fused kernels, which need the whole vocabulary.
+  comm::run_ranks(2, [](comm::Communicator& comm) {
+    torch::nn::Sequential net(torch::nn::Linear(torch::nn::LinearOptions(4, 10).bias(false)));
+    TensorParallel cut = parallelize(*net, comm, parse_tensor_plan("\"0\" = \"vocabulary\""));
+    Tensor logits = net->forward(torch::ones({2, 3, 4}));
+    ASSERT_EQ(logits.size(-1), 5);
+    EXPECT_TRUE(compute::are_sliced_logits(logits));
+    EXPECT_TRUE(compute::are_sliced_logits(logits.view({6, 5})));
+    EXPECT_FALSE(compute::are_sliced_logits(torch::ones({2, 3, 10})));
   });
 }
 
