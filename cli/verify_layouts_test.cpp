@@ -66,7 +66,6 @@ TEST(VerifyLayouts, WordsAreConfigurationKeys) {
 TEST(VerifyLayouts, WhatTrainCannotRunIsRefused) {
   const std::pair<const char*, const char*> refused[] = {
       {"pipeline=2,data=2,zero=2,sync=ps,servers=2", "parallel.zero cannot be combined with parallel.sync"},
-      {"pipeline=2,data=2,zero=3", "parallel.zero = 3 cannot be combined with parallel.pipeline"},
       {"pipeline=2,zero=1", "one replica"},
       {"partition=auto,zero=1", "one replica"},
       {"partition=auto,tensor=2", "parallel.partition cannot be combined with parallel.tensor"},

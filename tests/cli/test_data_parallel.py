@@ -68,7 +68,8 @@ def test_verify_shows_layouts_beside_one_device(yoke):
 def test_shared_statistics_make_batchnorm_equal_to_one_device(yoke):
     words = ["verify", ROOT / "configs/resnet50_synthetic.toml", "--steps", 1, "--json", "-q",
              "--data.batch_size", 4, "--data.samples", 8, "--model.image_size", 32, "--model.classes", 10]
-    layouts = ["data=2", "data=2,zero=2", "data=2,zero=3", "pipeline=2,data=2,microbatches=1", "pipeline=2,data=2,microbatches=1,zero=1"]
+    layouts = ["data=2", "data=2,zero=2", "data=2,zero=3", "pipeline=2,data=2,microbatches=1", "pipeline=2,data=2,microbatches=1,zero=1",
+               "pipeline=2,data=2,microbatches=1,zero=3"]
     for result in yoke(*words, "--layouts", ";".join(layouts), code=6).json["layouts"]:
         assert not result["ok"], result  # each replica has its own statistics
     assert yoke(*words, "--layouts", ";".join(layouts), "--train.sync_batchnorm").json["ok"]
@@ -124,9 +125,10 @@ def test_spread_state_goes_on_bit_for_bit_and_with_any_number_of_ranks(yoke, tmp
 
 
 @pytest.mark.parametrize("hook", ["fp16", "bf16"])
-@pytest.mark.parametrize("layout, zeros", [([], (0, 1, 2, 3)), (["--nproc", 4, "--parallel.pipeline", 2], (0, 1, 2))], ids=["whole", "stages"])
+@pytest.mark.parametrize("layout, zeros", [([], (0, 1, 2, 3)), (["--nproc", 4, "--parallel.pipeline", 2, "--pipeline.microbatches", 1], (0, 1, 2, 3))], ids=["whole", "stages"])
 def test_narrow_gradients_train_the_same_sharded(yoke, tmp_path, hook, layout, zeros):
-    """Two replicas: a sum of two has one order, so that nothing but the hook's rounding is left."""
+    """Two replicas: a sum of two has one order, so that nothing but the hook's rounding is left. One micro-batch: ZeRO 3 rounds
+    the gradients of each."""
     def losses(name, *words):
         yoke("train", MLP, *(layout or ["--nproc", 2]), "--train.optimizer", "adamw", "--train.lr", 0.001, "--train.threads", 1, "--steps", 20, "--out.log_every", 1,
              "-q", "--out.dir", tmp_path / name, *words)

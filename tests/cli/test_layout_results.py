@@ -14,6 +14,8 @@ LAYOUTS = {
     "pipeline": ["--nproc", 2, "--parallel.pipeline", 2],
     "pipeline x tensor": ["--nproc", 4, "--parallel.pipeline", 2, "--parallel.tensor", 2],
     "pipeline x zero 1": ["--nproc", 4, "--parallel.pipeline", 2, "--parallel.zero", 1],
+    "pipeline x zero 3": ["--nproc", 4, "--parallel.pipeline", 2, "--parallel.zero", 3],
+    "pipeline x tensor x zero 3": ["--nproc", 8, "--parallel.pipeline", 2, "--parallel.tensor", 2, "--parallel.zero", 3],
 }
 
 

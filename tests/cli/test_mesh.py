@@ -19,12 +19,16 @@ LAYOUTS = [
     "tensor=4,data=2,zero=1", "tensor=2,data=4,zero=2", "tensor=2,data=2,zero=1,sequence=true", "tensor=2,data=2,zero=3,sequence=true",
     "tensor=2,data=2,zero=2,accumulate=2", "tensor=2,data=2,zero=3,accumulate=2", "pipeline=2,data=2,tensor=2,zero=1",
     "pipeline=2,data=2,tensor=2,zero=2,schedule=gpipe", "pipeline=2,data=2,tensor=2,zero=1,sequence=true,schedule=zb-h1",
+    "pipeline=2,data=2,zero=3", "pipeline=2,data=4,zero=3,schedule=gpipe,microbatches=2", "pipeline=2,data=2,zero=3,schedule=zb-h1",
+    "pipeline=2,data=2,zero=3,schedule=interleaved,chunks=2", "pipeline=2,data=2,zero=3,schedule=naive", "pipeline=4,data=2,zero=3",
+    "pipeline=2,data=2,zero=3,accumulate=2", "pipeline=2,data=2,tensor=2,zero=3", "pipeline=2,data=2,tensor=2,zero=3,sequence=true,schedule=zb-h1",
 ]
 # With what else changes the computation.
 WITH = [
-    (["--train.recompute", "blocks"], ["data=2,zero=3", "tensor=2,data=2", "pipeline=2,data=2,zero=1", "pipeline=2,data=2,tensor=2,zero=1", "tensor=2,data=2,zero=3"]),
-    (["--parallel.split", "3:1"], ["pipeline=2,data=2", "tensor=2,data=2", "pipeline=2,data=2,zero=1", "pipeline=2,data=2,schedule=gpipe,microbatches=2"]),
-    (["--train.optimizer", "sgd", "--train.momentum", 0.9], ["pipeline=2,data=2,zero=1", "tensor=2,data=2,zero=2", "pipeline=2,data=2,tensor=2"]),
+    (["--train.recompute", "blocks"], ["data=2,zero=3", "tensor=2,data=2", "pipeline=2,data=2,zero=1", "pipeline=2,data=2,tensor=2,zero=1", "tensor=2,data=2,zero=3",
+                                       "pipeline=2,data=2,zero=3", "pipeline=2,data=2,tensor=2,zero=3,schedule=interleaved,chunks=2"]),
+    (["--parallel.split", "3:1"], ["pipeline=2,data=2", "tensor=2,data=2", "pipeline=2,data=2,zero=1", "pipeline=2,data=2,zero=3", "pipeline=2,data=2,schedule=gpipe,microbatches=2"]),
+    (["--train.optimizer", "sgd", "--train.momentum", 0.9], ["pipeline=2,data=2,zero=1", "tensor=2,data=2,zero=2", "pipeline=2,data=2,tensor=2", "pipeline=2,data=2,zero=3"]),
 ]
 
 
@@ -65,7 +69,9 @@ def test_a_checkpoint_of_one_layout_resumes_in_others(yoke, tmp_path):
                          (6, ["--nproc", 4, "--parallel.tensor", 2, "--parallel.pipeline", 2, "--data.batch_size", 8]),
                          (7, ["--nproc", 4, "--parallel.tensor", 2, "--parallel.zero", 3, "--data.batch_size", 4]),
                          (8, ["--nproc", 8, "--parallel.tensor", 2, "--parallel.pipeline", 2, "--parallel.zero", 1, "--data.batch_size", 4]),
-                         (9, ["--nproc", 2, "--parallel.zero", 1, "--data.batch_size", 4]), (12, ["--data.batch_size", 8])]:
+                         (9, ["--nproc", 2, "--parallel.zero", 1, "--data.batch_size", 4]),
+                         (10, ["--nproc", 4, "--parallel.pipeline", 2, "--parallel.zero", 3, "--data.batch_size", 4]),
+                         (11, ["--nproc", 8, "--parallel.tensor", 2, "--parallel.pipeline", 2, "--parallel.zero", 3, "--data.batch_size", 4]), (12, ["--data.batch_size", 8])]:
         yoke("train", GPT, *common, "--steps", steps, *words, "--out.dir", tmp_path / "many")
     one, many = losses(tmp_path / "one"), losses(tmp_path / "many")
     assert sorted(many) == sorted(one)
@@ -76,7 +82,7 @@ def test_a_checkpoint_of_one_layout_resumes_in_others(yoke, tmp_path):
 @pytest.mark.parametrize("words, says", [
     (["--nproc", 3, "--parallel.tensor", 2], "a multiple of 2 is needed"),
     (["--nproc", 2, "--parallel.tensor", 2, "--parallel.zero", 1], "one replica on these ranks"),
-    (["--nproc", 4, "--parallel.pipeline", 2, "--parallel.zero", 3], "every micro-batch would gather the blocks again"),
+    (["--nproc", 4, "--parallel.pipeline", 2, "--parallel.zero", 3, "--pipeline.schedule", "pipedream"], "several versions of the weights"),
     (["--nproc", 4, "--parallel.pipeline", 2, "--parallel.zero", 1, "--pipeline.schedule", "2bw"], "several versions of the weights"),
     (["--nproc", 2, "--parallel.tensor", 2, "--parallel.tensor_plan", "none.toml"], "none.toml"),
     (["--nproc", 2, "--parallel.offload", "all"], "parallel.offload"),
@@ -90,3 +96,13 @@ def test_topo_shows_the_mesh(yoke):
     assert [axis["size"] for axis in mesh["axes"]] == [2, 2, 2] and len(mesh["ranks"]) == 8
     assert mesh["ranks"][5] == {"rank": 5, "coordinates": {"pipeline": 1, "data": 0, "tensor": 1}}
     assert "mesh" in yoke("topo", "show", "--mesh", "rows=2", code=2).err
+
+
+@pytest.mark.parametrize("backend", ["shm", "tcp"])
+@pytest.mark.parametrize("fault, code", [("rank=2,step=5,hit=5,at=comm.collective.begin:kill", 137), ("rank=2,step=5,hit=7,at=comm.collective.begin:error", 3),
+                                         ("rank=1,step=5,at=pipeline.send:error", 3)], ids=["killed", "gather fails", "send fails"])
+def test_gathering_stages_end_together(yoke, tmp_path, backend, fault, code):
+    """A rank fails while its replica and its neighbour in the pipeline wait for it: nobody waits for a deadline."""
+    run = yoke("train", GPT, "--nproc", 4, "--parallel.pipeline", 2, "--parallel.zero", 3, "--parallel.backend", backend, "--steps", 20, "--no-train.evaluate",
+               "--out.dir", tmp_path, "-q", env={"YOKE_FAULT": fault}, code=code, timeout=60)
+    assert fault.split(",")[0].replace("=", " ") in run.err

@@ -36,6 +36,21 @@ def test_zero_holds_less(yoke, tmp_path, zero, parts):
         assert sent["data"][0] == pytest.approx(whole, rel=0.05)
 
 
+def test_stages_gather_for_every_micro_batch(yoke, tmp_path):
+    """ZeRO 3 in a pipeline: a replica holds its share of the stage, and moves the stage three times for each micro-batch,
+    less what is still there from the forward pass."""
+    words = ["--nproc", 4, "--parallel.pipeline", 2, "--parallel.backend", "tcp"]
+    whole, *sharded = (train(yoke, tmp_path / f"{zero} {m}", *words, "--parallel.zero", zero, "--pipeline.microbatches", m)
+                       for zero, m in ((0, 2), (3, 2), (3, 4)))
+    for m, run in zip((2, 4), sharded):
+        for rank, (memory, before) in enumerate(zip(run["memory"], whole["memory"])):
+            for key in ("parameters", "gradients", "optimizer"):
+                assert memory[key] == pytest.approx(before[key] / 2, rel=0.02), (rank, key)
+            once = before["parameters"] / 2  # to the other of two replicas
+            sent = run["communication"]["data"][rank] / STEPS
+            assert 2 * m * once < sent < 3.2 * m * once, (rank, m, sent / once)
+
+
 @pytest.mark.parametrize("words", [["--nproc", 2], ["--nproc", 4, "--parallel.pipeline", 2], ["--nproc", 4, "--parallel.tensor", 2]],
                          ids=["whole", "stages", "slices"])
 def test_sharding_the_optimizer_sends_the_same_bytes(yoke, tmp_path, words):

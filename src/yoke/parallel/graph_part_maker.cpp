@@ -42,7 +42,7 @@ class GraphPartMaker : public HeldPart {
         std::ranges::any_of(kit_.segments, [](const compute::Segment& one) { return one.recompute; })};
     options.clip_norm = options_.optimizer.clip_norm;
     options.place = kit_.place;
-    options.shards = shards_.get();
+    options.shards = shards();
     options.hook = options_.ddp.hook;
     return std::make_unique<PartsStrategy>(kit_.model, parts_, *stage_, *kit_.optimizer, kit_.scaler,
                                            std::move(options));

@@ -12,15 +12,29 @@ HeldPart::HeldPart(Kit& kit, const MakeOptions& options)
 void HeldPart::hold(std::unique_ptr<PipelineStage> stage, const std::string& role) {
   stage_ = std::move(stage);
   if (options_.links.job != nullptr) options_.links.job->take_role(role);
-  if (options_.parallel.zero == 0) return;
+  if (options_.parallel.zero > 0) shard();
+}
+
+void HeldPart::shard() {
   check_sharded(kit_, options_);
   const int part = stage_->place.stage;
   replicas_ = world_.split(part, world_.rank(), "replicas");
-  NamedTensors buffers;
-  for (const OwnedTensor& one : stage_->tensors)
-    if (!one.is_parameter && one.held_by(part)) buffers.emplace_back(one.name, one.tensor);
-  shards_ =
-      std::make_unique<Shards>(held_parameters(stage_->tensors, part), buffers, *replicas_, options_.ddp);
+  ShardedPart held;
+  held.parameters = held_parameters(stage_->tensors, part);
+  for (const OwnedTensor& one : stage_->tensors) {
+    if (!one.held_by(part)) continue;
+    if (!one.is_parameter) held.buffers.emplace_back(one.name, one.tensor);
+    // Cut alike on all stages that hold it, whatever else they hold.
+    if (one.is_parameter && one.is_tied()) held.apart.insert(one.name);
+  }
+  if (options_.parallel.zero < 3) {
+    shards_ = std::make_unique<Shards>(held.parameters, held.buffers, *replicas_, options_.ddp);
+    return;
+  }
+  FullyShardOptions how = how_to_gather(kit_, options_);
+  how.average = false;  // losses carry the weight of their replica
+  fully_ = std::make_unique<FullyShard>(kit_.model, held, *replicas_, how);
+  gathering_ = fully_->wrap(kit_.model);
 }
 
 void HeldPart::share_norms() {
@@ -30,11 +44,11 @@ void HeldPart::share_norms() {
 }
 
 std::vector<optim::NamedTensor> HeldPart::parameters() {
-  return shards_ ? shards_->owned() : stage_->versions.newest();
+  return shards() ? shards().source().owned : stage_->versions.newest();
 }
 
 std::vector<StatePiece> HeldPart::optimizer_state() {
-  return stage_state(*stage_, kit_.optimizer->state(), shards_.get());
+  return stage_state(*stage_, kit_.optimizer->state(), shards());
 }
 
 }  // namespace yoke::parallel

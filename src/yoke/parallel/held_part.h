@@ -2,12 +2,13 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "yoke/parallel/common/part_shards.h"
 #include "yoke/parallel/maker.h"
 #include "yoke/parallel/placement/stage/stage.h"
-#include "yoke/parallel/sync/sharded/shards.h"
 
 namespace yoke::parallel {
 
@@ -28,10 +29,17 @@ class HeldPart : public Maker {
   const MakeOptions& options_;
   comm::Communicator& world_;
   std::unique_ptr<PipelineStage> stage_;
-  std::unique_ptr<Shards> shards_;  // null: every replica has all of the part's state
+  PartShards shards() const { return {shards_.get(), fully_.get()}; }
+  // With blocks that gather what they need (ZeRO 3).
+  const models::Model& model() const { return gathering_ ? *gathering_ : kit_.model; }
 
  private:
+  void shard();
+
   std::unique_ptr<comm::Communicator> replicas_, norms_;
+  std::unique_ptr<Shards> shards_;     // ZeRO 1, 2
+  std::unique_ptr<FullyShard> fully_;  // ZeRO 3
+  std::optional<models::Model> gathering_;
 };
 
 // As place_model(): a stage of parallel.pipeline; for parallel.partition a part of the model's graph, with

@@ -165,13 +165,7 @@ class GatheringMaker : public WholeMaker {
  public:
   GatheringMaker(Kit& kit, const MakeOptions& options) : WholeMaker(kit, options) {
     check_sharded(kit, options);
-    FullyShardOptions how;
-    how.offload = options.parallel.offload;
-    how.share = options.ddp.share_parameters;
-    how.reduce_type = cast_of_hook(options.ddp.hook);
-    if (kit.autocast == Precision::kBf16) how.gather_type = torch::kBFloat16;
-    if (kit.autocast == Precision::kFp16) how.gather_type = torch::kFloat16;
-    fully_ = std::make_unique<FullyShard>(kit.model, *replicas_, std::move(how));
+    fully_ = std::make_unique<FullyShard>(kit.model, *replicas_, how_to_gather(kit, options));
   }
   std::vector<optim::NamedTensor> parameters() override { return fully_->named_parameters(); }
   std::vector<StatePiece> optimizer_state() override {

@@ -19,8 +19,6 @@ bool staged(const Choices& c) {
 constexpr const char* kWholeModels = "replicas in one process each hold the whole model";
 constexpr const char* kWholeNodes = "a node is computed whole, on one rank of its replica";
 constexpr const char* kPartsPush = "parts of a graph do not push to servers. Use parallel.pipeline";
-constexpr const char* kGatheredOften =
-    "every micro-batch would gather the blocks again. Use parallel.zero = 2";
 constexpr const char* kReplicasDiffer =
     "replicas differ between two rounds, and a shard of one does not fit the others";
 constexpr const char* kStageVersions = "a stage averages gradients and keeps versions of its weights";
@@ -45,12 +43,9 @@ std::vector<Row> built_in() {
       {"placement", "slice", "parallel.tensor = T",
        "A rank holds slices of the layers; the ranks of the tensor axis compute each layer together.",
        [](const Choices& c) { return c.parallel.tensor > 1; }},
-      {"placement",
-       "gathered",
-       "parallel.zero = 3",
+      {"placement", "gathered", "parallel.zero = 3",
        "A rank holds a shard of every parameter; blocks are gathered when they are used.",
-       [](const Choices& c) { return c.parallel.zero == 3; },
-       {{"stage", kGatheredOften}}},
+       [](const Choices& c) { return c.parallel.zero == 3; }},
       {"schedule", "one_pass", "", "Forward and backward of a batch at once; on one GPU as a CUDA graph.",
        [](const Choices& c) { return !staged(c); }},
       {"schedule",

@@ -46,14 +46,20 @@ class StageMaker : public HeldPart {
     options.skip_non_finite = options_.skip_non_finite;
     options.place = kit_.place;
     options.slices = options_.slices;
-    options.shards = shards_.get();
+    options.shards = shards();
     options.hook = options_.ddp.hook;
-    return std::make_unique<PipelineStrategy>(kit_.model, *stage_, *kit_.optimizer, kit_.scaler,
+    return std::make_unique<PipelineStrategy>(model(), *stage_, *kit_.optimizer, kit_.scaler,
                                               std::move(options));
   }
 
  private:
   void check_schedule() const {
+    if (options_.parallel.zero == 3 && !options_.stage_replicas.empty())
+      throw ConfigError(
+          "parallel.zero = 3 with parallel.plan: ranks that replicate one stage take different "
+          "micro-batches, "
+          "and would gather different blocks. Use parallel.zero = 2, or set parallel.pipeline and "
+          "pipeline.stages.");
     if (plan::flushes(plan::parse_schedule_kind(options_.pipeline.schedule))) return;
     if (options_.accumulate > 1)
       throw ConfigError(

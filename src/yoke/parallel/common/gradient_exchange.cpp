@@ -20,8 +20,8 @@ constexpr int64_t kMessageBytes = 25 << 20;
 }  // namespace
 
 GradientExchange::GradientExchange(comm::Communicator& world, const PipelineLayout& layout,
-                                   const std::vector<OwnedTensor>& tensors, SliceAxis slices, Shards* shards,
-                                   const std::string& hook)
+                                   const std::vector<OwnedTensor>& tensors, SliceAxis slices,
+                                   PartShards shards, const std::string& hook)
     : world_(world),
       slices_(std::move(slices)),
       shards_(shards),
@@ -44,13 +44,16 @@ GradientExchange::GradientExchange(comm::Communicator& world, const PipelineLayo
     Group group;
     group.tied = stages.size() > 1;
     group.parameters.resize(static_cast<size_t>(layout.request.chunks));
-    if (ranks > 1 && (group.tied || shards_ == nullptr)) {
+    if (ranks > 1 && (group.tied || !shards_)) {
       std::string name = stages.size() > 1 ? "tied" : fmt::format("stage {}", stages[0]);
-      group.comm = world.split(here ? 0 : -1, world.rank(), name);
+      // Replica by replica where gradients are in pieces: each sums those it owns.
+      const int color = shards_.fully != nullptr ? place.copy : 0;
+      group.comm = world.split(here ? color : -1, world.rank(), name);
     }
     for (const OwnedTensor& one : tensors)
       if (here && one.is_parameter && one.stages == stages)
-        group.parameters[group.tied ? 0 : static_cast<size_t>(one.chunk)].push_back(one.tensor);
+        for (const torch::Tensor& part : parts_of(one.tensor))
+          group.parameters[group.tied ? 0 : static_cast<size_t>(one.chunk)].push_back(part);
     if (here) groups_.push_back(std::move(group));
   }
   // The other stage of a tied weight may come much later: sums within the stage go first.
@@ -61,18 +64,30 @@ GradientExchange::GradientExchange(comm::Communicator& world, const PipelineLayo
     if (one.is_tied()) tied_.insert(one.tensor.unsafeGetTensorImpl());
     if (one.stages[0] == place.stage && (!slices_ || slices_.counts(one.tensor)))
       countable.insert(one.tensor.unsafeGetTensorImpl());
-    if (shards_ != nullptr) continue;
+    if (shards_) continue;
     parameters_.push_back(one.tensor);
     if (first_of_stage_ && countable.contains(one.tensor.unsafeGetTensorImpl()))
       counted_.push_back(one.tensor);
   }
-  if (shards_ == nullptr) return;
+  if (!shards_) return;
   shard_hook_ = make_shard_hook(hook);
-  for (const auto& [name, piece] : shards_->owned()) parameters_.push_back(piece);
-  for (size_t i = 0; i < shards_->pieces().size(); ++i) {
-    const torch::Tensor& parameter = shards_->parameters()[shards_->pieces()[i].parameter].second;
+  const PieceSource source = shards_.source();
+  for (const auto& [name, piece] : source.owned) parameters_.push_back(piece);
+  for (size_t i = 0; i < source.pieces.size(); ++i) {
+    const torch::Tensor& parameter = source.parameters[source.pieces[i].parameter].second;
     if (countable.contains(parameter.unsafeGetTensorImpl())) counted_.push_back(parameters_[i]);
   }
+}
+
+// What this rank has of the gradient of a tied weight: the whole, or the pieces it owns.
+std::vector<torch::Tensor> GradientExchange::parts_of(const torch::Tensor& parameter) const {
+  if (shards_.fully == nullptr) return {parameter};
+  const PieceSource source = shards_.source();
+  std::vector<torch::Tensor> own;
+  for (size_t i = 0; i < source.pieces.size(); ++i)
+    if (source.parameters[source.pieces[i].parameter].second.is_same(parameter))
+      own.push_back(source.owned[i].second);
+  return own;
 }
 
 GradientExchange::~GradientExchange() {
@@ -87,7 +102,7 @@ GradientExchange::~GradientExchange() {
 }
 
 void GradientExchange::begin(int chunk) {
-  if (shards_ != nullptr) return;  // pieces of a bucket belong to several chunks
+  if (shards_) return;  // pieces of a bucket belong to several chunks
   if (!begun_.insert(chunk).second) return;
   for (Group& group : groups_)
     if (!group.tied) send(group, static_cast<size_t>(chunk));
@@ -102,7 +117,7 @@ double GradientExchange::finish() {
   for (Group& group : groups_)
     if (group.tied) send(group, 0);
   finish_messages();
-  if (shards_ != nullptr) scatter();
+  if (shards_.shards != nullptr) scatter();
   begun_.clear();
   return watch.seconds();
 }
@@ -120,7 +135,7 @@ void GradientExchange::finish_messages() {
 
 // Every rank gets the sums of its parts of the buckets; whole gradients are dropped.
 void GradientExchange::scatter() {
-  const auto& plan = shards_->layout().plan;
+  const auto& plan = shards_.shards->layout().plan;
   for (size_t bucket = 0; bucket < plan.size(); ++bucket) {
     Message& message = moving_.emplace_back();
     message.bucket = collect(bucket, plan[bucket]);
@@ -130,26 +145,27 @@ void GradientExchange::scatter() {
   finish_messages();
   std::vector<torch::Tensor> own;
   for (size_t bucket = 0; bucket < plan.size(); ++bucket)
-    own.push_back(shard_hook_->part(bucket).to(shards_->flat(bucket).scalar_type(), /*non_blocking=*/false,
+    own.push_back(shard_hook_->part(bucket).to(shards_.shards->flat(bucket).scalar_type(),
+                                               /*non_blocking=*/false,
                                                /*copy=*/true));
   shard_hook_->begin_step();
-  for (size_t i = 0; i < shards_->pieces().size(); ++i) {
-    const Piece& piece = shards_->pieces()[i];
+  for (size_t i = 0; i < shards_.shards->pieces().size(); ++i) {
+    const Piece& piece = shards_.shards->pieces()[i];
     parameters_[i].mutable_grad() = own[piece.bucket].narrow(0, piece.offset, piece.end - piece.begin);
   }
 }
 
 GradientBucket GradientExchange::collect(size_t index, const std::vector<int64_t>& parameters) {
-  const torch::Tensor& like = shards_->flat(index);
+  const torch::Tensor& like = shards_.shards->flat(index);
   GradientBucket bucket;
   bucket.index = static_cast<int>(index);
   bucket.options = narrow_type_ ? like.options().dtype(*narrow_type_) : like.options();
   bucket.elements = like.numel();
   bucket.flat = torch::zeros({bucket.elements}, bucket.options);
-  bucket.comm = &shards_->comm();
+  bucket.comm = &shards_.shards->comm();
   int64_t at = 0;
   for (int64_t one : parameters) {
-    torch::Tensor parameter = shards_->parameters()[static_cast<size_t>(one)].second;
+    torch::Tensor parameter = shards_.shards->parameters()[static_cast<size_t>(one)].second;
     bucket.offsets.push_back(at);
     bucket.parts.push_back(place_in(bucket.flat, at, parameter));
     // Gradients of tied weights are already summed over all their ranks: they must count once.
@@ -162,7 +178,7 @@ GradientBucket GradientExchange::collect(size_t index, const std::vector<int64_t
 }
 
 void GradientExchange::give_to_stage(const NamedTensors& tensors) const {
-  comm::Communicator* stage = shards_ != nullptr ? &shards_->comm() : groups_[0].comm.get();
+  comm::Communicator* stage = shards_ ? &shards_.source().comm : groups_[0].comm.get();
   if (stage != nullptr) give_values(tensors, *stage, 0);
 }
 
@@ -217,7 +233,7 @@ void GradientExchange::send(Group& group, const MessageKey& key, std::vector<tor
 }
 
 int64_t GradientExchange::bytes_to_replicas() const {
-  int64_t bytes = shards_ != nullptr ? shards_->comm().counters().bytes_sent : 0;
+  int64_t bytes = shards_ ? shards_.source().comm.counters().bytes_sent : 0;
   for (const Group& group : groups_)
     if (group.comm && !group.tied) bytes += group.comm->counters().bytes_sent;
   return bytes;

@@ -14,9 +14,9 @@
 #include "yoke/parallel/common/ddp/comm_hook.h"
 #include "yoke/parallel/common/give_values.h"
 #include "yoke/parallel/common/global_norm.h"
+#include "yoke/parallel/common/part_shards.h"
 #include "yoke/parallel/placement/stage/ownership.h"
 #include "yoke/parallel/sync/sharded/shard_hook.h"
-#include "yoke/parallel/sync/sharded/shards.h"
 
 namespace yoke::parallel {
 
@@ -25,10 +25,10 @@ namespace yoke::parallel {
 class GradientExchange {
  public:
   // Collective over `world`, whose ranks are those of the layout. All arguments must outlive it. `shards`: of
-  // the stage's parameters; nullptr: its ranks hold them whole. `hook`: how gradients travel between them
-  // (ddp.hook); weights shared by stages travel as they are.
+  // the stage's parameters, where it has several ranks. `hook`: how gradients travel between them (ddp.hook);
+  // weights shared by stages travel as they are.
   GradientExchange(comm::Communicator& world, const PipelineLayout& layout,
-                   const std::vector<OwnedTensor>& tensors, SliceAxis slices = {}, Shards* shards = nullptr,
+                   const std::vector<OwnedTensor>& tensors, SliceAxis slices = {}, PartShards shards = {},
                    const std::string& hook = "none");
   // Waits, because memory must stay while data moves; during unwinding it abandons the communicator first.
   ~GradientExchange();
@@ -84,6 +84,7 @@ class GradientExchange {
   };
   void finish_messages();
   void scatter();
+  std::vector<torch::Tensor> parts_of(const torch::Tensor& parameter) const;
   // Takes the gradients of a bucket of the shards away from their parameters.
   GradientBucket collect(size_t index, const std::vector<int64_t>& parameters);
   void send(Group& group, size_t chunk);
@@ -91,7 +92,7 @@ class GradientExchange {
 
   comm::Communicator& world_;
   SliceAxis slices_;
-  Shards* shards_;
+  PartShards shards_;
   bool first_of_stage_;
   std::set<const void*> tied_;  // parameters
   comm::GiveUpOnException give_up_;

@@ -26,7 +26,7 @@ PartStrategy::PartStrategy(PipelineStage& stage, optim::Optimizer& optimizer, op
       part_options_(std::move(options)) {}
 
 void PartStrategy::await_parameters() {
-  if (part_options_.shards != nullptr) part_options_.shards->wait_for_all();
+  part_options_.shards.await_parameters();
 }
 
 void PartStrategy::begin_pass() {
@@ -41,13 +41,13 @@ void PartStrategy::begin_pass() {
 void PartStrategy::note_waited(double seconds) {
   communication_->seconds += seconds;
   communication_->exposed += seconds;
+  if (part_options_.shards.fully != nullptr) note_times(*part_options_.shards.fully, *communication_);
 }
 
 void PartStrategy::start_step(bool forget_gradients) {
   if (forget_gradients) optimizer_.zero_grad();
   await_parameters();
-  if (part_options_.shards != nullptr)
-    for (const auto& [name, parameter] : part_options_.shards->parameters()) parameter.mutable_grad().reset();
+  part_options_.shards.forget_gradients();
   communication_ = Communication{};
 }
 
@@ -84,7 +84,7 @@ CommitResult PartStrategy::commit(const CommitOptions& commit) {
   }
   if (finite) {
     optimizer_.step(commit.lr);
-    if (part_options_.shards != nullptr) part_options_.shards->begin_gather();
+    part_options_.shards.share_updates();
   }
   scaler_.update();
   result.updated = finite;
@@ -93,12 +93,11 @@ CommitResult PartStrategy::commit(const CommitOptions& commit) {
 
 // Every part knows of its own gradients; the first that has one speaks for all.
 std::optional<std::string> PartStrategy::first_non_finite_gradient() {
-  const Shards* shards = part_options_.shards;
-  std::vector<optim::NamedTensor> own = shards != nullptr
-                                            ? shards->owned()  // "conv1.weight@0:12"
-                                            : held_parameters(stage_.tensors, stage_.place.stage);
+  const PartShards& shards = part_options_.shards;
+  std::vector<optim::NamedTensor> own = shards ? shards.source().owned  // "conv1.weight@0:12"
+                                               : held_parameters(stage_.tensors, stage_.place.stage);
   std::string name = optim::first_non_finite_gradient(own).value_or("");
-  if (shards != nullptr) name = name.substr(0, name.rfind('@'));
+  if (shards) name = name.substr(0, name.rfind('@'));
   name = name.substr(0, kNameBytes - 1);
   torch::Tensor bytes = torch::zeros({1, kNameBytes}, torch::kUInt8);
   std::copy(name.begin(), name.end(), bytes.data_ptr<uint8_t>());

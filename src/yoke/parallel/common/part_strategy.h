@@ -21,7 +21,7 @@ struct PartOptions {
   Precision precision = Precision::kFp32;  // of autocast
   double clip_norm = 0;
   SliceAxis slices;           // where the part's parameters are slices of the model's
-  Shards* shards = nullptr;   // of the part's parameters over its ranks: the optimizer moves shards->owned()
+  PartShards shards;          // if there are some, the optimizer updates shards.source().owned
   std::string hook = "none";  // ddp.hook: how gradients travel between the replicas of the part
 };
 

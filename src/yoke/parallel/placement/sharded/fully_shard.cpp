@@ -17,13 +17,12 @@ namespace {
 
 using parallel::ShardedUnits;
 
-void check_shardable(const torch::nn::Module& module, const FullyShardOptions& options) {
-  std::vector<torch::Tensor> all = module.parameters();
+void check_shardable(const parallel::NamedTensors& all, const FullyShardOptions& options) {
   if (all.empty()) throw ConfigError("fully_shard: the module has no parameters.");
   const std::string& offload = options.offload;
   if (offload != "none" && offload != "optimizer" && offload != "all")
     throw ConfigError("fully_shard: offload = {}: accepted are none, optimizer and all.", offload);
-  if (offload != "none" && all[0].is_cpu())
+  if (offload != "none" && all[0].second.is_cpu())
     throw ConfigError(
         "fully_shard: offload = {}: the parameters are in host memory already. Use none, or move the module "
         "to a GPU first.",
@@ -39,11 +38,15 @@ void check_shardable(const torch::nn::Module& module, const FullyShardOptions& o
 }
 
 template <class... Plan>
-std::unique_ptr<ShardedUnits> make_units(torch::nn::Module& module, comm::Communicator& axis,
+std::unique_ptr<ShardedUnits> make_units(const parallel::ShardedPart& part, comm::Communicator& axis,
                                          const FullyShardOptions& options, const Plan&... plan) {
-  check_shardable(module, options);
-  return std::make_unique<ShardedUnits>(module, parallel::plan_units(plan..., options.gather_type), axis,
+  check_shardable(part.parameters, options);
+  return std::make_unique<ShardedUnits>(part, parallel::plan_units(plan..., options.gather_type), axis,
                                         options);
+}
+
+parallel::ShardedPart all_of(const torch::nn::Module& module) {
+  return {parallel::distinct_parameters(module), parallel::distinct_buffers(module), {}};
 }
 
 }  // namespace
@@ -63,12 +66,20 @@ class FullyShard::Watch {
 };
 
 FullyShard::FullyShard(torch::nn::Module& module, comm::Communicator& axis, FullyShardOptions options)
-    : module_(module),
-      units_(make_units(module, axis, options, module, options.units)),
-      watch_(std::make_unique<Watch>(*units_)) {}
+    : parameters_(parallel::distinct_parameters(module)),
+      units_(make_units(all_of(module), axis, options, module, options.units)),
+      watch_(std::make_unique<Watch>(*units_)) {
+  for (const auto& item : module.named_parameters()) by_name_.emplace(item.key(), item.value());
+}
 
 FullyShard::FullyShard(const models::Model& model, comm::Communicator& axis, FullyShardOptions options)
-    : module_(*model.module), units_(make_units(*model.module, axis, options, model)) {}
+    : FullyShard(model, all_of(*model.module), axis, std::move(options)) {}
+
+FullyShard::FullyShard(const models::Model& model, const parallel::ShardedPart& part,
+                       comm::Communicator& axis, FullyShardOptions options)
+    : parameters_(part.parameters),
+      by_name_(parameters_.begin(), parameters_.end()),
+      units_(make_units(part, axis, options, model, part)) {}
 
 FullyShard::~FullyShard() = default;
 
@@ -100,8 +111,7 @@ double FullyShard::clip_grad_norm(double max_norm) {
   torch::NoGradGuard no_grad;
   std::vector<torch::Tensor> own = parameters();
   torch::Tensor square = optim::clip_grad_norm(own, 0).to(torch::kFloat64).square().reshape({1});
-  if (square.device() != module_.parameters()[0].device())
-    square = square.to(module_.parameters()[0].device());
+  square = square.to(parameters_[0].second.device());
   comm::all_reduce(comm(), square, ReduceOp::kSum, "norm of the gradients");
   torch::Tensor norm = square[0].sqrt();
   if (max_norm > 0) optim::scale_gradients(own, (max_norm / (norm + 1e-6)).clamp_max(1.0));
@@ -134,7 +144,7 @@ parallel::NamedTensors FullyShard::full_parameters() {
       whole[unit->parameters()[i].second.unsafeGetTensorImpl()] = full[i];
   }
   parallel::NamedTensors all;
-  for (const auto& [name, parameter] : parallel::distinct_parameters(module_))
+  for (const auto& [name, parameter] : parameters_)
     all.emplace_back(name, whole.at(parameter.unsafeGetTensorImpl()));
   return all;
 }
@@ -167,11 +177,9 @@ FullyShard::Hold::~Hold() {
 void FullyShard::load(const parallel::NamedTensors& whole) {
   torch::NoGradGuard no_grad;
   std::map<std::string, torch::Tensor> given(whole.begin(), whole.end());
-  std::map<std::string, torch::Tensor> known;
-  for (const auto& item : module_.named_parameters()) known.emplace(item.key(), item.value());
   for (const auto& [name, tensor] : given) {
-    auto found = known.find(name);
-    if (found == known.end()) throw CheckpointError("'{}' is no parameter of this module.", name);
+    auto found = by_name_.find(name);
+    if (found == by_name_.end()) throw CheckpointError("'{}' is no parameter of this module.", name);
     if (found->second.numel() != tensor.numel())
       throw CheckpointError("'{}' has {} elements, the module's {}.", name, tensor.numel(),
                             found->second.numel());

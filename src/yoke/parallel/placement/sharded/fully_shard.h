@@ -17,6 +17,7 @@
 
 #include <torch/nn/module.h>
 
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -26,6 +27,7 @@
 #include "yoke/optim/optimizer.h"
 #include "yoke/parallel/common/give_values.h"
 #include "yoke/parallel/placement/sharded/options.h"
+#include "yoke/parallel/placement/sharded/unit_plan.h"
 #include "yoke/parallel/sync/sharded/piece_source.h"
 
 namespace yoke {
@@ -49,6 +51,9 @@ class FullyShard {
   FullyShard(torch::nn::Module& module, comm::Communicator& axis, FullyShardOptions options = {});
   // Units are the model's blocks. Nothing is gathered by itself: run wrap()'s blocks.
   FullyShard(const models::Model& model, comm::Communicator& axis, FullyShardOptions options = {});
+  // The same of a part of the model's parameters: those of a stage.
+  FullyShard(const models::Model& model, const parallel::ShardedPart& part, comm::Communicator& axis,
+             FullyShardOptions options = {});
   ~FullyShard();  // parameters cannot be read any more
   FullyShard(const FullyShard&) = delete;
   FullyShard& operator=(const FullyShard&) = delete;
@@ -100,7 +105,8 @@ class FullyShard {
 
  private:
   class Watch;
-  torch::nn::Module& module_;
+  parallel::NamedTensors parameters_;
+  std::map<std::string, torch::Tensor> by_name_;  // and by other names
   std::unique_ptr<parallel::ShardedUnits> units_;
   std::unique_ptr<Watch> watch_;
 };

@@ -27,6 +27,8 @@ struct FullyShardOptions {
   std::optional<c10::ScalarType> gather_type;
   // Gradients are cast to this type before they are reduced. Nothing: they keep their own.
   std::optional<c10::ScalarType> reduce_type;
+  // false: gradients are summed over the ranks.
+  bool average = true;
   // Ranks that share memory hold the parameters once between them, and gather nothing.
   bool share = true;
 };

@@ -21,14 +21,14 @@ constexpr size_t kInFlight = 2;
 
 }  // namespace
 
-ShardedUnits::ShardedUnits(torch::nn::Module& module, const std::vector<UnitPlan>& plans,
+ShardedUnits::ShardedUnits(const ShardedPart& part, const std::vector<UnitPlan>& plans,
                            comm::Communicator& comm, const FullyShardOptions& options)
     : comm_(comm), pool_(comm), residency_(options.prefetch, !options.reshard_after_forward) {
-  NamedTensors parameters = distinct_parameters(module), buffers = distinct_buffers(module);
+  const NamedTensors& parameters = part.parameters;
   if (comm.size() > 1) {
-    check_same_model(parameters, buffers, comm);
+    check_same_model(parameters, part.buffers, comm);
     give_values(parameters, comm, 0);
-    give_values(buffers, comm, 0);
+    give_values(part.buffers, comm, 0);
   }
   for (const UnitPlan& plan : plans) {
     units_.push_back(std::make_unique<Unit>(plan, units_.size(), parameters, comm, pool_, options));
@@ -176,12 +176,7 @@ void ShardedUnits::finish_oldest() {
 void ShardedUnits::finish_backward() {
   complain_of_missing();
   // What came later than expected: a parameter in several recomputed parts, in the first backward().
-  for (size_t u = 0; u < units_.size(); ++u) {
-    const NamedTensors& all = units_[u]->parameters();
-    bool left = std::any_of(all.begin(), all.end(), [](const auto& p) { return p.second.grad().defined(); });
-    if (left && units_[u]->trained()) reduce(u);
-  }
-  while (!in_flight_.empty()) finish_oldest();
+  reduce_rest();
   for (Watched& watched : watched_)
     if (watched.arrivals > 0) watched.expected = watched.arrivals;
   homes_.clear();
@@ -190,6 +185,15 @@ void ShardedUnits::finish_backward() {
   residency_.end_pass();
   stale_ = true;
   end_round();
+}
+
+void ShardedUnits::reduce_rest() {
+  for (size_t u = 0; u < units_.size(); ++u) {
+    const NamedTensors& all = units_[u]->parameters();
+    bool left = std::any_of(all.begin(), all.end(), [](const auto& p) { return p.second.grad().defined(); });
+    if (left && units_[u]->trained()) reduce(u);
+  }
+  while (!in_flight_.empty()) finish_oldest();
 }
 
 void ShardedUnits::complain_of_missing() const {

@@ -26,7 +26,7 @@ class ShardedUnits {
  public:
   using Units = Residency::Units;
 
-  ShardedUnits(torch::nn::Module& module, const std::vector<UnitPlan>& plans, comm::Communicator& comm,
+  ShardedUnits(const ShardedPart& part, const std::vector<UnitPlan>& plans, comm::Communicator& comm,
                const FullyShardOptions& options);
   ~ShardedUnits();
   ShardedUnits(const ShardedUnits&) = delete;
@@ -42,6 +42,8 @@ class ShardedUnits {
   // Gathers everything until let_go(): use() does nothing meanwhile.
   void hold();
   void let_go() noexcept;
+  // Reduces gradients that were made outside backward().
+  void reduce_rest();
   // Shards have new values.
   void moved() { stale_ = true; }
   // A pass has failed on this rank. `sent`: earlier passes of the step had told other ranks something.

@@ -45,6 +45,7 @@ Unit::Unit(const UnitPlan& plan, size_t number, const NamedTensors& parameters, 
       filled_(elements_in(plan, parameters)),
       part_(even_part(filled_, comm.size())),
       trained_(plan.trained),
+      average_(options.average),
       storage_(part_ * comm.size(), plan.gather_type, device_of(plan, parameters)),
       reduced_as_(storage_.options().dtype(comm.size() > 1 ? options.reduce_type.value_or(plan.gather_type)
                                                            : plan.gather_type)) {
@@ -141,7 +142,7 @@ void Unit::fill_gradients(const torch::Tensor& flat) {
                         parameters_[i].first);
     if (!gradient.defined())
       place.zero_();
-    else if (cast())  // quotients, so that sums overflow no earlier than one rank's gradient
+    else if (cast() && average_)  // quotients, so that sums overflow no earlier than one rank's gradient
       torch::div_out(place, gradient, torch::scalar_to_tensor(static_cast<double>(comm_.size())));
     else if (gradient.data_ptr() != place.data_ptr())
       place.copy_(gradient);
@@ -175,7 +176,7 @@ void Unit::begin_reduce(compute::GradientHomes& homes) {
   if (comm_.size() == 1) return;
   std::string name = fmt::format("gradients of {} {}", number_, name_);
   reducing_ = comm_.reduce_scatter(comm::buffer_of(flat), comm::buffer_of(own_part(flat)),
-                                   cast() ? ReduceOp::kSum : ReduceOp::kMean, {.name = name});
+                                   cast() || !average_ ? ReduceOp::kSum : ReduceOp::kMean, {.name = name});
 }
 
 torch::Tensor Unit::finish_reduce() {

@@ -46,11 +46,11 @@ class Unit {
 
   // Layers of compute/ write gradients where they will be reduced, from here to begin_reduce().
   void make_homes(compute::GradientHomes& homes);
-  // Averages the parameters' gradients over the ranks and takes them away from the parameters. Those that are
-  // absent count as zeros.
+  // Averages (or sums) the parameters' gradients over the ranks and takes them away from the parameters.
+  // Those that are absent count as zeros.
   void begin_reduce(compute::GradientHomes& homes);
   bool reducing() const { return reduces_; }
-  // This rank's part of the averages, in the type they were reduced in. Valid until drop_reduced().
+  // This rank's part of the result, in the type they were reduced in. Valid until drop_reduced().
   torch::Tensor finish_reduce();
   void drop_reduced();
   comm::Pending::Timing reduce_timing() const { return reducing_.timing(); }
@@ -77,6 +77,7 @@ class Unit {
   int64_t filled_ = 0;
   int64_t part_ = 0;
   bool trained_;
+  bool average_;
   bool resident_ = false;
   FlatStorage storage_;
   torch::TensorOptions reduced_as_;

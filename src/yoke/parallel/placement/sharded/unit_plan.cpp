@@ -119,11 +119,17 @@ std::vector<UnitPlan> plan_units(const torch::nn::Module& module, const std::vec
   return split_by_type(parameters, groups, gather_type);
 }
 
-std::vector<UnitPlan> plan_units(const models::Model& model, std::optional<torch::ScalarType> gather_type) {
-  NamedTensors parameters = distinct_parameters(*model.module);
+std::vector<UnitPlan> plan_units(const models::Model& model, const ShardedPart& part,
+                                 std::optional<torch::ScalarType> gather_type) {
+  const NamedTensors& parameters = part.parameters;
   std::unordered_map<const void*, size_t> open;
-  for (size_t i = 0; i < parameters.size(); ++i) open[parameters[i].second.unsafeGetTensorImpl()] = i;
   std::vector<std::pair<std::string, std::vector<size_t>>> groups;
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    if (part.apart.contains(parameters[i].first))
+      groups.push_back({parameters[i].first, {i}});
+    else
+      open[parameters[i].second.unsafeGetTensorImpl()] = i;
+  }
   for (const models::Block& block : model.blocks) {
     groups.push_back({block.name, {}});
     for (const auto& module : block.modules)

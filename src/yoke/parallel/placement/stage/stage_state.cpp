@@ -31,21 +31,32 @@ bool saved_elsewhere(const PipelineStage& stage, const std::string& parameter) {
 }
 
 // `list` has a number for each piece: where these stand among all parameters of the model.
-void place_in_model(StatePiece& list, const PipelineStage& stage, const Shards& shards) {
+void place_in_model(StatePiece& list, const PipelineStage& stage, const PieceSource& source) {
   std::map<std::string, int64_t> numbers;
   for (const OwnedTensor& one : stage.tensors)
     if (one.is_parameter) numbers.emplace(one.name, static_cast<int64_t>(numbers.size()));
   list.shape = {static_cast<int64_t>(numbers.size())};
-  for (int64_t& place : list.places)
-    place = numbers.at(shards.parameters()[static_cast<size_t>(place)].first);
+  for (int64_t& place : list.places) place = numbers.at(source.parameters[static_cast<size_t>(place)].first);
+}
+
+// This rank's pieces of the stage's parameters, with values that `value_of` takes from what the rank owns.
+template <class ValueOf>
+std::vector<StatePiece> pieces_with(const PipelineStage& stage, const PieceSource& source, ValueOf value_of) {
+  std::vector<StatePiece> pieces;
+  for (size_t i = 0; i < source.pieces.size(); ++i) {
+    pieces.push_back(
+        parallel::piece_of(source, i, StatePiece::Kind::kParameter, value_of(source.owned[i].second)));
+    if (saved_elsewhere(stage, pieces.back().name)) pieces.back().holder = kNotTheWriter;
+  }
+  return pieces;
 }
 
 void add_sharded(std::vector<StatePiece>& state, const PipelineStage& stage,
-                 const std::vector<optim::NamedTensor>& optimizer, const Shards& shards) {
-  for (StatePiece& piece : sharded_state(shards.source(), optimizer)) {
+                 const std::vector<optim::NamedTensor>& optimizer, const PieceSource& source) {
+  for (StatePiece& piece : sharded_state(source, optimizer)) {
     const size_t slash = piece.name.find('/');
     if (piece.is_list())
-      place_in_model(piece, stage, shards);
+      place_in_model(piece, stage, source);
     else if (saved_elsewhere(stage, piece.name.substr(slash + 1)))
       piece.holder = kNotTheWriter;
     state.push_back(std::move(piece));
@@ -55,13 +66,14 @@ void add_sharded(std::vector<StatePiece>& state, const PipelineStage& stage,
 }  // namespace
 
 std::vector<StatePiece> stage_state(const PipelineStage& stage,
-                                    const std::vector<optim::NamedTensor>& optimizer, const Shards* shards) {
+                                    const std::vector<optim::NamedTensor>& optimizer,
+                                    const PartShards& shards) {
   std::vector<StatePiece> state;
   std::map<std::string, StatePiece> parameters;
   std::vector<int64_t> places;  // of the stage's parameters among all of the model's
   int64_t all = 0;
   for (const OwnedTensor& one : stage.tensors) {
-    if (one.held_by(stage.place.stage)) {
+    if (one.held_by(stage.place.stage) && !(one.is_parameter && shards.fully != nullptr)) {
       state.push_back(piece_of(stage, one));
       if (one.is_parameter) {
         parameters[one.name] = state.back();
@@ -70,8 +82,12 @@ std::vector<StatePiece> stage_state(const PipelineStage& stage,
     }
     all += one.is_parameter ? 1 : 0;
   }
-  if (shards != nullptr) {
-    add_sharded(state, stage, optimizer, *shards);
+  if (shards.fully != nullptr)
+    for (StatePiece& piece :
+         pieces_with(stage, shards.source(), [](const torch::Tensor& own) { return own.detach(); }))
+      state.push_back(std::move(piece));
+  if (shards) {
+    add_sharded(state, stage, optimizer, shards.source());
     return state;
   }
   for (const auto& [name, tensor] : optimizer) {
@@ -93,17 +109,9 @@ std::vector<StatePiece> stage_state(const PipelineStage& stage,
   return state;
 }
 
-std::vector<StatePiece> stage_gradients(const PipelineStage& stage, const Shards* shards) {
+std::vector<StatePiece> stage_gradients(const PipelineStage& stage, const PartShards& shards) {
+  if (shards) return pieces_with(stage, shards.source(), [](const torch::Tensor& own) { return own.grad(); });
   std::vector<StatePiece> gradients;
-  if (shards != nullptr) {
-    const PieceSource source = shards->source();
-    for (size_t i = 0; i < source.pieces.size(); ++i) {
-      gradients.push_back(
-          parallel::piece_of(source, i, StatePiece::Kind::kParameter, source.owned[i].second.grad()));
-      if (saved_elsewhere(stage, gradients.back().name)) gradients.back().holder = kNotTheWriter;
-    }
-    return gradients;
-  }
   for (const OwnedTensor& one : stage.tensors) {
     if (!one.is_parameter || !one.held_by(stage.place.stage)) continue;
     gradients.push_back(piece_of(stage, one));

@@ -15,7 +15,7 @@ namespace yoke::parallel {
 struct PartsOptions {
   PartRunnerOptions runner;
   double clip_norm = 0;
-  Shards* shards = nullptr;   // as in PartOptions
+  PartShards shards;          // as in PartOptions
   std::string hook = "none";  // likewise
   // Brings an input to the device, in the format the model's weights have.
   std::function<torch::Tensor(const torch::Tensor&)> place = [](const torch::Tensor& input) { return input; };

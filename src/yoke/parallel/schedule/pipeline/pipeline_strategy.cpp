@@ -36,6 +36,12 @@ void check_without_flush(const PipelineStage& stage, const PipelineStrategyOptio
         name);
 }
 
+StageRunnerOptions runner_options(const PipelineStrategyOptions& options) {
+  StageRunnerOptions runner = options.runner;
+  runner.after_weights = [shards = options.shards] { shards.reduce_rest(); };
+  return runner;
+}
+
 }  // namespace
 
 PipelineStrategy::PipelineStrategy(const models::Model& model, PipelineStage& stage,
@@ -48,7 +54,7 @@ PipelineStrategy::PipelineStrategy(const models::Model& model, PipelineStage& st
       options_(std::move(options)),
       flushes_(plan::flushes(stage.layout.request.kind)),
       transfers_(stage.world, options_.runner.device),
-      runner_(model, scaler, stage.layout, stage.place.stage, options_.runner),
+      runner_(model, scaler, stage.layout, stage.place.stage, runner_options(options_)),
       interpreter_(stage.layout, stage.place, runner_, stage.versions, transfers_),
       news_(stage.world, 1 + (stage.layout.workers() - 1) / stage.layout.request.microbatches),
       stream_(stage.layout.request, stage.place.worker) {
@@ -216,7 +222,10 @@ std::vector<torch::Tensor> PipelineStrategy::forward(const std::vector<torch::Te
   std::vector<torch::Tensor> inputs = given;
   for (torch::Tensor& input : inputs)
     if (stage_.place.stage == 0) input = options_.place(input);
-  return interpreter_.evaluate(inputs, shape_signature(inputs, inputs.at(0).size(0), /*training=*/false));
+  models::Tensors outputs =
+      interpreter_.evaluate(inputs, shape_signature(inputs, inputs.at(0).size(0), /*training=*/false));
+  options_.shards.release();
+  return outputs;
 }
 
 }  // namespace yoke::parallel

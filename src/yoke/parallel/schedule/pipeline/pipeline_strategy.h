@@ -21,9 +21,8 @@ struct PipelineStrategyOptions {
   double clip_norm = 0;
   // Without a flush: updates with non-finite gradients on some stage are skipped on all of them.
   bool skip_non_finite = false;
-  SliceAxis slices;  // if a stage's parameters are slices of the model's
-  // Of the stage's parameters over its ranks: the optimizer updates shards->owned()
-  Shards* shards = nullptr;
+  SliceAxis slices;           // if a stage's parameters are slices of the model's
+  PartShards shards;          // as in PartOptions
   std::string hook = "none";  // as in PartOptions
   // Copies an input to the device, in the memory format of the model's weights.
   std::function<torch::Tensor(const torch::Tensor&)> place = [](const torch::Tensor& input) { return input; };

@@ -99,6 +99,7 @@ void StageRunner::weight(int chunk, int micro) {
   YOKE_CHECK(found != put_off_.end(), "weight gradients of micro-batch {} before its backward", micro);
   found->second->run();
   put_off_.erase(found);
+  if (options_.after_weights) options_.after_weights();
 }
 
 StageRunner::Tensors StageRunner::evaluate(int chunk, const Tensors& inputs) {

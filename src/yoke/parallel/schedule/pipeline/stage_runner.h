@@ -1,6 +1,7 @@
 // Forward and backward of this rank's blocks, micro-batch by micro-batch.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <utility>
@@ -19,6 +20,7 @@ struct StageRunnerOptions {
   torch::Device device = torch::kCPU;
   Precision precision = Precision::kFp32;  // of autocast
   std::vector<compute::Segment> segments;  // of the whole model: which blocks are recomputed
+  std::function<void()> after_weights;     // called at the end of weight(); may be empty
 };
 
 class StageRunner {

@@ -1,6 +1,7 @@
 #include "yoke/parallel/sync/sharded/fully_sharded_strategy.h"
 
 #include "yoke/parallel/common/ddp/same_model.h"
+#include "yoke/parallel/common/part_shards.h"
 #include "yoke/parallel/common/step_news.h"
 #include "yoke/parallel/placement/sharded/sharded_units.h"
 #include "yoke/parallel/sync/sharded/sharded_state.h"
@@ -35,12 +36,7 @@ ComputeResult FullyShardedStrategy::compute(const std::vector<torch::Tensor>& in
     throw;
   }
   ++computed_;
-  ShardedUnits::Times times = fully_.units().take_times();
-  for (const comm::Pending::Timing& one : times.reductions) {
-    communication_.seconds += one.ended - one.started;
-    communication_.buckets.push_back({one.started, one.ended});
-  }
-  communication_.exposed += times.exposed;
+  note_times(fully_, communication_);
   return result;
 }
 
