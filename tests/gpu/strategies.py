@@ -40,6 +40,9 @@ def strategies():
     yield "tensor x zero 3", tensor + ["--parallel.zero", "3"], 2, exact, 4
     yield "tensor x pipeline", tensor + staged, 1, exact, 4
     yield "pipeline x zero 2", staged + ["--parallel.zero", "2"], 2, exact, 4
+    yield "pipeline x zero 3", staged + ["--parallel.zero", "3"], 2, exact, 4
+    yield "pipeline x zero 3 bf16", staged + ["--parallel.zero", "3", "--train.precision", "bf16"], 2, low, 4
+    yield "3D, zero 3", tensor + staged + ["--parallel.zero", "3"], 2, exact, 8
     yield "3D, sequence", tensor + staged + ["--parallel.sequence"], 2, exact, 8
     yield "ddp, powersgd", ["--ddp.hook", "powersgd:4"], 2, None
     yield "ddp, int8", ["--ddp.hook", "int8"], 2, low

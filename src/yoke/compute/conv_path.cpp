@@ -35,22 +35,19 @@ double now() {
   return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
 }
 
-double seconds_of(const ConvChoices::Runner& run, ConvPath path) {
-  double begin = now();
-  run(path);
-  return now() - begin;
-}
-
 // The minimum over several rounds, alternating the paths, so that a disturbance affects all of them. A path
 // that takes twice the best after two rounds is dropped.
-ConvPath fastest(const std::vector<ConvPath>& candidates, const ConvChoices::Runner& run) {
+ConvPath fastest(const std::vector<ConvPath>& candidates, const ConvChoices::Runner& run,
+                 const ConvChoices::Clock& clock) {
   std::vector<double> best(candidates.size(), std::numeric_limits<double>::infinity());
   for (ConvPath path : candidates) run(path);  // warm: workspaces, compiled kernels
   for (int round = 0; round < kRounds; ++round) {
     double least = *std::min_element(best.begin(), best.end());
     for (size_t i = 0; i < candidates.size(); ++i) {
       if (round >= 2 && best[i] > 2 * least) continue;
-      best[i] = std::min(best[i], seconds_of(run, candidates[i]));
+      double begin = clock();
+      run(candidates[i]);
+      best[i] = std::min(best[i], clock() - begin);
     }
   }
   size_t winner = 0;
@@ -107,6 +104,8 @@ const std::string& machine_name() {
   return name;
 }
 
+ConvChoices::ConvChoices() : ConvChoices(now) {}
+
 ConvChoices& ConvChoices::global() {
   static ConvChoices choices;
   return choices;
@@ -160,13 +159,13 @@ ConvPath ConvChoices::choose(const std::string& operation, const std::vector<Con
   if (auto path = known(key, candidates)) return *path;
   if (candidates.size() == 1) return candidates.front();
   if (file_.empty())
-    return choices_.insert_or_assign(key, Choice{fastest(candidates, run)}).first->second.path;
+    return choices_.insert_or_assign(key, Choice{fastest(candidates, run, clock_)}).first->second.path;
 
   FileLock file_lock(file_.string() + ".lock");
   if (!file_lock.problem().empty()) warn_once_locked(file_lock.problem());
   merge_file_locked();
   if (auto path = known(key, candidates)) return *path;  // another process was first
-  ConvPath path = fastest(candidates, run);
+  ConvPath path = fastest(candidates, run, clock_);
   choices_.insert_or_assign(key, Choice{path});
   try {
     write_file_atomically(file_, to_json_locked().dump(1) + "\n");

@@ -33,6 +33,9 @@ class ConvChoices {
   // Runs one path once; called several times and timed.
   using Runner = std::function<void(ConvPath)>;
 
+  using Clock = std::function<double()>;  // seconds
+  ConvChoices();
+  explicit ConvChoices(Clock clock) : clock_(std::move(clock)) {}
   static ConvChoices& global();
 
   // train.conv: "auto" measures, another name forces that path where it supports the layer. Throws
@@ -67,6 +70,7 @@ class ConvChoices {
   void merge_file_locked();
   void warn_once_locked(const std::string& problem);
 
+  Clock clock_;
   mutable std::mutex mutex_;
   std::optional<ConvPath> forced_;
   std::filesystem::path file_;

@@ -84,6 +84,7 @@ __device__ inline double sum_partials(const float* partial, int blocks, int64_t 
   __shared__ double rows[32][33];
   double sum = 0;
   if (column < pitch)
+#pragma unroll 8
     for (int row = static_cast<int>(threadIdx.y); row < blocks; row += 32) sum += partial[row * pitch + column];
   __syncthreads();
   rows[threadIdx.y][threadIdx.x] = sum;

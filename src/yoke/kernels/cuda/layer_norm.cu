@@ -126,8 +126,9 @@ __global__ void __launch_bounds__(kThreads) norm_kernel(CudaLayerNorm in, const 
   }
 }
 
-// A warp takes rows in turn, reads the next one while it computes, and keeps the sums of its columns in
-// registers; the warps of a block add theirs up in shared memory, and the blocks leave partial sums.
+// A warp takes rows in turn, reads the next one (with its statistics) while it computes, and keeps the sums
+// of its columns in registers; the warps of a block add theirs up in shared memory, and the blocks leave
+// partial sums.
 template <class T, int kVectors>
 __global__ void __launch_bounds__(kThreads)
     norm_backward_kernel(CudaLayerNorm in, const uint4* x, const float* means, const float* inverses,
@@ -141,10 +142,13 @@ __global__ void __launch_bounds__(kThreads)
   Row<T, kVectors> of_weight = {}, of_bias = {};
   const float scale = 1.0f / static_cast<float>(in.width);
   const int64_t step = static_cast<int64_t>(gridDim.x) * kWarps;
+  float next_mean = 0, next_inverse = 0;
   auto fetch = [&](int64_t row) {
     next_value.load(x + row * vectors, vectors, lane);
     next_g.load(grad_y + row * vectors, vectors, lane);
     if (grad_sum != nullptr) next_more.load(grad_sum + row * vectors, vectors, lane);
+    next_mean = means[row];
+    next_inverse = inverses[row];
   };
   int64_t row = static_cast<int64_t>(blockIdx.x) * kWarps + warp;
   if (row < in.rows) fetch(row);
@@ -152,8 +156,8 @@ __global__ void __launch_bounds__(kThreads)
     value = next_value;
     g = next_g;
     more = next_more;
+    const float mean = next_mean, inverse = next_inverse;
     if (row + step < in.rows) fetch(row + step);
-    const float mean = means[row], inverse = inverses[row];
     float sum = 0, product = 0;
 #pragma unroll
     for (int v = 0; v < kVectors; ++v) {
@@ -206,20 +210,20 @@ __global__ void __launch_bounds__(kThreads)
   leave(of_bias, partial + gridDim.x * in.width);
 }
 
+// blockIdx.y: 0 for the weight, 1 for the bias.
 template <class T>
 __global__ void norm_finish_kernel(const float* partial, int blocks, int64_t width, T* grad_weight,
                                    T* grad_bias) {
   const int64_t column = blockIdx.x * 32 + threadIdx.x;
-  const double of_weight = sum_partials(partial, blocks, width, column);
-  const double of_bias = sum_partials(partial + blocks * width, blocks, width, column);
+  const double sum = sum_partials(partial + blockIdx.y * blocks * width, blocks, width, column);
   if (threadIdx.y != 0 || column >= width) return;
-  grad_weight[column] = from_float<T>(static_cast<float>(of_weight));
-  grad_bias[column] = from_float<T>(static_cast<float>(of_bias));
+  (blockIdx.y == 0 ? grad_weight : grad_bias)[column] = from_float<T>(static_cast<float>(sum));
 }
 
-// At least two rows per warp, so that weights are read and sums are written less often than rows.
+// At least two rows per warp, so that weights are read and sums are written less often than rows. No more
+// blocks than registers have room for (two per multiprocessor at GPT-2's width): all run at once.
 int backward_blocks(const CudaLayerNorm& in) {
-  return static_cast<int>(std::clamp<int64_t>(in.rows / (2 * kWarps), 1, kMostBlocks));
+  return static_cast<int>(std::clamp<int64_t>(in.rows / (2 * kWarps), 1, kMostBlocks / 2));
 }
 
 // Calls body(std::integral_constant<int, n>{}) with the vectors of a lane.
@@ -274,7 +278,7 @@ void layer_norm_backward(const CudaLayerNorm& in, const void* x, const float* me
           in, static_cast<const uint4*>(x), mean, inverse, static_cast<const uint4*>(grad_y),
           static_cast<const uint4*>(grad_sum), static_cast<uint4*>(grad_x), workspace);
     });
-    const auto columns = static_cast<unsigned>((in.width + 31) / 32);
+    const dim3 columns(static_cast<unsigned>((in.width + 31) / 32), 2);
     norm_finish_kernel<T><<<columns, dim3(32, 32), 0, stream>>>(
         workspace, blocks, in.width, static_cast<T*>(grad_weight), static_cast<T*>(grad_bias));
   });

@@ -11,7 +11,7 @@ struct Sources {
 };
 
 constexpr int kMostThreads = 512;
-constexpr int kMostBlocks = 528;
+constexpr int kMostBlocks = 264;  // all run at once
 constexpr int kInFlight = 4;
 
 struct Grid {
