@@ -36,6 +36,18 @@ void add_options(CLI::App& command, BenchStepArguments& arguments) {
       ->excludes("--batch");
 }
 
+void add_options(CLI::App& command, BenchKernelsArguments& arguments) {
+  command.add_option("--device", arguments.device, "cpu (one thread) or cuda")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"cpu", "cuda"}));
+  command.add_option("--precision", arguments.precision, "fp32; on cuda also bf16 and fp16")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"fp32", "bf16", "fp16"}));
+  command.add_option("--rows", arguments.rows, "rows of the matrices; 0: 1024, on cuda 16384")
+      ->capture_default_str()
+      ->check(CLI::Range(int64_t{0}, int64_t{1} << 20));
+}
+
 void add_options(CLI::App& command, BenchScalingArguments& arguments) {
   command.add_option("--model", arguments.models, "models")->delimiter(',');
   add_list(command, "--nproc", arguments.nproc, "numbers of ranks on this machine")

@@ -1,4 +1,4 @@
-// Arguments of `yoke bench step|scaling|collectives|messenger`.
+// Arguments of `yoke bench step|kernels|scaling|collectives|messenger`.
 #pragma once
 
 #include <cstdint>
@@ -20,6 +20,12 @@ struct BenchStepArguments {
   int64_t threads = 0;
   int64_t steps = 20;
   bool largest_batch = false;  // instead of `batches`
+};
+
+struct BenchKernelsArguments {
+  std::string device = "cpu";
+  std::string precision = "fp32";
+  int64_t rows = 0;  // 0: by device
 };
 
 struct BenchScalingArguments {
@@ -57,6 +63,7 @@ struct BenchMessengerArguments {
 
 // Adds the options of a command, which fill `arguments`.
 void add_options(CLI::App& command, BenchStepArguments& arguments);
+void add_options(CLI::App& command, BenchKernelsArguments& arguments);
 void add_options(CLI::App& command, BenchScalingArguments& arguments);
 void add_options(CLI::App& command, BenchCollectivesArguments& arguments);
 void add_options(CLI::App& command, BenchMessengerArguments& arguments);

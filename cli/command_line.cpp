@@ -159,6 +159,10 @@ class Parser {
         group->add_subcommand("step", "training throughput by model, batch size, precision and device"),
         "yoke bench step --model lenet,vgg_small --batch 16,64 --precision fp32,bf16");
     add_options(*step, out_.bench_step);
+    auto* kernels = common(
+        group->add_subcommand("kernels", "memory bandwidth of Yoke's own kernels, beside a plain copy"),
+        "yoke bench kernels --device cuda --precision bf16");
+    add_options(*kernels, out_.bench_kernels);
     add_bench_scaling(group);
     add_bench_collectives(group);
     add_bench_messenger(group);

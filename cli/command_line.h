@@ -81,6 +81,7 @@ struct CommandLine {
   EvalArguments eval;
   ModelArguments model;
   BenchStepArguments bench_step;
+  BenchKernelsArguments bench_kernels;
   BenchScalingArguments bench_scaling;
   BenchMessengerArguments bench_messenger;
   VerifyArguments verify;

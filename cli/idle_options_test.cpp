@@ -27,6 +27,7 @@ const std::map<std::string, std::string> kAlways = {
     {"eval", "FILE --init --inputs --device"},
     {"model info", "NAME"},
     {"model export", "NAME --output --seed"},
+    {"bench kernels", "--device --precision --rows"},
     {"bench step", "--model --batch --precision --device --recompute --threads --steps --largest-batch"},
     {"bench scaling", "--model --nproc --batch --precision --device --threads --steps"},
     {"bench collectives", "--nproc --backend --op --bytes --dtype --iterations --memory --check"},

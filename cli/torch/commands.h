@@ -10,6 +10,7 @@ int run_eval(const CommandLine& line);
 int run_model_info(const CommandLine& line);
 int run_model_export(const CommandLine& line);
 int run_bench_step(const CommandLine& line);
+int run_bench_kernels(const CommandLine& line);
 int run_bench_scaling(const CommandLine& line);  // as one rank
 int run_verify(const CommandLine& line);
 int run_profile(const CommandLine& line);
@@ -31,6 +32,7 @@ inline constexpr Command kCommands[] = {
     {"model info", run_model_info},
     {"model export", run_model_export},
     {"bench step", run_bench_step},
+    {"bench kernels", run_bench_kernels},
     {"bench scaling", run_bench_scaling},
     {"verify", run_verify},
     {"profile", run_profile},

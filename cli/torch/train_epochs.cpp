@@ -4,6 +4,7 @@
 #include <chrono>
 #include <thread>
 
+#include "cli/torch/train_parts.h"
 #include "yoke/base/clock.h"
 #include "yoke/base/error.h"
 #include "yoke/base/log.h"

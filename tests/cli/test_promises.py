@@ -12,7 +12,7 @@ import pytest
 from conftest import ROOT, YOKE
 
 TINY = "configs/mlp_tiny.toml"
-COMMANDS = ["train", "eval", "model info", "model export", "bench step", "ckpt ls", "ckpt verify", "ckpt export",
+COMMANDS = ["train", "eval", "model info", "model export", "bench step", "bench kernels", "ckpt ls", "ckpt verify", "ckpt export",
             "ckpt import", "config show", "config keys", "report", "doctor", "verify", "bench scaling", "bench collectives",
             "bench messenger", "env", "topo show", "topo predict", "why"]
 
@@ -123,6 +123,14 @@ def test_bench_step(yoke):
         for key in ("precision", "device", "recompute", "samples_per_s", "tflops", "peak_fraction", "peak_memory_bytes"):
             assert key in row
         assert row["step_seconds"]["median"] <= row["step_seconds"]["p95"]
+
+
+def test_bench_kernels(yoke):
+    result = yoke("bench", "kernels", "--rows", 16, "--json").json
+    assert result["device"] == "cpu" and result["copy_bytes_per_s"] > 0 and len(result["kernels"]) > 10
+    for row in result["kernels"]:
+        assert row["copy_fraction"] == pytest.approx(row["bytes"] / row["seconds"] / result["copy_bytes_per_s"])
+    assert "of a copy" in yoke("bench", "kernels", "--rows", 16).out
 
 
 def test_doctor_measures_every_line(yoke):

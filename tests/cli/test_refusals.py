@@ -154,6 +154,9 @@ ROWS = {
         ("bench collectives --nproc 2 --dtype fp8", 2, "fp8"),
         ("bench collectives --nproc 2 --reduce average", 2, "average"),
         ("bench collectives --nproc 2 --memory mine", 2, "--memory mine"),
+        ("bench kernels --device tpu", 2, "--device"),
+        ("bench kernels --precision bf16", 2, "--precision fp32"),
+        ("bench kernels --rows 3000000", 2, "--rows"),
         ("bench messenger --backend udp", 2, "--backend udp"),
         ("bench messenger --bytes x", 2, "--bytes x"),
         ("bench messenger --bytes 9000TB", 2, "--bytes 9000TB"),
@@ -278,7 +281,7 @@ def test_the_table_covers_every_command():
     rows = [row for group in ROWS.values() for row in group]
     assert len(rows) >= 60
     words = [row[0] if isinstance(row[0], str) else " ".join(row[0]) for row in rows]
-    for command in ("train", "eval", "model info", "model export", "bench step", "bench scaling", "bench collectives", "bench messenger",
+    for command in ("train", "eval", "model info", "model export", "bench step", "bench kernels", "bench scaling", "bench collectives", "bench messenger",
                     "bench ps", "ckpt verify", "ckpt export", "ckpt import", "config show", "doctor", "report", "run", "env", "topo show",
                     "topo predict", "why", "profile", "plan", "simulate", "partition", "verify", "lab stragglers"):
         assert any(line.startswith(command) for line in words), command
