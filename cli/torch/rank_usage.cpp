@@ -14,26 +14,27 @@ namespace {
 
 using Kind = parallel::StatePiece::Kind;
 
-int64_t bytes_of(const std::vector<optim::NamedTensor>& tensors) {
-  int64_t bytes = 0;
-  for (const auto& [name, tensor] : tensors) bytes += static_cast<int64_t>(tensor.nbytes());
-  return bytes;
+// 0 for what was offloaded to host memory.
+int64_t bytes_on(const torch::Device& device, const torch::Tensor& tensor) {
+  return tensor.device().type() == device.type() ? static_cast<int64_t>(tensor.nbytes()) : 0;
 }
 
 metrics::MemoryUse held_by(engine::Worker& worker, const RunConfig& config) {
   metrics::MemoryUse held;
   int64_t parameters = 0;
   for (const parallel::StatePiece& piece : worker.strategy->state()) {
-    const auto bytes = static_cast<int64_t>(piece.values.nbytes());
+    const int64_t bytes = bytes_on(worker.device, piece.values);
     if (piece.kind == Kind::kOptimizer)
       held.optimizer += bytes;
     else
       held.parameters += bytes;
     if (piece.kind == Kind::kParameter) parameters += bytes;
   }
-  // From ZeRO 2 on a rank keeps the gradients of its pieces alone; a stage keeps those of all its parameters.
-  const bool own_pieces = config.parallel.zero >= 2 && config.parallel.pipeline <= 1;
-  held.gradients = own_pieces ? bytes_of(worker.maker->parameters()) : parameters;
+  // From ZeRO 2 on a rank keeps the gradients of its pieces alone, a stage from ZeRO 3 on.
+  const bool own_pieces = config.parallel.zero >= (config.parallel.pipeline > 1 ? 3 : 2);
+  held.gradients = own_pieces ? 0 : parameters;
+  for (const auto& [name, piece] : worker.maker->parameters())
+    if (own_pieces) held.gradients += bytes_on(worker.device, piece);
   return held;
 }
 

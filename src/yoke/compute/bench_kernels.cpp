@@ -28,7 +28,8 @@ std::string shape_of(const torch::Tensor& x) {
 }
 
 void bench_activations(KernelBench& bench, int64_t rows) {
-  torch::Tensor x = bench.matrix(rows, kWidth), y = bench.matrix(rows, kWidth), z = bench.matrix(rows, kWidth);
+  torch::Tensor x = bench.matrix(rows, kWidth), y = bench.matrix(rows, kWidth),
+                z = bench.matrix(rows, kWidth);
   torch::Tensor bias = bench.matrix(1, kWidth), sums = bench.matrix(1, kWidth);
   const int64_t count = x.numel(), bytes = 4 * count;
   const std::string shape = shape_of(x);
@@ -43,8 +44,7 @@ void bench_activations(KernelBench& bench, int64_t rows) {
                 [&] { kernels::relu_backward(data_of(x), data_of(y), data_of(z), count); });
   bench.measure("column_sums", shape, bytes,
                 [&] { kernels::column_sums(data_of(x), data_of(sums), rows, kWidth, kWidth); });
-  bench.measure("crc32c", shape, bytes,
-                [&] { kernels::crc32c(x.data_ptr(), static_cast<size_t>(bytes)); });
+  bench.measure("crc32c", shape, bytes, [&] { kernels::crc32c(x.data_ptr(), static_cast<size_t>(bytes)); });
 }
 
 void bench_loss(KernelBench& bench, int64_t rows) {
@@ -69,14 +69,13 @@ void bench_batch_norm(KernelBench& bench, int64_t rows) {
   torch::Tensor parts = bench.matrix(7, kChannels);
   auto part = [&](int64_t i) { return data_of(parts) + i * kChannels; };
   const int64_t bytes = 4 * x.numel();
-  kernels::BatchNormInput in{
-      data_of(x), nullptr, rows, kChannels, kChannels, part(0), part(1), 1e-5f, /*relu=*/true};
+  kernels::BatchNormInput in{data_of(x), nullptr, rows,  kChannels,    kChannels,
+                             part(0),    part(1), 1e-5f, /*relu=*/true};
   bench.measure("batch_norm, ReLU", shape_of(x), 3 * bytes,
                 [&] { kernels::batch_norm(in, data_of(y), part(2), part(3), part(4)); });
-  kernels::BatchNormGradients g{data_of(grad_y), data_of(y), part(2), part(3), data_of(grad_x),
-                                nullptr,         part(5),    part(6)};
-  bench.measure("batch_norm_backward", shape_of(x), 7 * bytes,
-                [&] { kernels::batch_norm_backward(in, g); });
+  kernels::BatchNormGradients g{data_of(grad_y), data_of(y), part(2), part(3),
+                                data_of(grad_x), nullptr,    part(5), part(6)};
+  bench.measure("batch_norm_backward", shape_of(x), 7 * bytes, [&] { kernels::batch_norm_backward(in, g); });
 }
 
 void bench_optimizers(KernelBench& bench, int64_t rows) {
@@ -125,8 +124,7 @@ void KernelBench::measure(const std::string& name, const std::string& shape, int
 void KernelBench::copy(int64_t elements) {
   torch::Tensor from = matrix(1, elements), to = torch::empty_like(from);
   measure("copy", "", 2 * static_cast<int64_t>(from.nbytes()), [&] { to.copy_(from); });
-  speeds.copy_bytes_per_s =
-      static_cast<double>(speeds.kernels.back().bytes) / speeds.kernels.back().seconds;
+  speeds.copy_bytes_per_s = static_cast<double>(speeds.kernels.back().bytes) / speeds.kernels.back().seconds;
   speeds.kernels.pop_back();
 }
 

@@ -70,9 +70,8 @@ void bench_activations(KernelBench& bench, int64_t rows) {
   });
   bench.measure("add_bias, ReLU", shape_of(x), 2 * bytes_of(x),
                 [&] { kernels::add_bias_relu(in, z.data_ptr(), bias.const_data_ptr()); });
-  bench.measure("column_sums", shape_of(x), bytes_of(x), [&] {
-    kernels::column_sums(in, x.const_data_ptr(), sums.data_ptr(), scratch_memory);
-  });
+  bench.measure("column_sums", shape_of(x), bytes_of(x),
+                [&] { kernels::column_sums(in, x.const_data_ptr(), sums.data_ptr(), scratch_memory); });
 }
 
 void bench_pack(KernelBench& bench, int64_t rows) {
@@ -80,7 +79,8 @@ void bench_pack(KernelBench& bench, int64_t rows) {
   Tensor packed = bench.matrix(rows, 3 * kWidth), sums = bench.matrix(1, 3 * kWidth);
   kernels::CudaPacking in{*number_of(packed), 1, rows, kHeads, kWidth / kHeads, stream_of(packed)};
   kernels::CudaHeads from[3];
-  for (size_t i = 0; i < 3; ++i) from[i] = {parts[i].const_data_ptr(), rows * kWidth, kWidth / kHeads, kWidth};
+  for (size_t i = 0; i < 3; ++i)
+    from[i] = {parts[i].const_data_ptr(), rows * kWidth, kWidth / kHeads, kWidth};
   Tensor workspace = scratch(kernels::pack_workspace(in), packed);
   bench.measure("pack_heads, bias", shape_of(packed), 2 * bytes_of(packed), [&] {
     kernels::pack_heads(in, from, packed.data_ptr(), sums.data_ptr(), workspace.data_ptr<float>());
@@ -99,9 +99,9 @@ void bench_loss(KernelBench& bench, int64_t rows) {
 void bench_batch_norm(KernelBench& bench, int64_t rows) {
   Tensor x = bench.matrix(rows, kChannels), residual = bench.matrix(rows, kChannels);
   Tensor y = at::empty_like(x), grad_x = at::empty_like(x), mask = at::empty_like(x, torch::kByte);
-  Tensor mean = scratch(kChannels, x), variance = scratch(kChannels, x), weight = scratch(kChannels, x).fill_(1),
-         bias = scratch(kChannels, x).zero_(), grad_weight = scratch(kChannels, x),
-         grad_bias = scratch(kChannels, x);
+  Tensor mean = scratch(kChannels, x), variance = scratch(kChannels, x),
+         weight = scratch(kChannels, x).fill_(1), bias = scratch(kChannels, x).zero_(),
+         grad_weight = scratch(kChannels, x), grad_bias = scratch(kChannels, x);
   kernels::CudaBatchNorm in;
   in.type = *number_of(x);
   in.rows = rows;
@@ -148,9 +148,8 @@ void bench_pool(KernelBench& bench) {
   in.shape.height = in.shape.width = kSide;
   in.shape.out_height = in.shape.out_width = kHalf;
   in.stream = stream_of(x);
-  bench.measure("max_pool 3x3", shape_of(x), bytes_of(x) + bytes_of(y) + taps.numel(), [&] {
-    kernels::max_pool(in, x.const_data_ptr(), y.data_ptr(), taps.data_ptr<uint8_t>());
-  });
+  bench.measure("max_pool 3x3", shape_of(x), bytes_of(x) + bytes_of(y) + taps.numel(),
+                [&] { kernels::max_pool(in, x.const_data_ptr(), y.data_ptr(), taps.data_ptr<uint8_t>()); });
   bench.measure("max_pool_backward 3x3", shape_of(x), bytes_of(x) + bytes_of(y) + taps.numel(), [&] {
     kernels::max_pool_backward(in, y.const_data_ptr(), taps.const_data_ptr<uint8_t>(), grad_x.data_ptr());
   });

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <fstream>
+#include <future>
 #include <set>
 #include <thread>
 
@@ -120,14 +121,14 @@ TEST(Calling, WaitsForOneWhoListensLate) {
     Descriptor first = listen_at({"127.0.0.1", 0, ""});
     address = bound_address(first.get());
   }
+  std::promise<void> called;
   std::jthread late([&] {
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
     Descriptor socket = listen_at(address);
-    pollfd wait{socket.get(), POLLIN, 0};
-    ::poll(&wait, 1, 5000);
+    called.get_future().wait_for(std::chrono::seconds(60));
   });
-  EXPECT_TRUE(connect_to(address, Deadline::after(5)));
-  late.join();
+  EXPECT_TRUE(connect_to(address, Deadline::after(30)));
+  called.set_value();
 }
 
 TEST(Calling, NobodyAnswersHimself) {
