@@ -108,6 +108,10 @@ Reason needs_optimizer(const Run& run, std::initializer_list<const char*> which)
   return needs_choice(run, "train.optimizer", which);
 }
 
+Reason penalises(const Run& run) {
+  return needs_optimizer(run, {"ftrl", "proximal"});
+}
+
 Reason needs_schedule(const Run& run, std::initializer_list<const char*> which) {
   return needs_choice(run, "train.schedule", which);
 }
@@ -229,6 +233,9 @@ const KeyRow kKeyRows[] = {
      [](const Run& r) {
        return needs_optimizer(r, {"adamw", "adagrad"});
      }},
+    {"train.l1", penalises},
+    {"train.l2", penalises},
+    {"train.ftrl_beta", [](const Run& r) { return needs_optimizer(r, {"ftrl"}); }},
     {"train.history", [](const Run& r) { return needs_optimizer(r, {"lbfgs"}); }},
     {"train.inner_steps", [](const Run& r) { return needs_optimizer(r, {"lbfgs"}); }},
     {"train.schedule",

@@ -62,6 +62,13 @@ void check_together(const RunConfig& config) {
         "train.optimizer = \"lbfgs\" with train.precision = \"fp16\": its line search cannot skip an "
         "overflow. Use fp32 or bf16.");
   }
+  const optim::ScheduleOptions& schedule = train.schedule;
+  if (train.optimizer.optimizer == "ftrl" &&
+      (schedule.schedule != "constant" || schedule.warmup_steps > 0 || schedule.warmup_epochs > 0)) {
+    throw ConfigError(
+        "train.optimizer = \"ftrl\" needs a constant learning rate: its weights are a function of it. Set "
+        "train.schedule = \"constant\", train.warmup_steps = 0 and train.warmup_epochs = 0.");
+  }
 }
 
 // Keys that only apply to replicas that average their gradients.

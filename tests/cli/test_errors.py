@@ -38,7 +38,7 @@ COMMAND_LINE = [
     (["train", TINY, "--train.lr", "fast"], ["--train.lr: train.lr = \"fast\": expected a number of at least 0"]),
     (["train", TINY, "--train.lr"], ["--train.lr needs a value"]),
     (["train", TINY, "--set", "train.lr"], ["--set section.key=value"]),
-    (["train", TINY, "--train.optimizer", "adam"], ["one of sgd, adamw, adagrad, lbfgs", "did you mean adamw?"]),
+    (["train", TINY, "--train.optimizer", "adam"], ["one of sgd, adamw, adagrad, ftrl, proximal, lbfgs", "did you mean adamw?"]),
     (["train", TINY, "--data.batch_size", "0"], ["an integer of at least 1"]),
     (["train", TINY, "--train.precision", "fp8"], ["one of fp32, tf32, bf16, fp16"]),
     (["train", TINY, "--train.precision", "tf32"], ["tf32 is a mode of NVIDIA GPUs"]),

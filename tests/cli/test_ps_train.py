@@ -124,7 +124,8 @@ def test_a_gradient_that_is_not_finite_ends_the_run_or_is_skipped(yoke, tmp_path
 
 
 @pytest.mark.parametrize("optimizer", [["--train.momentum", 0], ["--train.momentum", 0.9], ["--train.optimizer", "adagrad"],
-                                       ["--train.optimizer", "adamw", "--train.lr", 0.001]])
+                                       ["--train.optimizer", "adamw", "--train.lr", 0.001], ["--train.optimizer", "ftrl", "--train.l1", 0.001],
+                                       ["--train.optimizer", "proximal", "--train.l1", 0.001, "--train.l2", 0.01]])
 def test_every_optimizer_of_a_server_equals_that_of_one_device(yoke, optimizer):
     assert yoke("verify", MLP, "--layouts", "data=2,sync=ps,servers=2", "--steps", 5, *optimizer, "--json", "-q").json["ok"]
 
@@ -195,7 +196,7 @@ MISTAKES = [
     (["--ps.policy", "asink"], "ps.policy"),
     (["--ps.policy", "ssp", "--ps.max_delay", "0, 9:1, 4:2"], "'4:2'"),
     (["--ps.n_push", 2], "asynchronous rule"),
-    (["--train.optimizer", "lbfgs"], "sgd, adamw or adagrad"),
+    (["--train.optimizer", "lbfgs"], "servers update element by element"),
     (["--slowdown.law", "gauss:1"], "'gauss:1' is unknown"),
     (["--ps.servers", 0], "ps.servers"),
     (["--ps.place", "colocated", "--ps.servers", 3], "each worker hosts at most one server"),

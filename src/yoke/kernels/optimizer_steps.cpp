@@ -90,6 +90,40 @@ void adagrad(const AdagradStep& step, double weight, const T* gradient, const T*
   }
 }
 
+namespace {
+
+template <class T>
+T shrink(T value, T by) {
+  return value > by ? value - by : value < -by ? value + by : T{0};
+}
+
+}  // namespace
+
+template <class T>
+void ftrl(const FtrlStep& step, double weight, const T* gradient, const T* from, T* to, T* linear, T* sum,
+          int64_t count) {
+  const T scale = static_cast<T>(weight), inverse = static_cast<T>(1 / step.lr),
+          beta = static_cast<T>(step.beta), l1 = static_cast<T>(step.l1), l2 = static_cast<T>(step.l2);
+  for (int64_t i = 0; i < count; ++i) {
+    const T w = from[i], g = gradient[i] * scale;
+    T z = linear[i];
+    if (z == 0 && sum[i] == 0 && w != 0) z = -(w * (beta * inverse + l2) + std::copysign(l1, w));
+    const T squares = sum[i] + g * g, root = std::sqrt(squares);
+    z += g - (root - std::sqrt(sum[i])) * inverse * w;
+    linear[i] = z;
+    sum[i] = squares;
+    to[i] = -shrink(z, l1) / ((beta + root) * inverse + l2);
+  }
+}
+
+template <class T>
+void proximal(const ProximalStep& step, double weight, const T* gradient, const T* from, T* to,
+              int64_t count) {
+  const T by = static_cast<T>(step.lr * weight), l1 = static_cast<T>(step.lr * step.l1),
+          divisor = static_cast<T>(1 + step.lr * step.l2);
+  for (int64_t i = 0; i < count; ++i) to[i] = shrink(from[i] - by * gradient[i], l1) / divisor;
+}
+
 template <class T>
 void add_scaled(T* into, const T* from, double scale, int64_t count) {
   const T factor = static_cast<T>(scale);
@@ -150,6 +184,8 @@ double squared_distance(const T* a, const T* b, int64_t count) {
 #define YOKE_FOR_TYPE(T)                                                                  \
   template void adamw(const AdamwStep&, double, const T*, const T*, T*, T*, T*, int64_t); \
   template void adagrad(const AdagradStep&, double, const T*, const T*, T*, T*, int64_t); \
+  template void ftrl(const FtrlStep&, double, const T*, const T*, T*, T*, T*, int64_t);   \
+  template void proximal(const ProximalStep&, double, const T*, const T*, T*, int64_t);   \
   template void add_scaled(T*, const T*, double, int64_t);                                \
   template bool all_finite(const T*, int64_t);                                            \
   template double squared_distance(const T*, const T*, int64_t);

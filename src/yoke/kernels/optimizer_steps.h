@@ -2,7 +2,7 @@
 //
 // `gradient` is a sum of gradients, `weight` its factor. `from` holds the parameters, `to` gets the new ones;
 // they may be the same memory but must not overlap otherwise. State arrays are updated in place. Formulas and
-// order of rounding are those of torch.optim. For float and double.
+// order of rounding are those of torch.optim, where it has them. For float and double.
 #pragma once
 
 #include <cstdint>
@@ -42,6 +42,32 @@ struct AdagradStep {
 template <class T>
 void adagrad(const AdagradStep& step, double weight, const T* gradient, const T* from, T* to, T* sum,
              int64_t count);
+
+// FTRL-proximal (McMahan et al., KDD 2013, algorithm 1) with alpha = lr: linear += g - sigma w with sigma =
+// (sqrt(sum + g^2) - sqrt(sum)) / lr, sum += g^2; w = 0 where |linear| <= l1, else
+// -(linear - sign(linear) l1) / ((beta + sqrt(sum)) / lr + l2). A weight without state (both 0) that is not 0
+// gets the `linear` that stands for it. Requires lr > 0.
+struct FtrlStep {
+  double lr = 0;
+  double beta = 1;
+  double l1 = 0;
+  double l2 = 0;
+};
+
+template <class T>
+void ftrl(const FtrlStep& step, double weight, const T* gradient, const T* from, T* to, T* linear, T* sum,
+          int64_t count);
+
+// v = w - lr g, w = sign(v) max(0, |v| - lr l1) / (1 + lr l2).
+struct ProximalStep {
+  double lr = 0;
+  double l1 = 0;
+  double l2 = 0;
+};
+
+template <class T>
+void proximal(const ProximalStep& step, double weight, const T* gradient, const T* from, T* to,
+              int64_t count);
 
 // into[i] += scale * from[i].
 template <class T>

@@ -1,4 +1,5 @@
-// Common base of SGD, AdamW and Adagrad: grouped gradients, and a learning rate that CUDA graphs can follow.
+// Common base of SGD, AdamW, Adagrad, FTRL and proximal gradient: grouped gradients, and a learning rate that
+// CUDA graphs can follow.
 #pragma once
 
 #include <torch/types.h>

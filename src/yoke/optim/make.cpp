@@ -14,10 +14,8 @@ using Factory = std::unique_ptr<Optimizer> (*)(const OptimizerOptions&, std::vec
 
 const std::map<std::string, Factory>& factories() {
   static const std::map<std::string, Factory> table = {
-      {"sgd", make_sgd},
-      {"adamw", make_adamw},
-      {"adagrad", make_adagrad},
-      {"lbfgs", make_lbfgs},
+      {"sgd", make_sgd},   {"adamw", make_adamw},       {"adagrad", make_adagrad},
+      {"ftrl", make_ftrl}, {"proximal", make_proximal}, {"lbfgs", make_lbfgs},
   };
   return table;
 }

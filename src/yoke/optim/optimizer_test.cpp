@@ -7,6 +7,7 @@
 #include <torch/utils.h>
 
 #include "yoke/base/error.h"
+#include "yoke/kernels/optimizer_steps.h"
 
 namespace yoke::optim {
 namespace {
@@ -235,6 +236,70 @@ TEST(Optimizer, SgdTakesSparseGradientsAsIfTheyWereDense) {
   }
 }
 
+OptimizerOptions sparsifying(const char* name) {
+  OptimizerOptions options = options_of(name, 0);
+  options.l1 = 0.3;
+  options.l2 = 0.05;
+  options.ftrl_beta = 0.7;
+  return options;
+}
+
+// The servers' kernels, which have the formulas of the papers.
+TEST(Optimizer, SparsifyingRulesEqualTheirKernels) {
+  constexpr double kLr = 0.2;
+  for (const char* name : {"ftrl", "proximal"}) {
+    OptimizerOptions o = sparsifying(name);
+    torch::Tensor w = torch::tensor({0.5, -1.25, 0.0, 0.02, 3.0}, torch::kDouble).requires_grad_();
+    torch::Tensor expected = w.detach().clone(), linear = torch::zeros(5, torch::kDouble),
+                  sum = torch::zeros(5, torch::kDouble);
+    auto optimizer = make(o, {{"w", w}});
+    auto* values = expected.data_ptr<double>();
+    for (int step = 0; step < 30; ++step) {
+      torch::Tensor gradient = torch::sin(w.detach() * (step + 1) + 0.3);
+      const auto* g = gradient.const_data_ptr<double>();
+      if (o.optimizer == "ftrl")
+        kernels::ftrl<double>({kLr, o.ftrl_beta, o.l1, o.l2}, 1, g, values, values, linear.data_ptr<double>(),
+                              sum.data_ptr<double>(), 5);
+      else
+        kernels::proximal<double>({kLr, o.l1, o.l2}, 1, g, values, values, 5);
+      w.mutable_grad() = gradient;
+      optimizer->step(kLr);
+      EXPECT_TRUE(w.allclose(expected, 1e-12, 1e-14)) << name << " step " << step << "\n" << w << expected;
+    }
+  }
+}
+
+TEST(Optimizer, SparsifyingRulesMoveOnlyTheRowsOfASparseGradient) {
+  for (const char* name : {"ftrl", "proximal"}) {
+    torch::Tensor sparse = torch::ones({3, 2}, torch::kDouble).requires_grad_();
+    torch::Tensor dense = torch::ones({3, 2}, torch::kDouble).requires_grad_();
+    auto a = make(sparsifying(name), {{"w", sparse}});
+    auto b = make(sparsifying(name), {{"w", dense}});
+    for (int step = 1; step < 4; ++step) {
+      sparse.mutable_grad() = sparse_gradient(step);
+      dense.mutable_grad() = sparse_gradient(step).to_dense();
+      a->step(0.1);
+      b->step(0.1);
+    }
+    for (int64_t row : {0, 2}) EXPECT_TRUE(sparse[row].allclose(dense[row], 1e-12)) << name;
+    EXPECT_TRUE(sparse[1].equal(torch::ones(2, torch::kDouble))) << name;
+  }
+}
+
+TEST(Optimizer, AnL1PenaltyMakesWeightsExactlyZero) {
+  for (const char* name : {"ftrl", "proximal"}) {
+    torch::Tensor w = torch::zeros({2}, torch::kDouble).requires_grad_();
+    auto optimizer = make(sparsifying(name), {{"w", w}});
+    for (int step = 0; step < 50; ++step) {  // the first has its minimum near 2, the second has noise only
+      const double noise = step % 2 == 0 ? 0.1 : -0.1;
+      w.mutable_grad() = torch::stack({w.detach()[0] - 2, torch::tensor(noise, torch::kDouble)});
+      optimizer->step(0.5);
+      EXPECT_EQ(w[1].item<double>(), 0.0) << name;
+    }
+    EXPECT_GT(w[0].item<double>(), 1.0) << name;
+  }
+}
+
 TEST(Optimizer, ZeroGradMakesGradientsAbsent) {
   Problem problem(torch::kFloat);
   auto optimizer = make(cases()[1].options, problem.named());
@@ -258,7 +323,7 @@ std::string message(const std::function<void()>& action) {
 
 TEST(Optimizer, RefusesWhatCannotWork) {
   EXPECT_THAT(message<ConfigError>([] { make(options_of("adam", 0), {}); }),
-              HasSubstr("Accepted: adagrad, adamw, lbfgs, sgd"));
+              HasSubstr("Accepted: adagrad, adamw, ftrl, lbfgs, proximal, sgd"));
   EXPECT_THAT(message<ConfigError>([] {
                 auto options = options_of("sgd", 0);
                 options.nesterov = true;
@@ -266,6 +331,8 @@ TEST(Optimizer, RefusesWhatCannotWork) {
               }),
               HasSubstr("train.momentum"));
   EXPECT_THAT(message<ConfigError>([] { make(options_of("lbfgs", 0.1), {}); }), HasSubstr("weight_decay"));
+  for (const char* name : {"ftrl", "proximal"})
+    EXPECT_THAT(message<ConfigError>([&] { make(options_of(name, 0.1), {}); }), HasSubstr("set train.l2"));
 
   auto with_sparse = [](OptimizerOptions options) {
     torch::Tensor w = torch::ones({3, 2}, torch::kDouble).requires_grad_();

@@ -11,6 +11,9 @@ namespace yoke::optim {
 std::unique_ptr<Optimizer> make_sgd(const OptimizerOptions& options, std::vector<NamedTensor> parameters);
 std::unique_ptr<Optimizer> make_adamw(const OptimizerOptions& options, std::vector<NamedTensor> parameters);
 std::unique_ptr<Optimizer> make_adagrad(const OptimizerOptions& options, std::vector<NamedTensor> parameters);
+std::unique_ptr<Optimizer> make_ftrl(const OptimizerOptions& options, std::vector<NamedTensor> parameters);
+std::unique_ptr<Optimizer> make_proximal(const OptimizerOptions& options,
+                                         std::vector<NamedTensor> parameters);
 std::unique_ptr<Optimizer> make_lbfgs(const OptimizerOptions& options, std::vector<NamedTensor> parameters);
 
 }  // namespace yoke::optim

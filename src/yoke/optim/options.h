@@ -18,13 +18,18 @@ struct OptimizerOptions {
   double beta1 = 0.9;         // adamw
   double beta2 = 0.999;       // adamw
   double eps = 0;             // adamw, adagrad; 0: PyTorch's default for each (effective_eps)
+  double l1 = 0;              // ftrl, proximal
+  double l2 = 0;              // ftrl, proximal
+  double ftrl_beta = 1;       // ftrl
   int64_t history = 10;       // lbfgs
   int64_t inner_steps = 20;   // lbfgs: iterations per step
   double clip_norm = 0.0;     // 0: no clipping
 };
 
 inline void describe(config::Fields& f, OptimizerOptions& o) {
-  f.choice("optimizer", o.optimizer, {"sgd", "adamw", "adagrad", "lbfgs"}, "optimizer");
+  f.choice(
+      "optimizer", o.optimizer, {"sgd", "adamw", "adagrad", "ftrl", "proximal", "lbfgs"},
+      "optimizer; ftrl (FTRL-proximal) and proximal (proximal gradient) make sparse weights with train.l1");
   f.number("lr", o.lr, "learning rate, before schedule and scaling");
   f.number("momentum", o.momentum, "sgd: momentum", 0, 0.9999999);
   f.boolean("nesterov", o.nesterov, "sgd: Nesterov momentum");
@@ -33,6 +38,9 @@ inline void describe(config::Fields& f, OptimizerOptions& o) {
   f.number("beta2", o.beta2, "adamw: decay rate of the second moment", 0, 0.9999999);
   f.number("eps", o.eps,
            "adamw, adagrad: term added to the denominator; 0: 1e-8 for adamw, 1e-10 for adagrad");
+  f.number("l1", o.l1, "ftrl, proximal: L1 penalty, which makes weights exactly 0", 0);
+  f.number("l2", o.l2, "ftrl, proximal: L2 penalty", 0);
+  f.number("ftrl_beta", o.ftrl_beta, "ftrl: smooths the learning rate of a weight's first steps", 0);
   f.integer("history", o.history, "lbfgs: history size", 1);
   f.integer("inner_steps", o.inner_steps, "lbfgs: maximum iterations per step", 1);
   f.number("clip_norm", o.clip_norm, "clip the gradient norm to this value; 0: no clipping");

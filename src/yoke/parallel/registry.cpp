@@ -178,7 +178,7 @@ void check_optimizer(const Choices& choices, const std::string& optimizer) {
       {"sharded", "its dot products need the whole gradient, and a rank has a shard of it"},
       {"threads", "it decides by the loss of one replica"},
       {"average", "it decides by the loss of all replicas, which differ"},
-      {"servers", "servers update with sgd, adamw or adagrad"}};
+      {"servers", "servers update element by element"}};
   for (const Row& row : choose(choices).rows)
     for (const auto& [name, why] : kReasons)
       if (row.name == name)

@@ -74,6 +74,36 @@ class Adagrad final : public Updater {
 };
 
 template <class T>
+class Ftrl final : public Updater {
+ public:
+  Ftrl(const UpdaterOptions& options, int64_t count)
+      : options_(options), linear_(static_cast<size_t>(count)), sum_(static_cast<size_t>(count)) {}
+  void apply(const UpdateStep& step, const void* gradient, const void* from, void* to) override {
+    kernels::ftrl<T>({step.lr, options_.beta, options_.l1, options_.l2}, step.weight,
+                     static_cast<const T*>(gradient), static_cast<const T*>(from), static_cast<T*>(to),
+                     linear_.data() + step.offset, sum_.data() + step.offset, step.count);
+  }
+  std::vector<std::span<std::byte>> state() override { return {bytes_of(linear_), bytes_of(sum_)}; }
+
+ private:
+  UpdaterOptions options_;
+  std::vector<T> linear_, sum_;
+};
+
+template <class T>
+class Proximal final : public Updater {
+ public:
+  Proximal(const UpdaterOptions& options, int64_t) : options_(options) {}
+  void apply(const UpdateStep& step, const void* gradient, const void* from, void* to) override {
+    kernels::proximal<T>({step.lr, options_.l1, options_.l2}, step.weight, static_cast<const T*>(gradient),
+                         static_cast<const T*>(from), static_cast<T*>(to), step.count);
+  }
+
+ private:
+  UpdaterOptions options_;
+};
+
+template <class T>
 class Adder final : public Updater {
  public:
   Adder(const UpdaterOptions&, int64_t) {}
@@ -112,15 +142,19 @@ std::unique_ptr<Updater> make_of(const UpdaterOptions& options, DataType type, i
 
 MakeUpdater make_optimizer(const UpdaterOptions& options) {
   using Make = std::unique_ptr<Updater> (*)(const UpdaterOptions&, DataType, int64_t);
-  constexpr std::pair<const char*, Make> kOptimizers[] = {
-      {"sgd", make_of<Sgd>}, {"adamw", make_of<AdamW>}, {"adagrad", make_of<Adagrad>}};
+  constexpr std::pair<const char*, Make> kOptimizers[] = {{"sgd", make_of<Sgd>},
+                                                          {"adamw", make_of<AdamW>},
+                                                          {"adagrad", make_of<Adagrad>},
+                                                          {"ftrl", make_of<Ftrl>},
+                                                          {"proximal", make_of<Proximal>}};
   for (const auto& [name, make] : kOptimizers) {
     if (options.optimizer == name)
       return [options, make = make](DataType type, int64_t, int64_t count) {
         return make(options, type, count);
       };
   }
-  throw ConfigError("train.optimizer = \"{}\": servers support sgd, adamw and adagrad.", options.optimizer);
+  throw ConfigError("train.optimizer = \"{}\": servers support sgd, adamw, adagrad, ftrl and proximal.",
+                    options.optimizer);
 }
 
 MakeUpdater make_adder() {

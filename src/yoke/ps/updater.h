@@ -36,13 +36,16 @@ class Updater {
 using MakeUpdater = std::function<std::unique_ptr<Updater>(DataType type, int64_t begin, int64_t count)>;
 
 struct UpdaterOptions {
-  std::string optimizer = "sgd";  // sgd adamw adagrad
+  std::string optimizer = "sgd";  // sgd adamw adagrad ftrl proximal
   double momentum = 0;            // sgd
   bool nesterov = false;          // sgd
   double weight_decay = 0;
   double beta1 = 0.9;  // adamw
   double beta2 = 0.999;
   double eps = 1e-8;  // adamw, adagrad
+  double beta = 1;    // ftrl
+  double l1 = 0;      // ftrl, proximal
+  double l2 = 0;
 };
 
 // Optimizers by name, for fp32 and fp64. Throws ConfigError for others.

@@ -53,32 +53,19 @@ void adagrad(double eps, const RuleStep& step, const RowBlock& rows) {
   });
 }
 
-template <class T>
-T shrink(T value, T by) {
-  return value > by ? value - by : value < -by ? value + by : T{0};
-}
-
 void ftrl(const RuleOptions& o, const RuleStep& step, const RowBlock& rows) {
   with_type(rows.type, [&]<class T>() {
-    auto *w = static_cast<T*>(rows.values), *z = static_cast<T*>(rows.state[0]),
-         *n = static_cast<T*>(rows.state[1]);
-    const auto* gradient = static_cast<const T*>(rows.gradient);
-    const T inverse = T(1 / step.lr), beta = T(o.beta), l1 = T(o.l1), l2 = T(o.l2), weight = T(step.weight);
-    for (int64_t i = 0; i < rows.count(); ++i) {
-      const T g = gradient[i] * weight, root = std::sqrt(n[i]), sum = n[i] + g * g, new_root = std::sqrt(sum);
-      z[i] += g - (new_root - root) * inverse * w[i];
-      n[i] = sum;
-      w[i] = -shrink(z[i], l1) / ((beta + new_root) * inverse + l2);
-    }
+    auto* values = static_cast<T*>(rows.values);
+    kernels::ftrl<T>({step.lr, o.beta, o.l1, o.l2}, step.weight, static_cast<const T*>(rows.gradient), values,
+                     values, static_cast<T*>(rows.state[0]), static_cast<T*>(rows.state[1]), rows.count());
   });
 }
 
 void proximal(const RuleOptions& o, const RuleStep& step, const RowBlock& rows) {
   with_type(rows.type, [&]<class T>() {
-    auto* w = static_cast<T*>(rows.values);
-    const auto* gradient = static_cast<const T*>(rows.gradient);
-    const T by = T(step.lr * step.weight), l1 = T(step.lr * o.l1), scale = T(1 / (1 + step.lr * o.l2));
-    for (int64_t i = 0; i < rows.count(); ++i) w[i] = shrink(w[i] - by * gradient[i], l1) * scale;
+    auto* values = static_cast<T*>(rows.values);
+    kernels::proximal<T>({step.lr, o.l1, o.l2}, step.weight, static_cast<const T*>(rows.gradient), values,
+                         values, rows.count());
   });
 }
 

@@ -3,9 +3,7 @@
 //   add       w += g
 //   sgd       w -= lr g
 //   adagrad   n += g^2, w -= lr g / (sqrt(n) + eps), as torch.optim
-//   ftrl      FTRL-proximal (McMahan et al., KDD 2013, algorithm 1), with alpha = lr: z += g - sigma w with
-//             sigma = (sqrt(n + g^2) - sqrt(n)) / alpha, n += g^2; w = 0 where |z| <= l1, else
-//             -(z - sign(z) l1) / ((beta + sqrt(n)) / alpha + l2)
+//   ftrl      FTRL-proximal (kernels/optimizer_steps.h)
 //   proximal  v = w - lr g, w = sign(v) max(0, |v| - lr l1) / (1 + lr l2)
 //
 // g is the weighted sum of all gradients of an update. Rows that it does not name keep values and state.

@@ -73,8 +73,10 @@ namespace {
 // The rule of sparse tables that equals the optimizer; empty: there is none.
 std::string rule_of(const optim::OptimizerOptions& optimizer) {
   const bool plain = optimizer.weight_decay == 0;
-  if (optimizer.optimizer == "sgd" && optimizer.momentum == 0 && plain) return "sgd";
-  return optimizer.optimizer == "adagrad" && plain ? "adagrad" : "";
+  const std::string& name = optimizer.optimizer;
+  if (name == "ftrl") return name;
+  if (name == "sgd" && optimizer.momentum == 0 && plain) return name;
+  return name == "adagrad" && plain ? name : "";
 }
 
 // The option, and why rows cannot be pushed and pulled alone with it. Empty: they can.
@@ -83,7 +85,7 @@ std::string why_not_sparse(const Choices& config, const optim::OptimizerOptions&
     return fmt::format(
         "train.optimizer = \"{}\", train.momentum = {}, train.weight_decay = {}: rows without a gradient "
         "would "
-        "move. Use sgd without momentum, or adagrad, without weight decay",
+        "move. Use ftrl, or without weight decay sgd without momentum or adagrad",
         optimizer.optimizer, optimizer.momentum, optimizer.weight_decay);
   if (optimizer.clip_norm > 0) return "train.clip_norm: gradients in tables are not clipped";
   if (config.ps.n_push > 1 || config.ps.n_fetch > 1)
@@ -112,8 +114,12 @@ ps::ServerOptions server_options(const Choices& config, const optim::OptimizerOp
   options.workers = options.ranks.replicas;
   options.make_updater = ps::make_optimizer(updater_options(optimizer));
   if (const std::string rule = rule_of(optimizer); !rule.empty())
-    options.make_rule = [rule, eps = optim::effective_eps(optimizer)](int) {
-      return ps::sparse::make_rule({.name = rule, .eps = eps});
+    options.make_rule = [rule, optimizer](int) {
+      return ps::sparse::make_rule({.name = rule,
+                                    .eps = optim::effective_eps(optimizer),
+                                    .beta = optimizer.ftrl_beta,
+                                    .l1 = optimizer.l1,
+                                    .l2 = optimizer.l2});
     };
   options.pushes_between_pulls = (config.ps.n_fetch + config.ps.n_push - 1) / config.ps.n_push;
   ps::SchedulerOptions& scheduler = options.scheduler;

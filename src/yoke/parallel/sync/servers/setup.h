@@ -41,6 +41,9 @@ inline ps::UpdaterOptions updater_options(const optim::OptimizerOptions& from) {
   options.beta1 = from.beta1;
   options.beta2 = from.beta2;
   options.eps = optim::effective_eps(from);
+  options.beta = from.ftrl_beta;
+  options.l1 = from.l1;
+  options.l2 = from.l2;
   return options;
 }
 
