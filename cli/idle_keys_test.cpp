@@ -149,6 +149,8 @@ const Expected kExpected[] = {
     {"ps.sparse", "off", kServed, {"model.name=sparse_lr"}},
     {"ps.key_cache", "false", kServed, {"model.name=sparse_lr"}},
     {"ps.fixed_point", "int8", kServed, {"model.name=sparse_lr"}},
+    {"ps.significant", "0.001", kServed, {"model.name=sparse_lr"}},
+    {"ps.random_skip", "0.5", kServed, {"model.name=sparse_lr"}},
     {"slowdown.law", "exp:1ms", "+++-+-+", {}},
     {"slowdown.workers", "0", "+++-+-+", {"slowdown.law=const:2x"}},
     {"slowdown.seed", "2", "+++-+-+", {"slowdown.law=exp:1ms"}},

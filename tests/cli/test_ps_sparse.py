@@ -59,6 +59,18 @@ def test_fixed_point_pushes_fewer_bytes_and_learns(yoke, tmp_path):
     assert losses["int8"] == pytest.approx(losses["none"], rel=0.1)
 
 
+@pytest.mark.parametrize("filters, counted", [(["--ps.significant", 0.0005], "rows_held_back"), (["--ps.random_skip", 0.5], "rows_skipped"),
+                                              (["--ps.significant", 0.0005, "--ps.random_skip", 0.3, "--ps.fixed_point", "int16"], "rows_skipped")])
+def test_filters_push_fewer_rows_and_learn(yoke, tmp_path, filters, counted):
+    words = ["--steps", 120, "--train.optimizer", "sgd", "--train.momentum", 0, "--train.lr", 1]
+    plain = yoke(*served(*words, "--out.dir", tmp_path / "plain")).json
+    filtered = yoke(*served(*words, *filters, "--out.dir", tmp_path / "filtered")).json
+    moved = [json.loads((tmp_path / name / "ps.json").read_text())["sparse"] for name in ("plain", "filtered")]
+    assert moved[0][counted] == 0 < moved[1][counted]
+    start = 0.693  # all weights are zero
+    assert start - filtered["eval_loss"] > 0.7 * (start - plain["eval_loss"]) > 0
+
+
 @pytest.mark.parametrize("rule", ["sync", "k_sync", "k_batch_sync", "async", "k_async", "k_batch_async", "bounded_delay", "ssp"])
 def test_every_rule_trains_in_tables(yoke, tmp_path, rule):
     summary = yoke(*served("--ps.policy", rule, "--ps.k", 2, "--ps.max_delay", 1, "--steps", 60, "--out.dir", tmp_path, workers=3, servers=2)).json

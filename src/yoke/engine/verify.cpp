@@ -108,10 +108,13 @@ std::vector<int> replicas_of_part(const VerifyOptions& options, int rank) {
 }
 
 // Counts what this rank compares: over all ranks each element of the model once.
-void note_compared(VerifyBench& bench, const Pieces& pieces) {
+// Parameters that are not trained have no gradients.
+void note_compared(VerifyBench& bench, const Pieces& pieces, bool gradients) {
   std::lock_guard lock(bench.mutex);
   for (const parallel::StatePiece& piece : pieces) {
     if (piece.kind != parallel::StatePiece::Kind::kParameter || piece.holder < 0) continue;
+    auto found = bench.parameters.find(piece.name);
+    if (gradients && found != bench.parameters.end() && !found->second.requires_grad()) continue;
     const int64_t elements =
         piece.values.defined() ? piece.values.numel() : c10::multiply_integers(piece.shape);
     bench.compared[piece.name] += static_cast<double>(elements) / piece.holders;
@@ -123,7 +126,8 @@ bool compared_all(const VerifyBench& bench) {
   constexpr double kRounding = 1e-6;
   for (const auto& [name, parameter] : bench.parameters) {
     auto found = bench.compared.find(name);
-    const auto expected = static_cast<double>(2 * bench.options.steps * parameter.numel());
+    const int64_t times = parameter.requires_grad() ? 2 : 1;
+    const auto expected = static_cast<double>(times * bench.options.steps * parameter.numel());
     if (found == bench.compared.end() || std::abs(found->second / expected - 1) > kRounding) return false;
   }
   return bench.compared.size() == bench.parameters.size();
@@ -156,7 +160,7 @@ void train_beside_one_device(VerifyBench& bench, comm::Communicator& comm, Train
     comm.barrier().wait();
     found.loss = relative_difference(loss, bench.expected_loss);
     found.gradient = bench.apart(gradients, /*gradients=*/true);
-    note_compared(bench, gradients);
+    note_compared(bench, gradients, /*gradients=*/true);
     comm.barrier().wait();
     if (comm.rank() == 0) bench.commit_reference();
     strategy.commit({bench.lr(), false});
@@ -164,7 +168,7 @@ void train_beside_one_device(VerifyBench& bench, comm::Communicator& comm, Train
     comm.barrier().wait();
     Pieces state = strategy.state();
     found.parameter = bench.apart(state, /*gradients=*/false);
-    note_compared(bench, state);
+    note_compared(bench, state, /*gradients=*/false);
     bench.note(found);
   }
 }

@@ -220,5 +220,39 @@ TEST(Verify, NeverCallsNumbersEqualThatAreNotFinite) {
   EXPECT_EQ(result.worst.largest(), kInfinitelyApart);
 }
 
+// Fine-tuning: weight decay must not move them, and they are in the state of every layout.
+TEST(Verify, ParametersThatAreNotTrainedStayAndAreSaved) {
+  models::register_model("partly_frozen_mlp",
+                         [](const models::ModelOptions& given) {
+                           models::ModelOptions options = given;
+                           options.name = "mlp";
+                           models::Model model = models::lay_out(options);
+                           model.module->parameters()[0].requires_grad_(false);  // of the first layer
+                           model.module->parameters()[3].requires_grad_(false);  // bias of the second
+                           return model;
+                         },
+                         {"sizes"});
+  auto check = [](int64_t pipeline, int64_t zero, const char* sync) {
+    VerifyOptions options = two_replicas();
+    options.alone.model.name = "partly_frozen_mlp";
+    options.alone.model.sizes = {784, 8, 8, 10};
+    options.alone.optimizer.optimizer = "adamw";
+    options.alone.optimizer.weight_decay = 0.1;
+    options.parallel = options.alone;
+    options.parallel.batch_size = 4;
+    options.ranks = static_cast<int>(2 * pipeline);
+    options.parallel.parallel.pipeline = pipeline;
+    options.parallel.parallel.zero = zero;
+    options.parallel.parallel.sync = sync;
+    options.parallel.pipeline.microbatches = 2;
+    const Differences worst = verify(options).worst;
+    EXPECT_LT(std::max({worst.loss, worst.gradient, worst.parameter}), kTolerance)
+        << "pipeline " << pipeline << " zero " << zero << " sync " << sync;
+  };
+  for (int64_t pipeline : {1, 2})
+    for (int64_t zero : {0, 1, 2, 3}) check(pipeline, zero, "allreduce");
+  for (int64_t pipeline : {1, 2}) check(pipeline, 0, "ps");
+}
+
 }  // namespace
 }  // namespace yoke::engine

@@ -45,10 +45,10 @@ OneDeviceOptions device_options(const Kit& kit, const MakeOptions& options) {
   return device;
 }
 
-std::vector<optim::NamedTensor> parameters_of(const Kit& kit) {
+std::vector<optim::NamedTensor> trained_parameters(const Kit& kit) {
   std::vector<optim::NamedTensor> parameters;
   for (const auto& item : kit.model.module->named_parameters())
-    parameters.emplace_back(item.key(), item.value());
+    if (item.value().requires_grad()) parameters.emplace_back(item.key(), item.value());
   return parameters;
 }
 
@@ -74,7 +74,7 @@ class WholeMaker : public Maker {
         replicas_(options.links.world != nullptr && options.links.world->size() > 1 ? options.links.world
                                                                                     : nullptr) {}
 
-  std::vector<optim::NamedTensor> parameters() override { return parameters_of(kit_); }
+  std::vector<optim::NamedTensor> parameters() override { return trained_parameters(kit_); }
   std::vector<StatePiece> optimizer_state() override { return whole_state({}, {}, kit_.optimizer->state()); }
 
   std::unique_ptr<Strategy> strategy() override {

@@ -31,6 +31,8 @@ struct PsOptions {
   std::string sparse = "auto";
   bool key_cache = true;
   std::string fixed_point = "none";
+  double significant = 0;
+  double random_skip = 0;
 };
 
 inline void describe(config::Fields& f, PsOptions& o) {
@@ -68,6 +70,12 @@ inline void describe(config::Fields& f, PsOptions& o) {
   f.boolean("key_cache", o.key_cache, "ps.sparse: send a hash instead of a list of keys that the server has");
   f.choice("fixed_point", o.fixed_point, {"none", "int8", "int16"},
            "ps.sparse: round pushed gradients to this type, at random so that the mean is kept");
+  f.number("significant", o.significant,
+           "ps.sparse: hold the gradient of a row back until its sum exceeds this; 0: push all");
+  f.number(
+      "random_skip", o.random_skip,
+      "ps.sparse: leave rows of a gradient out with this probability; others are scaled to keep the mean", 0,
+      0.999);
 }
 
 struct SlowdownOptions {

@@ -35,7 +35,7 @@ GradientExchange::GradientExchange(comm::Communicator& world, const PipelineLayo
   std::set<std::vector<int>> holders;  // sets of stages, in the same order on all ranks
   for (int stage = 0; stage < layout.request.stages; ++stage) holders.insert({stage});
   for (const OwnedTensor& one : tensors)
-    if (one.is_parameter) holders.insert(one.stages);
+    if (one.is_trained()) holders.insert(one.stages);
   for (const std::vector<int>& stages : holders) {
     ties_ = ties_ || stages.size() > 1;
     bool here = std::find(stages.begin(), stages.end(), place.stage) != stages.end();
@@ -51,7 +51,7 @@ GradientExchange::GradientExchange(comm::Communicator& world, const PipelineLayo
       group.comm = world.split(here ? color : -1, world.rank(), name);
     }
     for (const OwnedTensor& one : tensors)
-      if (here && one.is_parameter && one.stages == stages)
+      if (here && one.is_trained() && one.stages == stages)
         for (const torch::Tensor& part : parts_of(one.tensor))
           group.parameters[group.tied ? 0 : static_cast<size_t>(one.chunk)].push_back(part);
     if (here) groups_.push_back(std::move(group));
@@ -60,7 +60,7 @@ GradientExchange::GradientExchange(comm::Communicator& world, const PipelineLayo
   std::stable_partition(groups_.begin(), groups_.end(), [](const Group& group) { return !group.tied; });
   std::set<const void*> countable;
   for (const OwnedTensor& one : tensors) {
-    if (!one.is_parameter || !one.held_by(place.stage)) continue;
+    if (!one.is_trained() || !one.held_by(place.stage)) continue;
     if (one.is_tied()) tied_.insert(one.tensor.unsafeGetTensorImpl());
     if (one.stages[0] == place.stage && (!slices_ || slices_.counts(one.tensor)))
       countable.insert(one.tensor.unsafeGetTensorImpl());

@@ -76,4 +76,11 @@ std::vector<optim::NamedTensor> held_parameters(const std::vector<OwnedTensor>& 
   return held;
 }
 
+std::vector<optim::NamedTensor> trained_parameters(const std::vector<OwnedTensor>& tensors, int stage) {
+  std::vector<optim::NamedTensor> trained;
+  for (const OwnedTensor& one : tensors)
+    if (one.is_trained() && one.held_by(stage)) trained.emplace_back(one.name, one.tensor);
+  return trained;
+}
+
 }  // namespace yoke::parallel

@@ -17,6 +17,7 @@ struct OwnedTensor {
   int chunk = 0;            // of the stage, the first that uses it: the last to add to its gradient
   bool held_by(int stage) const;
   bool is_tied() const { return stages.size() > 1; }
+  bool is_trained() const { return is_parameter && tensor.requires_grad(); }
 };
 
 using Modules = std::vector<std::shared_ptr<torch::nn::Module>>;
@@ -30,7 +31,8 @@ std::vector<OwnedTensor> owned_tensors(const models::Model& model, const std::ve
 // zeros.
 void release_others(std::vector<OwnedTensor>& tensors, int stage);
 
-// The parameters of the model that `stage` holds.
+// The parameters of the model that `stage` holds, and those of them that are trained.
 std::vector<optim::NamedTensor> held_parameters(const std::vector<OwnedTensor>& tensors, int stage);
+std::vector<optim::NamedTensor> trained_parameters(const std::vector<OwnedTensor>& tensors, int stage);
 
 }  // namespace yoke::parallel

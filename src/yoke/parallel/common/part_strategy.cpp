@@ -95,7 +95,7 @@ CommitResult PartStrategy::commit(const CommitOptions& commit) {
 std::optional<std::string> PartStrategy::first_non_finite_gradient() {
   const PartShards& shards = part_options_.shards;
   std::vector<optim::NamedTensor> own = shards ? shards.source().owned  // "conv1.weight@0:12"
-                                               : held_parameters(stage_.tensors, stage_.place.stage);
+                                               : trained_parameters(stage_.tensors, stage_.place.stage);
   std::string name = optim::first_non_finite_gradient(own).value_or("");
   if (shards) name = name.substr(0, name.rfind('@'));
   name = name.substr(0, kNameBytes - 1);

@@ -1,10 +1,15 @@
 #include <gmock/gmock.h>
 
+#include <array>
 #include <cmath>
+#include <cstring>
+#include <map>
 #include <random>
 
+#include "yoke/base/error.h"
 #include "yoke/ps/sparse/fixed_point.h"
 #include "yoke/ps/sparse/key_cache.h"
+#include "yoke/ps/sparse/row_filters.h"
 #include "yoke/ps/sparse/test_tables.h"
 
 namespace yoke::ps::sparse {
@@ -166,6 +171,76 @@ TEST(FixedPoint, PushesAreSmallerAndTheirSumIsClose) {
         EXPECT_NEAR(seen[i] / kPushes, values[i], 5 * 0.5 * unit / std::sqrt(kPushes) + 1e-4);
     });
   }
+}
+
+std::span<const std::byte> raw(const std::vector<double>& values) {
+  return std::as_bytes(std::span(values));
+}
+
+std::vector<double> numbers(const RowFilters::Rows& rows) {
+  std::vector<double> values(rows.values.size() / sizeof(double));
+  std::memcpy(values.data(), rows.values.data(), rows.values.size());
+  return values;
+}
+
+TEST(RowFilters, InsignificantRowsAreSentLaterAndNotLost) {
+  RowFilters filters({.significant = 0.5}, DataType::kFloat64, 2);
+  std::mt19937_64 random(3);
+  std::normal_distribution<double> normal(0, 0.2);
+  std::map<Key, std::array<double, 2>> given, sent;
+  for (int push = 0; push < 200; ++push) {
+    std::vector<Key> keys;
+    std::vector<double> values;
+    for (Key key = 0; key < 20; ++key) {
+      if (random() % 3 == 0) continue;
+      keys.push_back(key);
+      for (size_t i = 0; i < 2; ++i) {
+        values.push_back(normal(random));
+        given[key][i] += values.back();
+      }
+    }
+    const RowFilters::Rows left = filters.apply(keys, raw(values));
+    const std::vector<double> rows = numbers(left);
+    for (size_t i = 0; i < left.keys.size(); ++i) {
+      EXPECT_GT(std::max(std::abs(rows[2 * i]), std::abs(rows[2 * i + 1])), 0.5);
+      for (size_t j = 0; j < 2; ++j) sent[left.keys[i]][j] += rows[2 * i + j];
+    }
+  }
+  for (auto& [key, sum] : given)
+    for (size_t i = 0; i < 2; ++i) EXPECT_LE(std::abs(sum[i] - sent[key][i]), 0.5 + 1e-9);
+  EXPECT_GT(filters.held_back(), 1000);
+  EXPECT_EQ(filters.skipped(), 0);
+}
+
+TEST(RowFilters, RandomSkipsKeepTheMean) {
+  constexpr int kPushes = 20000;
+  for (double skip : {0.25, 0.8}) {
+    RowFilters filters({.random_skip = skip, .seed = 5}, DataType::kFloat64, 1);
+    const std::vector<Key> keys = {3, 9, 11};
+    const std::vector<double> values = {1, -2, 0.5};
+    std::map<Key, double> sums;
+    int64_t rows = 0;
+    for (int push = 0; push < kPushes; ++push) {
+      const RowFilters::Rows left = filters.apply(keys, raw(values));
+      const std::vector<double> sent = numbers(left);
+      for (size_t i = 0; i < left.keys.size(); ++i) sums[left.keys[i]] += sent[i];
+      rows += static_cast<int64_t>(left.keys.size());
+    }
+    // Five standard deviations of the mean of values that are v / (1 - p) with probability 1 - p.
+    const double bound = 5 * std::sqrt(skip / (1 - skip) / kPushes);
+    for (size_t i = 0; i < keys.size(); ++i)
+      EXPECT_NEAR(sums[keys[i]] / kPushes, values[i], bound * std::abs(values[i])) << skip;
+    EXPECT_EQ(rows + filters.skipped(), int64_t{3} * kPushes);
+  }
+}
+
+TEST(RowFilters, PassAllRowsUnlessAsked) {
+  RowFilters none({}, DataType::kFloat64, 1);
+  EXPECT_FALSE(none.active());
+  EXPECT_THROW(RowFilters({.significant = -1}, DataType::kFloat64, 1), ConfigError);
+  EXPECT_THROW(RowFilters({.significant = NAN}, DataType::kFloat64, 1), ConfigError);
+  EXPECT_THROW(RowFilters({.random_skip = 1}, DataType::kFloat64, 1), ConfigError);
+  EXPECT_THROW(RowFilters({.random_skip = NAN}, DataType::kFloat64, 1), ConfigError);
 }
 
 }  // namespace

@@ -103,6 +103,11 @@ parallel::PieceSource FullyShard::pieces() const {
   return {own.parameters(), own.pieces(), own.owned(), units_->comm()};
 }
 
+parallel::PieceSource FullyShard::frozen_pieces() const {
+  const parallel::OwnedPieces::List& frozen = units_->pieces().frozen();
+  return {frozen.parameters, frozen.pieces, frozen.owned, units_->comm()};
+}
+
 comm::Communicator& FullyShard::comm() const {
   return units_->comm();
 }

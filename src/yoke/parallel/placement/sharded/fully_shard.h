@@ -65,6 +65,8 @@ class FullyShard {
   const std::vector<optim::NamedTensor>& named_parameters() const;
   // Where they belong, for state that knows nothing of ranks (sharded_state.h).
   parallel::PieceSource pieces() const;
+  // The same of parameters that are not trained.
+  parallel::PieceSource frozen_pieces() const;
 
   // The norm of all ranks' gradients; they are scaled down to `max_norm` where it is positive. Collective.
   double clip_grad_norm(double max_norm);

@@ -16,10 +16,18 @@ class OwnedPieces {
               const NamedTensors& parameters, comm::Communicator& comm);
 
   // Trained parameters, in the module's order; a piece's `bucket` is the number of its unit.
-  const NamedTensors& parameters() const { return parameters_; }
-  const std::vector<Piece>& pieces() const { return pieces_; }
+  const NamedTensors& parameters() const { return trained_.parameters; }
+  const std::vector<Piece>& pieces() const { return trained_.pieces; }
   // Never empty: padding, where this rank owns nothing.
-  const std::vector<optim::NamedTensor>& owned() const { return owned_; }
+  const std::vector<optim::NamedTensor>& owned() const { return trained_.owned; }
+
+  struct List {
+    NamedTensors parameters;
+    std::vector<Piece> pieces;
+    std::vector<optim::NamedTensor> owned;  // what this rank has of them
+  };
+  // Of parameters that are not trained, which an optimizer does not see.
+  const List& frozen() const { return frozen_; }
 
   // Adds this rank's part of a unit's averaged gradients to the pieces' gradients.
   void add_gradients(size_t unit, const torch::Tensor& part);
@@ -28,9 +36,7 @@ class OwnedPieces {
   int64_t gradient_bytes() const;
 
  private:
-  NamedTensors parameters_;
-  std::vector<Piece> pieces_;
-  std::vector<optim::NamedTensor> owned_;
+  List trained_, frozen_;
   std::vector<std::vector<size_t>> of_unit_;  // indices of pieces
   std::vector<torch::Tensor> gradients_;      // of each unit's shard; the pieces' gradients are views of them
   std::vector<torch::TensorOptions> options_;

@@ -30,6 +30,6 @@ PipelineStage::PipelineStage(std::vector<OwnedTensor> owned, PipelineLayout made
       layout(std::move(made)),
       place(checked_place(layout, comm)),
       tensors(keep_own(std::move(owned), place.stage)),
-      versions(held_parameters(tensors, place.stage), !plan::flushes(layout.request.kind)) {}
+      versions(trained_parameters(tensors, place.stage), !plan::flushes(layout.request.kind)) {}
 
 }  // namespace yoke::parallel

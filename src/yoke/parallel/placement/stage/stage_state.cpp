@@ -34,7 +34,7 @@ bool saved_elsewhere(const PipelineStage& stage, const std::string& parameter) {
 void place_in_model(StatePiece& list, const PipelineStage& stage, const PieceSource& source) {
   std::map<std::string, int64_t> numbers;
   for (const OwnedTensor& one : stage.tensors)
-    if (one.is_parameter) numbers.emplace(one.name, static_cast<int64_t>(numbers.size()));
+    if (one.is_trained()) numbers.emplace(one.name, static_cast<int64_t>(numbers.size()));
   list.shape = {static_cast<int64_t>(numbers.size())};
   for (int64_t& place : list.places) place = numbers.at(source.parameters[static_cast<size_t>(place)].first);
 }
@@ -70,22 +70,23 @@ std::vector<StatePiece> stage_state(const PipelineStage& stage,
                                     const PartShards& shards) {
   std::vector<StatePiece> state;
   std::map<std::string, StatePiece> parameters;
-  std::vector<int64_t> places;  // of the stage's parameters among all of the model's
+  std::vector<int64_t> places;  // of the stage's trained parameters among all of the model's
   int64_t all = 0;
   for (const OwnedTensor& one : stage.tensors) {
     if (one.held_by(stage.place.stage) && !(one.is_parameter && shards.fully != nullptr)) {
       state.push_back(piece_of(stage, one));
-      if (one.is_parameter) {
+      if (one.is_trained()) {
         parameters[one.name] = state.back();
         places.push_back(all);
       }
     }
-    all += one.is_parameter ? 1 : 0;
+    all += one.is_trained() ? 1 : 0;
   }
-  if (shards.fully != nullptr)
-    for (StatePiece& piece :
-         pieces_with(stage, shards.source(), [](const torch::Tensor& own) { return own.detach(); }))
-      state.push_back(std::move(piece));
+  if (shards.fully != nullptr) {
+    auto value = [](const torch::Tensor& own) { return own.detach(); };
+    for (const PieceSource& source : {shards.fully->pieces(), shards.fully->frozen_pieces()})
+      for (StatePiece& piece : pieces_with(stage, source, value)) state.push_back(std::move(piece));
+  }
   if (shards) {
     add_sharded(state, stage, optimizer, shards.source());
     return state;
@@ -113,7 +114,7 @@ std::vector<StatePiece> stage_gradients(const PipelineStage& stage, const PartSh
   if (shards) return pieces_with(stage, shards.source(), [](const torch::Tensor& own) { return own.grad(); });
   std::vector<StatePiece> gradients;
   for (const OwnedTensor& one : stage.tensors) {
-    if (!one.is_parameter || !one.held_by(stage.place.stage)) continue;
+    if (!one.is_trained() || !one.held_by(stage.place.stage)) continue;
     gradients.push_back(piece_of(stage, one));
     gradients.back().values = one.tensor.grad();
   }

@@ -22,7 +22,7 @@ StaleReplay::StaleReplay(const models::Model& model, const PipelineLayout& layou
   for (int s = 0; s < layout.request.stages; ++s) {
     Stage& stage = stages_.emplace_back();
     for (const OwnedTensor& one : tensors) {
-      if (!one.is_parameter || !one.held_by(s)) continue;
+      if (!one.is_trained() || !one.held_by(s)) continue;
       stage.parameters.emplace_back(one.name, one.tensor);
       stage.newest.emplace_back(one.name, one.tensor.detach().clone().requires_grad_());
       stage.holders.push_back(one.stages);

@@ -110,11 +110,14 @@ std::string PsStrategy::with_rows(const std::string& report) const {
   if (!rows_) return report;
   nlohmann::json document = parse_json(report, "ps.json");
   const ps::sparse::Traffic moved = rows_->traffic();
+  const SparseRows::LeftOut left_out = rows_->left_out();
   document["sparse"] = {{"messages", moved.messages},
                         {"bytes_sent", moved.sent},
                         {"bytes_received", moved.received},
                         {"key_cache_saved", moved.keys_saved},
-                        {"fixed_point_saved", moved.values_saved}};
+                        {"fixed_point_saved", moved.values_saved},
+                        {"rows_held_back", left_out.held_back},
+                        {"rows_skipped", left_out.skipped}};
   return document.dump();
 }
 

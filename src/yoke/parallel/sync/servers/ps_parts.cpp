@@ -65,7 +65,9 @@ std::vector<StatePiece> PsStrategy::owned_pieces(std::vector<StatePiece> pieces)
     if (one.kind != StatePiece::Kind::kBuffer && !one.is_list() && in_parts()) {
       const size_t slash = one.name.find('/');
       const std::string parameter = slash == std::string::npos ? one.name : one.name.substr(slash + 1);
-      one.holder = layout_->owns(parameter) ? 0 : -1;
+      // Servers do not hold what is not trained: it is saved by the first of those that hold it.
+      const bool saves = layout_->holds(parameter) ? layout_->owns(parameter) : one.holder == 0;
+      one.holder = saves ? 0 : -1;
       one.holders = 1;
     }
     if (!is_first() || (!in_parts() && one.holder != 0)) one.holder = -1;

@@ -44,7 +44,7 @@ PsStrategy::PsStrategy(const models::Model& model, optim::Optimizer& optimizer, 
   };
   std::vector<optim::NamedTensor> all;
   for (const auto& item : model.module->named_parameters())
-    if (!in_table(item.key())) all.emplace_back(item.key(), item.value());
+    if (!in_table(item.key()) && item.value().requires_grad()) all.emplace_back(item.key(), item.value());
   layout_ = std::make_unique<ReplicaLayout>(all, whole_state(all, {}, {}), nullptr);
   lay_out();
   open_servers();

@@ -90,6 +90,10 @@ ReplicaLayout::ReplicaLayout(const std::vector<optim::NamedTensor>& parameters,
   }
 }
 
+bool ReplicaLayout::holds(const std::string& parameter) const {
+  return std::find(names_.begin(), names_.end(), parameter) != names_.end();
+}
+
 bool ReplicaLayout::owns(const std::string& parameter) const {
   return std::any_of(owned_.begin(), owned_.end(), [&](const auto& one) { return one.first == parameter; });
 }

@@ -30,6 +30,8 @@ class ReplicaLayout {
   int64_t end() const { return end_; }
   const std::vector<optim::NamedTensor>& owned() const { return owned_; }
   bool owns(const std::string& parameter) const;
+  // Whether some rank owns a part of it.
+  bool holds(const std::string& parameter) const;
   // The parameter that holds an element of the vector.
   std::string name_at(int64_t element) const;
 

@@ -43,7 +43,11 @@ SparseRows::SparseRows(std::vector<models::KeyedParameter> parameters, const PsS
   options.tables.clear();
   for (models::KeyedParameter& one : parameters) {
     options.tables.push_back({one.tensor.size(1), static_cast<Key>(one.tensor.size(0)), type});
-    all_.push_back({std::move(one), {}, {}});
+    const uint64_t seed =
+        static_cast<uint64_t>(setup.messenger->rank()) * ps::sparse::kMostTables + all_.size() + 1;
+    ps::sparse::RowFilters filters({setup.ps.significant, setup.ps.random_skip, seed}, type,
+                                   one.tensor.size(1));
+    all_.push_back({std::move(one), {}, {}, std::move(filters)});
   }
   options.key_cache = setup.ps.key_cache;
   options.fixed_point = setup.ps.fixed_point == "int8" ? 1 : setup.ps.fixed_point == "int16" ? 2 : 0;
@@ -163,10 +167,28 @@ bool SparseRows::gather() {
 
 void SparseRows::push(int64_t minibatch, double scale, bool measure) {
   std::vector<Client::Part> parts;
-  for (size_t table = 0; table < all_.size(); ++table)
-    parts.push_back({static_cast<int>(table), all_[table].keys, bytes_of(all_[table].gradient)});
+  std::vector<ps::sparse::RowFilters::Rows> left(all_.size());
+  for (size_t table = 0; table < all_.size(); ++table) {
+    One& one = all_[table];
+    Client::Part part{static_cast<int>(table), one.keys, bytes_of(one.gradient)};
+    if (one.filters.active()) {
+      left[table] = one.filters.apply(part.keys, part.values);
+      part.keys = left[table].keys;
+      part.values = left[table].values;
+    }
+    parts.push_back(part);
+  }
   client_->push_gradient(minibatch, scale, measure, parts);
   whole_ = false;
+}
+
+SparseRows::LeftOut SparseRows::left_out() const {
+  LeftOut sum;
+  for (const One& one : all_) {
+    sum.held_back += one.filters.held_back();
+    sum.skipped += one.filters.skipped();
+  }
+  return sum;
 }
 
 double SparseRows::square_at(int64_t version) {

@@ -14,6 +14,7 @@
 #include "yoke/parallel/sync/servers/setup.h"
 #include "yoke/ps/learner.h"
 #include "yoke/ps/sparse/client.h"
+#include "yoke/ps/sparse/row_filters.h"
 
 namespace yoke::parallel {
 
@@ -46,12 +47,18 @@ class SparseRows {
   void fetch(int64_t version, optim::Optimizer& optimizer);
 
   ps::sparse::Traffic traffic() const { return client_->traffic(); }
+  // Rows of gradients that filters have left out so far.
+  struct LeftOut {
+    int64_t held_back = 0, skipped = 0;
+  };
+  LeftOut left_out() const;
 
  private:
   struct One {
     models::KeyedParameter parameter;
     std::vector<ps::sparse::Key> keys;  // of this step
     torch::Tensor gradient;             // of these rows, on the host
+    ps::sparse::RowFilters filters;
   };
   std::vector<std::pair<std::string, torch::Tensor>> arrays_of(const One& one,
                                                                optim::Optimizer& optimizer) const;

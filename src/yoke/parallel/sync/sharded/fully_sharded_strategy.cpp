@@ -61,8 +61,9 @@ std::vector<torch::Tensor> FullyShardedStrategy::forward(const std::vector<torch
 std::vector<StatePiece> FullyShardedStrategy::state() {
   const PieceSource source = fully_.pieces();
   std::vector<StatePiece> pieces;
-  for (size_t i = 0; i < source.pieces.size(); ++i)
-    pieces.push_back(piece_of(source, i, StatePiece::Kind::kParameter, source.owned[i].second.detach()));
+  for (const PieceSource& own : {source, fully_.frozen_pieces()})
+    for (size_t i = 0; i < own.pieces.size(); ++i)
+      pieces.push_back(piece_of(own, i, StatePiece::Kind::kParameter, own.owned[i].second.detach()));
   NamedTensors buffers;
   for (const auto& item : model_.module->named_buffers()) buffers.emplace_back(item.key(), item.value());
   for (StatePiece& one : whole_state({}, buffers, {}, fully_.comm().rank(), fully_.comm().size()))
