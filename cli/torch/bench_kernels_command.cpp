@@ -7,7 +7,6 @@
 #include "yoke/base/units.h"
 #include "yoke/compute/bench_kernels.h"
 #include "yoke/compute/device.h"
-#include "yoke/compute/parallel.h"
 #include "yoke/compute/precision.h"
 #include "yoke/report/table.h"
 

@@ -1,5 +1,6 @@
 #include "yoke/kernels/optimizer_steps.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -102,6 +103,10 @@ T shrink(T value, T by) {
 template <class T>
 void ftrl(const FtrlStep& step, double weight, const T* gradient, const T* from, T* to, T* linear, T* sum,
           int64_t count) {
+  if (step.lr == 0) {
+    if (to != from) std::copy_n(from, count, to);
+    return;
+  }
   const T scale = static_cast<T>(weight), inverse = static_cast<T>(1 / step.lr),
           beta = static_cast<T>(step.beta), l1 = static_cast<T>(step.l1), l2 = static_cast<T>(step.l2);
   for (int64_t i = 0; i < count; ++i) {

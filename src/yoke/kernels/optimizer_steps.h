@@ -46,7 +46,7 @@ void adagrad(const AdagradStep& step, double weight, const T* gradient, const T*
 // FTRL-proximal (McMahan et al., KDD 2013, algorithm 1) with alpha = lr: linear += g - sigma w with sigma =
 // (sqrt(sum + g^2) - sqrt(sum)) / lr, sum += g^2; w = 0 where |linear| <= l1, else
 // -(linear - sign(linear) l1) / ((beta + sqrt(sum)) / lr + l2). A weight without state (both 0) that is not 0
-// gets the `linear` that stands for it. Requires lr > 0.
+// gets the `linear` that stands for it. With lr = 0 nothing changes.
 struct FtrlStep {
   double lr = 0;
   double beta = 1;

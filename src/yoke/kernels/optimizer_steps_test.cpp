@@ -58,5 +58,15 @@ TEST(OptimizerSteps, MeasuresDistances) {
   EXPECT_DOUBLE_EQ(squared_distance(a.data(), b.data(), 21), 0);
 }
 
+TEST(OptimizerSteps, FtrlWithoutALearningRateChangesNothing) {
+  double w[] = {0.5, -2}, to[] = {9, 9}, linear[] = {1, 0}, sum[] = {4, 0};
+  const double g[] = {1, 1};
+  ftrl<double>({.lr = 0}, 1, g, w, to, linear, sum, 2);
+  EXPECT_EQ(to[0], 0.5);
+  EXPECT_EQ(to[1], -2);
+  EXPECT_EQ(linear[0], 1);
+  EXPECT_EQ(sum[0], 4);
+}
+
 }  // namespace
 }  // namespace yoke::kernels

@@ -1,8 +1,11 @@
 // Filters that leave rows of a pushed gradient out.
 //
-//   significance  a row is held back, and added to the next gradient of its key, until the largest magnitude of
-//                 the sum exceeds a threshold: nothing is lost, and a row is behind by at most the threshold
-//   random skip   a row is left out with a probability p, the others are divided by 1 - p: the mean of what is
+//   significance  a row is held back, and added to the next gradient of its key, until the largest magnitude
+//   of
+//                 the sum exceeds a threshold: a row is behind by at most the threshold, also at the end of a
+//                 run, when what is held back is dropped
+//   random skip   a row is left out with a probability p, the others are divided by 1 - p: the mean of what
+//   is
 //                 sent is the gradient
 //
 // Significance comes first. Not thread-safe.
