@@ -51,6 +51,8 @@ enum Kind : uint16_t {
   kPushTable,    // gradients of some rows (payload: keys, values)
   kPullTable,    // values of some rows, once they have reached a version (payload: keys)
   kFetchTable,   // rows in a range of keys, of the snapshot or as they are
+  kPushRound,    // this worker's part of a round: gradients of rows in a range of keys, at one time
+  kPullRound,    // values of some rows, once the round of their range was applied (payload: keys)
   kKinds,
 };
 

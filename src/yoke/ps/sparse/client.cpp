@@ -44,9 +44,20 @@ Client::~Client() {
   }
 }
 
+const TableOptions& Client::table_at(int table) const {
+  if (table < 0 || static_cast<size_t>(table) >= options_.tables.size())
+    throw ConfigError("table {}: there are {}.", table, options_.tables.size());
+  return options_.tables[static_cast<size_t>(table)];
+}
+
 size_t Client::row_bytes(int table) const {
-  const TableOptions& one = options_.tables[static_cast<size_t>(table)];
+  const TableOptions& one = table_at(table);
   return static_cast<size_t>(one.width) * size_of(one.type);
+}
+
+size_t Client::pushed_bytes(int table) const {
+  const TableOptions& one = table_at(table);
+  return static_cast<size_t>(one.pushed > 0 ? one.pushed : one.width) * size_of(one.type);
 }
 
 Message Client::ask(int server, const Message& message, std::span<std::byte> into) {
@@ -68,7 +79,7 @@ void Client::open() {
       const TableOptions& one = options_.tables[table];
       Message message;
       message.kind = kOpenTable;
-      message.set_head(OpenTableHead{static_cast<int64_t>(table), one.width, one.keys, one.type});
+      message.set_head(OpenTableHead{static_cast<int64_t>(table), one.width, one.keys, one.type, one.pushed});
       state_arrays_[table] = ask(server, message, {}).get_head<OpenTableReply>().state_arrays;
     }
   }
@@ -78,26 +89,23 @@ void Client::goodbye() {
   say_goodbye(messenger_, rank_of(0), options_.servers, options_.ranks);
 }
 
-const TableOptions& Client::check(const char* verb, int table, std::span<const Key> keys,
-                                  size_t bytes) const {
-  if (table < 0 || static_cast<size_t>(table) >= options_.tables.size())
-    throw ConfigError("{} to table {}: there are {}.", verb, table, options_.tables.size());
-  const TableOptions& one = options_.tables[static_cast<size_t>(table)];
-  if (bytes != keys.size() * row_bytes(table))
+void Client::check(const char* verb, int table, std::span<const Key> keys, size_t bytes, size_t each) const {
+  const TableOptions& one = table_at(table);
+  if (bytes != keys.size() * each)
     throw ConfigError("{} of {} keys with {} bytes: expected {}.", verb, keys.size(), bytes,
-                      keys.size() * row_bytes(table));
+                      keys.size() * each);
   bool ascending = true;
   for (size_t i = 1; i < keys.size(); ++i) ascending &= keys[i - 1] < keys[i];
   if (!ascending) throw ConfigError("{} to table {}: keys must ascend, each once.", verb, table);
   if (!keys.empty() && keys.back() >= one.keys)
     throw ConfigError("{} of key {}: table {} has {} keys.", verb, keys.back(), table, one.keys);
-  return one;
 }
 
 std::vector<Client::Piece> Client::pieces_of(int table, std::span<const Key> keys) const {
   const KeySplit split{options_.tables[static_cast<size_t>(table)].keys, options_.servers};
   const size_t most =
-      std::max<size_t>(1, std::min(options_.message_bytes, kMessageBytes) / (sizeof(Key) + row_bytes(table)));
+      std::max<size_t>(1, std::min(options_.message_bytes, kMessageBytes) /
+                              (sizeof(Key) + std::max(row_bytes(table), pushed_bytes(table))));
   std::vector<Piece> pieces;
   size_t at = 0;
   for (int server = 0; server < options_.servers && at < keys.size(); ++server) {
@@ -151,8 +159,8 @@ void Client::encode(Call& call, std::span<const std::byte> values) {
 
 Client::Timestamp Client::push(int table, std::span<const Key> keys, std::span<const std::byte> values,
                                Done done) {
-  check("push", table, keys, values.size());
-  const size_t each = row_bytes(table);
+  const size_t each = pushed_bytes(table);
+  check("push", table, keys, values.size(), each);
   const std::vector<Piece> pieces = pieces_of(table, keys);
   auto operation = begin_operation(pieces.size(), std::move(done));
   if (pieces.empty() && operation->done) operation->done("");
@@ -172,17 +180,17 @@ Client::Timestamp Client::push(int table, std::span<const Key> keys, std::span<c
 
 Client::Timestamp Client::push_range(int table, Key begin, Key end, std::span<const Key> keys,
                                      std::span<const std::byte> values, Done done) {
-  check("push", table, keys, values.size());
+  const size_t each = pushed_bytes(table);
+  check("push", table, keys, values.size(), each);
   const auto first = static_cast<size_t>(std::lower_bound(keys.begin(), keys.end(), begin) - keys.begin());
   const auto last = static_cast<size_t>(std::lower_bound(keys.begin(), keys.end(), end) - keys.begin());
   const size_t count = last > first ? last - first : 0;
-  return push(table, keys.subspan(first, count),
-              values.subspan(first * row_bytes(table), count * row_bytes(table)), std::move(done));
+  return push(table, keys.subspan(first, count), values.subspan(first * each, count * each), std::move(done));
 }
 
 Client::Timestamp Client::pull(int table, std::span<const Key> keys, std::span<std::byte> into, Done done) {
-  check("pull", table, keys, into.size());
   const size_t each = row_bytes(table);
+  check("pull", table, keys, into.size(), each);
   const std::vector<Piece> pieces = pieces_of(table, keys);
   auto operation = begin_operation(pieces.size(), std::move(done));
   if (pieces.empty() && operation->done) operation->done("");
@@ -192,6 +200,15 @@ Client::Timestamp Client::pull(int table, std::span<const Key> keys, std::span<s
     send(call);
   }
   return operation->timestamp;
+}
+
+Message Client::round_message(const Call& call, int32_t flags) {
+  const auto keys = static_cast<int64_t>(call.keys.size());
+  const auto [begin, end] = call.range;
+  if (!call.pushes)
+    return message_with(kPullRound, PullRoundHead{call.table, flags, keys, begin, end, call.time, call.hash});
+  return message_with(kPushRound, PushRoundHead{call.table, flags | (call.push.flags & kFixedPoint), keys,
+                                                begin, end, call.time, call.hash, call.push.unit});
 }
 
 // Lists that the server should have are named; others are marked to be kept there.
@@ -212,11 +229,13 @@ Message Client::message_of(Call& call) {
     traffic_.keys_saved += static_cast<int64_t>(cached ? list : 0);
     if (!call.encoded.empty())
       traffic_.values_saved +=
-          static_cast<int64_t>(call.keys.size() * row_bytes(call.table) - call.values.size());
+          static_cast<int64_t>(call.keys.size() * pushed_bytes(call.table) - call.values.size());
   }
   const int32_t flags = cached ? kCachedKeys : may_cache ? kKeepKeys : 0;
   Message message;
-  if (call.pushes) {
+  if (!call.range.empty()) {
+    message = round_message(call, flags);
+  } else if (call.pushes) {
     PushTableHead head = call.push;
     head.flags |= flags;
     head.hash = call.hash;
@@ -284,7 +303,7 @@ void Client::over(const std::shared_ptr<Call>& call, const std::string& error) {
   std::string first_error;
   {
     std::lock_guard lock(mutex_);
-    if (call->pushes && (call->push.flags & kInUpdate) == 0)
+    if (call->pushes && call->push.sequence > 0 && (call->push.flags & kInUpdate) == 0)
       lines_[static_cast<size_t>(call->server)].open.erase(call->push.sequence);
     if (!error.empty() && operation->error.empty())
       operation->error = fmt::format("{}: {}", server_name(call->server, options_.ranks), error);

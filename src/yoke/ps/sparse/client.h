@@ -27,6 +27,7 @@
 #include "yoke/ps/sparse/fixed_point.h"
 #include "yoke/ps/sparse/key_cache.h"
 #include "yoke/ps/sparse/messages.h"
+#include "yoke/ps/sparse/range_clock.h"
 
 namespace yoke::ps::sparse {
 
@@ -34,6 +35,7 @@ struct TableOptions {
   int64_t width = 1;
   Key keys = kMostKeys;  // keys are below this
   DataType type = DataType::kFloat32;
+  int64_t pushed = 0;  // values per key of a push, if the rule takes another structure; 0: `width`
 };
 
 struct ClientOptions {
@@ -82,6 +84,14 @@ class Client {
   // Those of `keys` that lie in [begin, end).
   Timestamp push_range(int table, Key begin, Key end, std::span<const Key> keys,
                        std::span<const std::byte> values, Done done = {});
+  // A round: every worker gives its gradient of the keys in `range` at `time` (from 1), and the servers apply
+  // their rule to the sum, once. Keys that are left out count as zeros. The times of a range ascend; push a
+  // range again only when its last push is complete. Throws ConfigError for keys outside of the range.
+  Timestamp push_round(int table, KeyRange range, int64_t time, std::span<const Key> keys,
+                       std::span<const std::byte> values, Done done = {});
+  // Waits until the round `time` was applied to the keys of `range` that lie around these keys.
+  Timestamp pull_round(int table, KeyRange range, int64_t time, std::span<const Key> keys,
+                       std::span<std::byte> into, Done done = {});
   // All rows on the servers whose keys lie in [begin, end), in order.
   struct Rows {
     std::vector<Key> keys;
@@ -130,14 +140,24 @@ class Client {
     int server;
     size_t begin, end;  // of the list
   };
-  const TableOptions& check(const char* verb, int table, std::span<const Key> keys, size_t bytes) const;
+  // `each`: bytes of values per key.
+  void check(const char* verb, int table, std::span<const Key> keys, size_t bytes, size_t each) const;
+  const TableOptions& table_at(int table) const;  // throws ConfigError
   std::vector<Piece> pieces_of(int table, std::span<const Key> keys) const;
+  // Pieces that cover the range, on every server that holds keys of it.
+  struct RoundPiece {
+    Piece piece;
+    KeyRange range;
+  };
+  std::vector<RoundPiece> pieces_of_round(int table, KeyRange range, std::span<const Key> keys) const;
+  void check_round(int table, KeyRange range, int64_t time, std::span<const Key> keys) const;
   std::shared_ptr<Operation> begin_operation(size_t calls, Done done);
   std::shared_ptr<Call> make_call(const std::shared_ptr<Operation>& operation, int table, int server,
                                   std::span<const Key> keys);
   void encode(Call& call, std::span<const std::byte> values);
   void send(const std::shared_ptr<Call>& call);
   comm::Message message_of(Call& call);
+  static comm::Message round_message(const Call& call, int32_t flags);
   void came(const std::shared_ptr<Call>& call, const comm::Message& reply, const std::string& error);
   void over(const std::shared_ptr<Call>& call, const std::string& error);
   void send_late();
@@ -146,6 +166,7 @@ class Client {
   void open();
   void goodbye();
   size_t row_bytes(int table) const;
+  size_t pushed_bytes(int table) const;  // of a key
   int rank_of(int server) const { return options_.workers + server; }
 
   comm::Messenger& messenger_;

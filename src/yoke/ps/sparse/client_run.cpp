@@ -14,8 +14,8 @@ using comm::Message;
 
 void Client::assign(int table, int64_t array, std::span<const Key> keys, std::span<const std::byte> values,
                     int64_t version) {
-  check("assign", table, keys, values.size());
   const size_t each = row_bytes(table);
+  check("assign", table, keys, values.size(), each);
   std::vector<std::byte> payload;
   std::vector<Piece> pieces = pieces_of(table, keys);
   for (int server = 0; server < options_.servers; ++server) pieces.push_back({server, 0, 0});
@@ -41,7 +41,7 @@ void Client::push_gradient(int64_t minibatch, double scale, bool measure, std::s
   };
   std::vector<std::vector<Planned>> planned(static_cast<size_t>(options_.servers));
   for (const Part& part : parts) {
-    check("push", part.table, part.keys, part.values.size());
+    check("push", part.table, part.keys, part.values.size(), pushed_bytes(part.table));
     for (const Piece& piece : pieces_of(part.table, part.keys))
       planned[static_cast<size_t>(piece.server)].push_back({&part, piece.begin, piece.end});
   }
@@ -56,7 +56,7 @@ void Client::push_gradient(int64_t minibatch, double scale, bool measure, std::s
     const std::vector<Planned>& own = planned[server];
     for (size_t i = 0; i < own.size(); ++i) {
       const Part& part = *own[i].part;
-      const size_t each = row_bytes(part.table), count = own[i].end - own[i].begin;
+      const size_t each = pushed_bytes(part.table), count = own[i].end - own[i].begin;
       auto call =
           make_call(operation, part.table, static_cast<int>(server), part.keys.subspan(own[i].begin, count));
       encode(*call, part.values.subspan(own[i].begin * each, count * each));
@@ -73,8 +73,8 @@ void Client::push_gradient(int64_t minibatch, double scale, bool measure, std::s
 
 Client::Pulled Client::pull_at(int64_t version, int table, std::span<const Key> keys,
                                std::span<std::byte> into, bool all_servers) {
-  check("pull", table, keys, into.size());
   const size_t each = row_bytes(table);
+  check("pull", table, keys, into.size(), each);
   std::vector<Piece> pieces = pieces_of(table, keys);
   for (int server = 0; all_servers && server < options_.servers; ++server) {
     auto of_server = [&](const Piece& piece) { return piece.server == server; };
@@ -118,7 +118,7 @@ Client::Rows Client::fetch(int table, int64_t array, From from, int64_t version)
 }
 
 Client::Rows Client::fetch_range(const FetchTableHead& wanted) {
-  check("fetch", wanted.table, {}, 0);
+  check("fetch", wanted.table, {}, 0, 0);
   const TableOptions& shape = options_.tables[static_cast<size_t>(wanted.table)];
   const KeySplit split{shape.keys, options_.servers};
   const size_t each = row_bytes(wanted.table);

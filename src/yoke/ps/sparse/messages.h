@@ -34,6 +34,7 @@ struct OpenTableHead {
   int64_t width = 1;
   Key keys = kMostKeys;  // the key space is [0, keys)
   DataType type = DataType::kFloat32;
+  int64_t pushed = 0;  // values per key of a push, for rules that take another structure; 0: `width`
 };
 struct OpenTableReply {
   int64_t state_arrays = 0;
@@ -74,6 +75,28 @@ struct TableReply {
   // Sum of squares of the tables' gradient on this server, before clipping, in the update that made this
   // version; -1: not measured.
   double square = -1;
+};
+
+// A round: every worker gives its gradient of the keys in [begin, end) at one time, and the rule of the table
+// is applied to the sum. Keys that a message leaves out count as zeros.
+struct PushRoundHead {
+  int32_t table = 0;
+  int32_t flags = 0;
+  int64_t keys = 0;
+  Key begin = 0;
+  Key end = 0;
+  int64_t time = 0;  // from 1; those of a range ascend
+  uint64_t hash = 0;
+  double unit = 0;  // kInt8, kInt16
+};
+struct PullRoundHead {
+  int32_t table = 0;
+  int32_t flags = 0;
+  int64_t keys = 0;
+  Key begin = 0;
+  Key end = 0;
+  int64_t time = 0;  // minimum, of all keys in [begin, end); the reply waits for it
+  uint64_t hash = 0;
 };
 
 // Rows whose keys lie in [begin, end), in order, as many as fit into the reply (payload: keys, values).

@@ -21,13 +21,16 @@ void with_type(DataType type, Step&& step) {
 
 class FunctionRule final : public Rule {
  public:
-  FunctionRule(RowFunction function, int arrays) : function_(std::move(function)), arrays_(arrays) {}
+  FunctionRule(RowFunction function, int arrays, int64_t pushed)
+      : function_(std::move(function)), arrays_(arrays), pushed_(pushed) {}
   int state_arrays() const override { return arrays_; }
+  int64_t pushed(int64_t width) const override { return pushed_ > 0 ? pushed_ : width; }
   void apply(const RuleStep& step, const RowBlock& rows) const override { function_(step, rows); }
 
  private:
   RowFunction function_;
   int arrays_;
+  int64_t pushed_;
 };
 
 void add(const RuleStep& step, const RowBlock& rows) {
@@ -71,11 +74,11 @@ void proximal(const RuleOptions& o, const RuleStep& step, const RowBlock& rows) 
 
 }  // namespace
 
-std::shared_ptr<const Rule> make_function(RowFunction function, int state_arrays) {
-  if (!function || state_arrays < 0 || state_arrays > kMostStateArrays)
+std::shared_ptr<const Rule> make_function(RowFunction function, int state_arrays, int64_t pushed) {
+  if (!function || state_arrays < 0 || state_arrays > kMostStateArrays || pushed < 0)
     throw ConfigError("a rule of a sparse table needs a function and 0 to {} state arrays, not {}.",
                       kMostStateArrays, state_arrays);
-  return std::make_shared<FunctionRule>(std::move(function), state_arrays);
+  return std::make_shared<FunctionRule>(std::move(function), state_arrays, pushed);
 }
 
 std::shared_ptr<const Rule> make_rule(const RuleOptions& o) {

@@ -33,7 +33,7 @@ struct RowBlock {
   DataType type = DataType::kFloat32;
   int64_t width = 1;
   std::span<const Key> keys;
-  const void* gradient = nullptr;
+  const void* gradient = nullptr;  // Rule::pushed() values per key
   void* values = nullptr;
   std::array<void*, kMostStateArrays> state{};  // those of the rule, zeros for a new key
   int64_t count() const { return static_cast<int64_t>(keys.size()) * width; }
@@ -44,6 +44,8 @@ class Rule {
  public:
   virtual ~Rule() = default;
   virtual int state_arrays() const = 0;
+  // Values per key of what is pushed, given those of a row.
+  virtual int64_t pushed(int64_t width) const { return width; }
   virtual void apply(const RuleStep& step, const RowBlock& rows) const = 0;
 };
 
@@ -61,6 +63,7 @@ std::shared_ptr<const Rule> make_rule(const RuleOptions& options);
 
 // A function of the program's own, called with what was aggregated (a proximal step, a regulariser, a count).
 using RowFunction = std::function<void(const RuleStep& step, const RowBlock& rows)>;
-std::shared_ptr<const Rule> make_function(RowFunction function, int state_arrays = 0);
+// `pushed`: values per key of a push; 0: as many as a row has.
+std::shared_ptr<const Rule> make_function(RowFunction function, int state_arrays = 0, int64_t pushed = 0);
 
 }  // namespace yoke::ps::sparse

@@ -49,10 +49,12 @@ bool is_run(const Rows& rows, size_t count) {
 Table::Table(TableShape shape, std::shared_ptr<const Rule> rule)
     : shape_(shape), rule_(std::move(rule)), rows_(shape.type, shape.width, 1 + rule_->state_arrays()) {
   shape_.state_arrays = rule_->state_arrays();
+  shape_.pushed = rule_->pushed(shape_.width);
 }
 
 void Table::apply(const RuleStep& step, std::span<const Key> keys, const std::byte* gradient) {
   const size_t bytes = rows_.row_bytes();
+  const size_t pushed = shape_.pushed_bytes();
   const int arrays = rows_.arrays();
   scratch_.resize(static_cast<size_t>(arrays) * kBlock * bytes);
   for (size_t at = 0; at < keys.size(); at += kBlock) {
@@ -60,7 +62,7 @@ void Table::apply(const RuleStep& step, std::span<const Key> keys, const std::by
     block.type = shape_.type;
     block.width = shape_.width;
     block.keys = keys.subspan(at, std::min(kBlock, keys.size() - at));
-    block.gradient = gradient + at * bytes;
+    block.gradient = gradient + at * pushed;
     const size_t count = block.keys.size();
     Rows rows;
     std::optional<uint32_t> run = rows_.find_run(block.keys);

@@ -14,7 +14,7 @@ namespace yoke::ps::sparse {
 
 class Table {
  public:
-  // `shape`: the keys that this server holds; its number of state arrays is that of the rule.
+  // `shape`: the keys that this server holds; state arrays and values of a push are those of the rule.
   Table(TableShape shape, std::shared_ptr<const Rule> rule);
 
   const TableShape& shape() const { return shape_; }

@@ -27,7 +27,7 @@ Tables::Tables(TablesOptions options)
 }
 
 size_t Tables::most_bytes(uint16_t kind) {
-  const bool carries = kind == kAssignTable || kind == kPushTable || kind == kPullTable;
+  const bool carries = kind != kOpenTable && kind != kFetchTable;
   // One row may be larger than a message.
   return carries ? kMessageBytes + kMostWidth * sizeof(double) : 0;
 }
@@ -35,6 +35,8 @@ size_t Tables::most_bytes(uint16_t kind) {
 Tables::Numbers Tables::numbers() const {
   Numbers numbers = numbers_;
   numbers.bytes_held += held_.bytes();
+  for (const auto& rounds : rounds_)
+    if (rounds) numbers.bytes_held += rounds->bytes();
   for (const auto& table : tables_) {
     if (!table) continue;
     numbers.rows += table->rows();
@@ -56,6 +58,10 @@ void Tables::handle(int from, const Message& request, const Messenger::Answer& a
       return push(from, request, answer);
     case kPullTable:
       return pull(from, request, answer);
+    case kPushRound:
+      return push_round(from, request, answer);
+    case kPullRound:
+      return pull_round(from, request, answer);
     default:
       return fetch(from, request, answer);
   }
@@ -69,15 +75,19 @@ void Tables::open(int from, const Message& request, const Messenger::Answer& ans
   const KeySplit split{head.keys, options_.servers};
   TableShape shape{head.width, head.type, split.begin_of(options_.server),
                    split.begin_of(options_.server + 1)};
+  shape.pushed = head.pushed > 0 ? head.pushed : head.width;
   const auto number = static_cast<size_t>(head.table);
   if (number < tables_.size() && tables_[number]) {
     const TableShape& old = tables_[number]->shape();
-    if (old.width != shape.width || old.type != shape.type || old.begin != shape.begin ||
-        old.end != shape.end)
+    if (old.width != shape.width || old.pushed != shape.pushed || old.type != shape.type ||
+        old.begin != shape.begin || old.end != shape.end)
       throw CommError("worker {} opens table {} with {} values per key and {} keys, unlike the others", from,
                       head.table, head.width, head.keys);
   } else {
     auto table = std::make_unique<Table>(shape, options_.make_rule(static_cast<int>(number)));
+    if (table->shape().pushed != shape.pushed)
+      throw CommError("worker {} opens table {} to push {} values per key, but its rule takes {}", from,
+                      head.table, shape.pushed, table->shape().pushed);
     if (number >= tables_.size()) tables_.resize(number + 1);
     tables_[number] = std::move(table);
   }
@@ -120,11 +130,12 @@ void Tables::assign(int from, const Message& request, const Messenger::Answer& a
   answer({});
 }
 
-std::span<const std::byte> Tables::restored(const PushTableHead& head, std::span<const std::byte> values,
+std::span<const std::byte> Tables::restored(int32_t flags, double unit, std::span<const std::byte> values,
                                             const TableShape& shape) {
-  if ((head.flags & kFixedPoint) == 0) return values;
-  restored_.resize(static_cast<size_t>(head.keys) * shape.value_bytes());
-  from_fixed_point(values, (head.flags & kInt8) != 0 ? 1 : 2, head.unit, shape.type, restored_.data());
+  if ((flags & kFixedPoint) == 0) return values;
+  const int bytes = (flags & kInt8) != 0 ? 1 : 2;
+  restored_.resize(values.size() / static_cast<size_t>(bytes) * size_of(shape.type));
+  from_fixed_point(values, bytes, unit, shape.type, restored_.data());
   return restored_;
 }
 
@@ -133,9 +144,9 @@ void Tables::push(int from, const Message& request, const Messenger::Answer& ans
   check_push(from, head);
   Table& table = table_of(from, head.table);
   const std::optional<Named> named = names(from, head.table, head.flags, head.keys, head.hash,
-                                           request.payload, pushed_bytes(head, table.shape()));
+                                           request.payload, pushed_bytes(head.flags, table.shape()));
   if (!named) return answer({message_with(kPushTable, TableReply{.unknown_keys = 1})});
-  const std::span<const std::byte> values = restored(head, named->values, table.shape());
+  const auto values = restored(head.flags, head.unit, named->values, table.shape());
   check_finite(from, values, table.shape().type);
   if ((head.flags & kInUpdate) != 0) {
     const bool is_complete = hold(from, head, *named, values);
@@ -205,12 +216,15 @@ void Tables::fetch(int from, const Message& request, const Messenger::Answer& an
   wait(from, head.version, snapshot, [this, &table, head, answer] { read_range(table, head, answer); });
 }
 
-void Tables::wait(int from, int64_t version, bool snapshot, std::function<void()> answer) {
-  if (++worker(from).waiting > kMostWaiting) {
-    --worker(from).waiting;
+void Tables::count_waiting(int from, int64_t time) {
+  if (worker(from).waiting >= kMostWaiting)
     throw CommError("worker {} waits for version {} of the tables, which are at {}, with {} requests pending",
-                    from, version, version_, kMostWaiting);
-  }
+                    from, time, version_, kMostWaiting);
+  ++worker(from).waiting;
+}
+
+void Tables::wait(int from, int64_t version, bool snapshot, std::function<void()> answer) {
+  count_waiting(from, version);
   waiting_.push_back({from, version, snapshot, std::move(answer)});
 }
 

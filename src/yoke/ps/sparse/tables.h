@@ -3,8 +3,9 @@
 // Pushes outside of updates are applied as they come, each once. Gradients of minibatches wait until the
 // scheduler has named the update that consumes them and all of its gradients have arrived; they are added in
 // worker order, and the rule of the table is applied to the sum. All tables have one version, the number of
-// updates. Everything a peer sends is checked before it changes any state; CommError refuses it and names the
-// sender. Runs on the messenger's thread.
+// updates. Rounds (kPushRound) are independent of that: a range of keys is updated once all workers have
+// given their parts of it for the same time. Everything a peer sends is checked before it changes any state;
+// CommError refuses it and names the sender. Runs on the messenger's thread.
 #pragma once
 
 #include <deque>
@@ -17,6 +18,7 @@
 #include "yoke/ps/messages.h"
 #include "yoke/ps/sparse/held.h"
 #include "yoke/ps/sparse/key_cache.h"
+#include "yoke/ps/sparse/rounds.h"
 #include "yoke/ps/sparse/table.h"
 #include "yoke/ps/taken_numbers.h"
 
@@ -35,7 +37,7 @@ class Tables {
  public:
   explicit Tables(TablesOptions options);
 
-  static bool handles(uint16_t kind) { return kind >= kOpenTable && kind <= kFetchTable; }
+  static bool handles(uint16_t kind) { return kind >= kOpenTable && kind <= kPullRound; }
   // Largest payload of a message of this kind.
   static size_t most_bytes(uint16_t kind);
   void handle(int from, const comm::Message& request, const comm::Messenger::Answer& answer);
@@ -49,7 +51,7 @@ class Tables {
   void drop();
   void worker_lost(int worker);
   void worker_back(int worker, int64_t life);
-  // The worker whose gradient the next update waits for.
+  // The worker whose gradient the next update, or a round that is asked for, waits for.
   std::optional<int> owes() const;
 
   struct Numbers {
@@ -76,6 +78,13 @@ class Tables {
     bool snapshot;
     std::function<void()> answer;
   };
+  struct WaitingRound {
+    int from;
+    int32_t table;
+    KeyRange range;
+    int64_t time;
+    std::function<void()> answer;
+  };
   struct Update {
     UpdateHead head;
     std::vector<Contributor> from;
@@ -91,17 +100,24 @@ class Tables {
   void push(int from, const comm::Message& request, const comm::Messenger::Answer& answer);
   void pull(int from, const comm::Message& request, const comm::Messenger::Answer& answer);
   void fetch(int from, const comm::Message& request, const comm::Messenger::Answer& answer);
+  void push_round(int from, const comm::Message& request, const comm::Messenger::Answer& answer);
+  void pull_round(int from, const comm::Message& request, const comm::Messenger::Answer& answer);
+  Rounds& rounds_of(int32_t table);
+  void apply_rounds(int32_t table);
+  void rounds_applied(int32_t table);
   Table& table_of(int from, int64_t table);
   Worker& worker(int rank) { return workers_[static_cast<size_t>(rank)]; }
   std::optional<Named> names(int from, int32_t table, int32_t flags, int64_t keys, uint64_t hash,
                              std::span<const std::byte> payload, size_t each);
-  std::span<const std::byte> restored(const PushTableHead& head, std::span<const std::byte> values,
+  std::span<const std::byte> restored(int32_t flags, double unit, std::span<const std::byte> values,
                                       const TableShape& shape);
   bool is_new(int from, const PushTableHead& head);
   bool hold(int from, const PushTableHead& head, const Named& named, std::span<const std::byte> values);
   void read_rows(const Table& table, std::span<const Key> keys, const comm::Messenger::Answer& answer);
   void read_range(Table& table, const FetchTableHead& head, const comm::Messenger::Answer& answer);
+  void count_waiting(int from, int64_t time);
   void wait(int from, int64_t version, bool snapshot, std::function<void()> answer);
+  std::optional<int> update_owed_by() const;
   bool is_over(const Contributor& one) const;
   void advance();
   void apply(const Update& update);
@@ -119,6 +135,8 @@ class Tables {
   double square_ = -1;  // of the last update
   int64_t snapshot_wanted_ = -1;
   std::vector<Waiting> waiting_;
+  std::vector<std::unique_ptr<Rounds>> rounds_;  // by table; nullptr: none so far
+  std::vector<WaitingRound> waiting_rounds_;
   std::vector<std::byte> restored_;
   std::shared_ptr<std::vector<std::vector<std::byte>>> spare_;  // memory of replies
   Numbers numbers_;

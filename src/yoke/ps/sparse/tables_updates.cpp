@@ -36,7 +36,7 @@ bool Tables::is_over(const Contributor& one) const {
   return held_.find(name_of(one)) != nullptr || sender.lost || one.life < sender.life;
 }
 
-std::optional<int> Tables::owes() const {
+std::optional<int> Tables::update_owed_by() const {
   if (updates_.empty()) return std::nullopt;
   for (const Contributor& one : updates_.front().from)
     if (!is_over(one)) return static_cast<int>(one.worker);
@@ -44,7 +44,7 @@ std::optional<int> Tables::owes() const {
 }
 
 void Tables::advance() {
-  while (!updates_.empty() && !owes()) {
+  while (!updates_.empty() && !update_owed_by()) {
     const Update update = std::move(updates_.front());
     updates_.pop_front();
     apply(update);
@@ -66,7 +66,7 @@ void Tables::apply(const Update& update) {
     for (const std::optional<HeldPart>& part : gradient->parts) {
       const auto number = static_cast<size_t>(part->table);
       const TableShape& shape = tables_[number]->shape();
-      if (!sums[number]) sums[number].emplace(shape.type, shape.width);
+      if (!sums[number]) sums[number].emplace(shape.type, shape.pushed);
       sums[number]->add(part->keys, part->values, gradient->scale);
     }
   }
@@ -130,6 +130,12 @@ void Tables::worker_lost(int rank) {
   worker(rank).waiting = 0;
   held_.erase_incomplete(rank);
   advance();
+  std::erase_if(waiting_rounds_, [&](const WaitingRound& one) { return one.from == rank; });
+  for (size_t table = 0; table < rounds_.size(); ++table) {
+    if (!rounds_[table]) continue;
+    rounds_[table]->lose(rank);
+    apply_rounds(static_cast<int32_t>(table));
+  }
 }
 
 void Tables::worker_back(int rank, int64_t life) {
@@ -138,6 +144,8 @@ void Tables::worker_back(int rank, int64_t life) {
   fresh.lists.resize(kMostTables);
   worker(rank) = std::move(fresh);
   held_.erase_incomplete(rank);
+  for (auto& rounds : rounds_)
+    if (rounds) rounds->bring_back(rank);
 }
 
 }  // namespace yoke::ps::sparse

@@ -5,6 +5,7 @@
 #include "yoke/base/error.h"
 #include "yoke/kernels/optimizer_steps.h"
 #include "yoke/ps/messages.h"
+#include "yoke/ps/sparse/range_clock.h"
 
 namespace yoke::ps::sparse {
 namespace {
@@ -15,12 +16,22 @@ constexpr int32_t kKeyFlags = kCachedKeys | kKeepKeys;
   throw CommError("worker {} names version {} of a table: 0 to {} are accepted", from, version, kMostVersion);
 }
 
+void check_range(int from, KeyRange range, int64_t time, const TableShape& shape) {
+  if (range.empty() || range.begin < shape.begin || range.end > shape.end)
+    throw CommError("worker {} names keys {} to {}, but this server holds {} to {}; nothing was applied",
+                    from, range.begin, range.end, shape.begin, shape.end);
+  if (time < 1 || time > kMostVersion)
+    throw CommError("worker {} names round {} of a table: 1 to {} are accepted; nothing was applied", from,
+                    time, kMostVersion);
+}
+
 }  // namespace
 
 void check_open(int from, const OpenTableHead& head) {
   if (head.table < 0 || head.table >= kMostTables)
     throw CommError("worker {} opens table {}: 0 to {} are accepted", from, head.table, kMostTables - 1);
-  if (head.width < 1 || head.width > kMostWidth || head.keys < 1 || head.keys > kMostKeys ||
+  if (head.width < 1 || head.width > kMostWidth || head.pushed < 0 || head.pushed > kMostWidth ||
+      head.keys < 1 || head.keys > kMostKeys ||
       (head.type != DataType::kFloat32 && head.type != DataType::kFloat64))
     throw CommError("worker {} opens table {} of {} keys with {} values: out of range", from, head.table,
                     head.keys, head.width);
@@ -56,10 +67,10 @@ KeyedBytes split_payload(int from, int64_t keys, std::span<const std::byte> payl
   return split;
 }
 
-size_t pushed_bytes(const PushTableHead& head, const TableShape& shape) {
-  const auto width = static_cast<size_t>(shape.width);
-  if ((head.flags & kInt8) != 0) return width;
-  return (head.flags & kInt16) != 0 ? 2 * width : shape.value_bytes();
+size_t pushed_bytes(int32_t flags, const TableShape& shape) {
+  const auto pushed = static_cast<size_t>(shape.pushed);
+  if ((flags & kInt8) != 0) return pushed;
+  return (flags & kInt16) != 0 ? 2 * pushed : shape.pushed_bytes();
 }
 
 void check_push(int from, const PushTableHead& head) {
@@ -84,6 +95,22 @@ void check_pull(int from, const PullTableHead& head, const TableShape& shape) {
   if (head.keys < 0 || head.keys > keys_per_message(shape.value_bytes()))
     throw CommError("worker {} pulls {} keys from table {}: at most {} are accepted", from, head.keys,
                     head.table, keys_per_message(shape.value_bytes()));
+}
+
+void check_round(int from, const PushRoundHead& head, const TableShape& shape) {
+  constexpr int32_t known = kKeyFlags | kFixedPoint;
+  if ((head.flags & ~known) != 0 || (head.flags & kFixedPoint) == kFixedPoint)
+    throw CommError("worker {} pushed a round to table {} with flags {:#x}; nothing was applied", from,
+                    head.table, head.flags);
+  if (!std::isfinite(head.unit) || ((head.flags & kFixedPoint) != 0 && head.unit < 0))
+    throw CommError("worker {} pushed a round to table {} with a unit of {}; nothing was applied", from,
+                    head.table, head.unit);
+  check_range(from, {head.begin, head.end}, head.time, shape);
+}
+
+void check_round(int from, const PullRoundHead& head, const TableShape& shape) {
+  check_pull(from, {head.table, head.flags, head.keys, 0, head.hash}, shape);
+  check_range(from, {head.begin, head.end}, head.time, shape);
 }
 
 void check_assign(int from, const AssignTableHead& head, const TableShape& shape) {

@@ -18,7 +18,9 @@ struct TableShape {
   Key begin = 0;
   Key end = kMostKeys;
   int state_arrays = 0;
+  int64_t pushed = 1;  // values per key of a push
   size_t value_bytes() const { return static_cast<size_t>(width) * size_of(type); }
+  size_t pushed_bytes() const { return static_cast<size_t>(pushed) * size_of(type); }
 };
 
 void check_open(int from, const OpenTableHead& head);
@@ -35,10 +37,12 @@ struct KeyedBytes {
 KeyedBytes split_payload(int from, int64_t keys, std::span<const std::byte> payload, size_t each, bool cached,
                          const TableShape& shape);
 
-// Bytes per key of the values of a push.
-size_t pushed_bytes(const PushTableHead& head, const TableShape& shape);
+// Bytes per key of the values of a push with these flags.
+size_t pushed_bytes(int32_t flags, const TableShape& shape);
 void check_push(int from, const PushTableHead& head);
 void check_pull(int from, const PullTableHead& head, const TableShape& shape);
+void check_round(int from, const PushRoundHead& head, const TableShape& shape);
+void check_round(int from, const PullRoundHead& head, const TableShape& shape);
 void check_assign(int from, const AssignTableHead& head, const TableShape& shape);
 void check_fetch(int from, const FetchTableHead& head, const TableShape& shape);
 void check_finite(int from, std::span<const std::byte> values, DataType type);

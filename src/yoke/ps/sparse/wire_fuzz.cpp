@@ -28,6 +28,10 @@ size_t head_bytes(uint16_t kind) {
       return sizeof(sparse::PushTableHead);
     case kPullTable:
       return sizeof(sparse::PullTableHead);
+    case kPushRound:
+      return sizeof(sparse::PushRoundHead);
+    case kPullRound:
+      return sizeof(sparse::PullRoundHead);
     default:
       return sizeof(sparse::FetchTableHead);
   }
@@ -52,7 +56,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     if (what < 2) messenger.lose(what);
     if (what < 2) messenger.bring_back(what, 1);
     comm::Message message;
-    message.kind = static_cast<uint16_t>(kOpenTable + what % 5);
+    message.kind = static_cast<uint16_t>(kOpenTable + what % (kPullRound - kOpenTable + 1));
     message.head_bytes = static_cast<uint8_t>(head_bytes(message.kind));
     // Half of the heads have small numbers, since most would be out of range otherwise.
     const size_t step = (what & 64) != 0 ? 4 : 1;
