@@ -358,6 +358,7 @@ const KeyRow kKeyRows[] = {
     {"ps.sparse", has_sparse_samples},
     {"ps.key_cache", pushes_rows},
     {"ps.fixed_point", pushes_rows},
+    {"ps.compress", pushes_rows},
     {"ps.significant", pushes_rows},
     {"ps.random_skip", pushes_rows},
     {"slowdown.workers",

@@ -149,6 +149,7 @@ const Expected kExpected[] = {
     {"ps.sparse", "off", kServed, {"model.name=sparse_lr"}},
     {"ps.key_cache", "false", kServed, {"model.name=sparse_lr"}},
     {"ps.fixed_point", "int8", kServed, {"model.name=sparse_lr"}},
+    {"ps.compress", "true", kServed, {"model.name=sparse_lr"}},
     {"ps.significant", "0.001", kServed, {"model.name=sparse_lr"}},
     {"ps.random_skip", "0.5", kServed, {"model.name=sparse_lr"}},
     {"slowdown.law", "exp:1ms", "+++-+-+", {}},

@@ -59,6 +59,18 @@ def test_fixed_point_pushes_fewer_bytes_and_learns(yoke, tmp_path):
     assert losses["int8"] == pytest.approx(losses["none"], rel=0.1)
 
 
+def test_compression_changes_the_bytes_and_not_the_result(yoke, tmp_path):
+    runs = {}
+    for name, words in {"plain": [], "packed": ["--ps.compress", "true"]}.items():
+        out = tmp_path / name
+        summary = yoke(*served("--ps.fixed_point", "int8", *words, "--steps", 20, "--out.dir", out)).json
+        runs[name] = summary["final_loss"], json.loads((out / "ps.json").read_text())["sparse"]
+    assert runs["plain"][0] == runs["packed"][0]
+    assert runs["plain"][1]["compress_saved"] == 0 < runs["packed"][1]["compress_saved"]
+    both = {name: moved["bytes_sent"] + moved["bytes_received"] for name, (_, moved) in runs.items()}
+    assert both["packed"] + runs["packed"][1]["compress_saved"] == both["plain"]
+
+
 @pytest.mark.parametrize("filters, counted", [(["--ps.significant", 0.0005], "rows_held_back"), (["--ps.random_skip", 0.5], "rows_skipped"),
                                               (["--ps.significant", 0.0005, "--ps.random_skip", 0.3, "--ps.fixed_point", "int16"], "rows_skipped")])
 def test_filters_push_fewer_rows_and_learn(yoke, tmp_path, filters, counted):

@@ -31,6 +31,7 @@ struct PsOptions {
   std::string sparse = "auto";
   bool key_cache = true;
   std::string fixed_point = "none";
+  bool compress = false;
   double significant = 0;
   double random_skip = 0;
 };
@@ -70,6 +71,7 @@ inline void describe(config::Fields& f, PsOptions& o) {
   f.boolean("key_cache", o.key_cache, "ps.sparse: send a hash instead of a list of keys that the server has");
   f.choice("fixed_point", o.fixed_point, {"none", "int8", "int16"},
            "ps.sparse: round pushed gradients to this type, at random so that the mean is kept");
+  f.boolean("compress", o.compress, "ps.sparse: compress values with zstd, both ways, where that is shorter");
   f.number("significant", o.significant,
            "ps.sparse: hold the gradient of a row back until its sum exceeds this; 0: push all");
   f.number(

@@ -12,8 +12,8 @@
 //
 // Tasks start on threads of this object, in the order of their numbers where edges allow it. Starting a task
 // and finishing it are two events: a task is finished when `finish` is called, by any thread, once.
-// Thread-safe. The destructor waits until tasks that run are finished (give what they wait for a deadline) and
-// drops the others.
+// Thread-safe. The destructor waits until tasks that run are finished (give what they wait for a deadline)
+// and drops the others.
 #pragma once
 
 #include <condition_variable>
@@ -75,8 +75,8 @@ class Tasks {
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  std::map<Id, Task> open_;             // not finished
-  std::map<Id, std::string> failed_;    // finished with an error
+  std::map<Id, Task> open_;           // not finished
+  std::map<Id, std::string> failed_;  // finished with an error
   Id next_ = 0;
   int64_t in_flight_ = 0, most_in_flight_ = 0;
   bool leaving_ = false;

@@ -9,7 +9,9 @@
 namespace yoke::ps {
 namespace {
 
-Deadline soon() { return Deadline::after(60); }
+Deadline soon() {
+  return Deadline::after(60);
+}
 
 // Tasks that the test finishes by hand.
 struct Held {

@@ -10,6 +10,7 @@
 #include "yoke/ps/flight.h"
 #include "yoke/ps/messages.h"
 #include "yoke/ps/sparse/client_call.h"
+#include "yoke/ps/sparse/compress.h"
 
 namespace yoke::ps::sparse {
 namespace {
@@ -148,13 +149,20 @@ void Client::encode(Call& call, std::span<const std::byte> values) {
   call.values = values;
   call.push.table = call.table;
   call.push.keys = static_cast<int64_t>(call.keys.size());
-  if (options_.fixed_point == 0) return;
-  const TableOptions& table = options_.tables[static_cast<size_t>(call.table)];
-  call.encoded.resize(values.size() / size_of(table.type) * static_cast<size_t>(options_.fixed_point));
-  std::lock_guard lock(mutex_);
-  call.push.unit = to_fixed_point(values, table.type, options_.fixed_point, bits_, call.encoded.data());
-  call.push.flags |= options_.fixed_point == 1 ? kInt8 : kInt16;
-  call.values = call.encoded;
+  if (options_.fixed_point > 0) {
+    const TableOptions& table = options_.tables[static_cast<size_t>(call.table)];
+    call.fixed.resize(values.size() / size_of(table.type) * static_cast<size_t>(options_.fixed_point));
+    std::lock_guard lock(mutex_);
+    call.push.unit = to_fixed_point(values, table.type, options_.fixed_point, bits_, call.fixed.data());
+    call.push.flags |= options_.fixed_point == 1 ? kInt8 : kInt16;
+    call.values = call.fixed;
+  }
+  if (!options_.compress) return;
+  call.packed = compress(call.values);
+  if (call.packed.empty()) return;
+  call.push.flags |= kCompressed;
+  call.unpacked = call.values.size();
+  call.values = call.packed;
 }
 
 Client::Timestamp Client::push(int table, std::span<const Key> keys, std::span<const std::byte> values,
@@ -207,8 +215,8 @@ Message Client::round_message(const Call& call, int32_t flags) {
   const auto [begin, end] = call.range;
   if (!call.pushes)
     return message_with(kPullRound, PullRoundHead{call.table, flags, keys, begin, end, call.time, call.hash});
-  return message_with(kPushRound, PushRoundHead{call.table, flags | (call.push.flags & kFixedPoint), keys,
-                                                begin, end, call.time, call.hash, call.push.unit});
+  return message_with(kPushRound, PushRoundHead{call.table, flags | call.push.flags, keys, begin, end,
+                                                call.time, call.hash, call.push.unit});
 }
 
 // Lists that the server should have are named; others are marked to be kept there.
@@ -227,11 +235,14 @@ Message Client::message_of(Call& call) {
     ++traffic_.messages;
     traffic_.sent += static_cast<int64_t>(call.values.size() + (cached ? 0 : list));
     traffic_.keys_saved += static_cast<int64_t>(cached ? list : 0);
-    if (!call.encoded.empty())
+    if (!call.fixed.empty())
       traffic_.values_saved +=
-          static_cast<int64_t>(call.keys.size() * pushed_bytes(call.table) - call.values.size());
+          static_cast<int64_t>(call.keys.size() * pushed_bytes(call.table) - call.fixed.size());
+    if (!call.packed.empty())
+      traffic_.packed_saved += static_cast<int64_t>(call.unpacked - call.packed.size());
   }
-  const int32_t flags = cached ? kCachedKeys : may_cache ? kKeepKeys : 0;
+  int32_t flags = cached ? kCachedKeys : may_cache ? kKeepKeys : 0;
+  if (!call.pushes && options_.compress) flags |= kCompressed;
   Message message;
   if (!call.range.empty()) {
     message = round_message(call, flags);
@@ -285,11 +296,18 @@ void Client::came(const std::shared_ptr<Call>& call, const Message& reply, const
       call->in_full = true;
       return send(call);
     }
-    if (head.unknown_keys != 0 || reply.payload.size() != call->into.size())
+    std::span<const std::byte> values = reply.payload;
+    if (head.compressed != 0 && head.unknown_keys == 0) {
+      const std::vector<std::byte> frame(values.begin(), values.end());  // it lies where the values go
+      decompress(frame, call->into);
+      values = call->into;
+    }
+    if (head.unknown_keys != 0 || values.size() != call->into.size())
       problem = fmt::format("it answered with {} bytes, but {} were requested", reply.payload.size(),
                             call->into.size());
     std::lock_guard lock(mutex_);
     traffic_.received += static_cast<int64_t>(reply.payload.size());
+    traffic_.packed_saved += static_cast<int64_t>(values.size()) - static_cast<int64_t>(reply.payload.size());
     call->operation->replies.emplace_back(call->server, head);
   } catch (const CommError& wrong) {
     problem = wrong.what();

@@ -43,8 +43,9 @@ struct ClientOptions {
   int servers = 1;
   std::vector<TableOptions> tables = {{}};
   bool key_cache = true;
-  int fixed_point = 0;  // bytes of a pushed value, 1 or 2; 0: as they are
-  uint64_t seed = 1;    // of the rounding to fixed point
+  int fixed_point = 0;    // bytes of a pushed value, 1 or 2; 0: as they are
+  uint64_t seed = 1;      // of the rounding to fixed point
+  bool compress = false;  // values, both ways, with zstd
   size_t message_bytes = 256 << 10;
   double timeout = 300;  // seconds per request
   // Called by the waiting thread if a request timed out, which is then sent again; throws if waiting is
@@ -61,6 +62,7 @@ struct Traffic {
   int64_t received = 0;      // likewise
   int64_t keys_saved = 0;    // bytes of lists that were named by their hash
   int64_t values_saved = 0;  // bytes of values sent as fixed point
+  int64_t packed_saved = 0;  // bytes of values, sent and received, that were compressed
 };
 
 class Client {

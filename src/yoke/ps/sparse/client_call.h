@@ -30,10 +30,12 @@ struct Client::Call {
   bool in_full = false;  // the server does not have the list
   uint64_t hash = 0;
   PushTableHead push;
-  KeyRange range{0, 0};            // of a round; empty: none
-  int64_t time = 0;                // likewise
-  int64_t version = 0;             // to pull
-  std::vector<std::byte> encoded;  // values as fixed point
+  KeyRange range{0, 0};           // of a round; empty: none
+  int64_t time = 0;               // likewise
+  int64_t version = 0;            // to pull
+  std::vector<std::byte> fixed;   // values as fixed point
+  std::vector<std::byte> packed;  // and compressed
+  size_t unpacked = 0;            // bytes before that
   std::vector<std::byte> payload;
   Deadline deadline = Deadline::after(0);
 };

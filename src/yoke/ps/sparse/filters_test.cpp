@@ -184,7 +184,8 @@ std::vector<double> numbers(const RowFilters::Rows& rows) {
 }
 
 TEST(RowFilters, InsignificantRowsAreSentLaterAndNotLost) {
-  RowFilters filters({.significant = 0.5}, DataType::kFloat64, 2);
+  RowFilters filters(DataType::kFloat64, 2);
+  filters.add(significance_filter(0.5));
   std::mt19937_64 random(3);
   std::normal_distribution<double> normal(0, 0.2);
   std::map<Key, std::array<double, 2>> given, sent;
@@ -208,14 +209,15 @@ TEST(RowFilters, InsignificantRowsAreSentLaterAndNotLost) {
   }
   for (auto& [key, sum] : given)
     for (size_t i = 0; i < 2; ++i) EXPECT_LE(std::abs(sum[i] - sent[key][i]), 0.5 + 1e-9);
-  EXPECT_GT(filters.held_back(), 1000);
-  EXPECT_EQ(filters.skipped(), 0);
+  EXPECT_GT(filters.left_out("significance"), 1000);
+  EXPECT_EQ(filters.left_out("random_skip"), 0);
 }
 
 TEST(RowFilters, RandomSkipsKeepTheMean) {
   constexpr int kPushes = 20000;
   for (double skip : {0.25, 0.8}) {
-    RowFilters filters({.random_skip = skip, .seed = 5}, DataType::kFloat64, 1);
+    RowFilters filters(DataType::kFloat64, 1);
+    filters.add(random_skip_filter(skip, /*seed=*/5));
     const std::vector<Key> keys = {3, 9, 11};
     const std::vector<double> values = {1, -2, 0.5};
     std::map<Key, double> sums;
@@ -230,17 +232,48 @@ TEST(RowFilters, RandomSkipsKeepTheMean) {
     const double bound = 5 * std::sqrt(skip / (1 - skip) / kPushes);
     for (size_t i = 0; i < keys.size(); ++i)
       EXPECT_NEAR(sums[keys[i]] / kPushes, values[i], bound * std::abs(values[i])) << skip;
-    EXPECT_EQ(rows + filters.skipped(), int64_t{3} * kPushes);
+    EXPECT_EQ(rows + filters.left_out("random_skip"), int64_t{3} * kPushes);
   }
 }
 
+TEST(RowFilters, KktLeavesOutWeightsThatStayZero) {
+  RowFilters filters(DataType::kFloat64, 2);
+  filters.add(kkt_filter({.l1 = 1, .margin = 0.25, .scale = 3}, [](Key key) { return key != 5; }));
+  const std::vector<Key> keys = {1, 2, 3, 5};
+  // Three times the first value is 0.6, 0.9, -0.9, 0.
+  const RowFilters::Rows left = filters.apply(keys, raw({0.2, 9, 0.3, 9, -0.3, 9, 0, 9}));
+  EXPECT_EQ(left.keys, (std::vector<Key>{2, 3, 5}));
+  EXPECT_EQ(filters.left_out("kkt"), 1);
+}
+
+TEST(RowFilters, AProgramMayAddItsOwn) {
+  class EvenKeysNegated final : public RowFilter {
+   public:
+    std::string name() const override { return "even"; }
+    bool passes(Key key, std::span<double> row) override {
+      for (double& value : row) value = -value;
+      return key % 2 == 0;
+    }
+  };
+  RowFilters filters(DataType::kFloat64, 1);
+  filters.add(std::make_unique<EvenKeysNegated>());
+  filters.add(significance_filter(1.5));
+  const std::vector<Key> keys = {1, 2, 4};
+  const RowFilters::Rows left = filters.apply(keys, raw({5, 1, 2}));
+  EXPECT_EQ(left.keys, std::vector<Key>{4});
+  EXPECT_EQ(numbers(left), std::vector<double>{-2});
+  EXPECT_EQ(filters.left_out("even"), 1);
+  EXPECT_EQ(filters.left_out("significance"), 1);
+}
+
 TEST(RowFilters, PassAllRowsUnlessAsked) {
-  RowFilters none({}, DataType::kFloat64, 1);
-  EXPECT_FALSE(none.active());
-  EXPECT_THROW(RowFilters({.significant = -1}, DataType::kFloat64, 1), ConfigError);
-  EXPECT_THROW(RowFilters({.significant = NAN}, DataType::kFloat64, 1), ConfigError);
-  EXPECT_THROW(RowFilters({.random_skip = 1}, DataType::kFloat64, 1), ConfigError);
-  EXPECT_THROW(RowFilters({.random_skip = NAN}, DataType::kFloat64, 1), ConfigError);
+  EXPECT_FALSE(RowFilters(DataType::kFloat64, 1).active());
+  EXPECT_THROW(significance_filter(-1), ConfigError);
+  EXPECT_THROW(significance_filter(NAN), ConfigError);
+  EXPECT_THROW(random_skip_filter(1, 1), ConfigError);
+  EXPECT_THROW(random_skip_filter(NAN, 1), ConfigError);
+  EXPECT_THROW(kkt_filter({.l1 = -1}, [](Key) { return true; }), ConfigError);
+  EXPECT_THROW(kkt_filter({}, {}), ConfigError);
 }
 
 }  // namespace

@@ -26,6 +26,7 @@ enum Flag : int32_t {
   kInt8 = 16,          // values are int8, times PushTableHead::unit
   kInt16 = 32,         // likewise
   kFromSnapshot = 64,  // of FetchTableHead: the snapshot at this version, not the newest values
+  kCompressed = 128,   // of a push: values are a zstd frame; of a pull: those of the reply may be
 };
 inline constexpr int32_t kFixedPoint = kInt8 | kInt16;
 
@@ -75,6 +76,7 @@ struct TableReply {
   // Sum of squares of the tables' gradient on this server, before clipping, in the update that made this
   // version; -1: not measured.
   double square = -1;
+  int64_t compressed = 0;  // 1: the payload is a zstd frame
 };
 
 // A round: every worker gives its gradient of the keys in [begin, end) at one time, and the rule of the table

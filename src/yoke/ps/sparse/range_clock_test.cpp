@@ -14,8 +14,7 @@ TEST(RangeClock, CutsARangeIntoAtMostThree) {
   clock.set({20, 50}, 1);
   EXPECT_EQ(clock.all(), (std::vector<Timed>{{{0, 20}, 0}, {{20, 50}, 1}, {{50, 100}, 0}}));
   clock.set({40, 60}, 2);
-  EXPECT_EQ(clock.all(),
-            (std::vector<Timed>{{{0, 20}, 0}, {{20, 40}, 1}, {{40, 60}, 2}, {{60, 100}, 0}}));
+  EXPECT_EQ(clock.all(), (std::vector<Timed>{{{0, 20}, 0}, {{20, 40}, 1}, {{40, 60}, 2}, {{60, 100}, 0}}));
   clock.set({0, 100}, 3);
   EXPECT_EQ(clock.all(), (std::vector<Timed>{{{0, 100}, 3}}));
 }

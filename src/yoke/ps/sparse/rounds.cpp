@@ -103,7 +103,8 @@ Rounds::Complete Rounds::sum_of(KeyRange range, int64_t time) const {
 void Rounds::release(KeyRange range, int64_t time) {
   for (Worker& worker : workers_) {
     for (auto part = worker.parts.begin(); part != worker.parts.end();) {
-      if (part->time > time || overlap(part->range, range).empty() || taken_.oldest(part->range) < part->time) {
+      if (part->time > time || overlap(part->range, range).empty() ||
+          taken_.oldest(part->range) < part->time) {
         ++part;
         continue;
       }

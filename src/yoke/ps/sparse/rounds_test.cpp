@@ -102,7 +102,8 @@ TEST(Rounds, ClocksGrowWithRangesNotWithKeys) {
     for (Key block = 0; block < 16; ++block)
       give(rounds, worker, {block << 50, (block + 1) << 50}, static_cast<int64_t>(block) + 1, {}, 0);
   EXPECT_EQ(rounds.take().size(), 16u);
-  EXPECT_EQ(rounds.clock_ranges(), 5u * 17u) << "16 ranges and the rest, for each worker and for what is taken";
+  EXPECT_EQ(rounds.clock_ranges(), 5u * 17u)
+      << "16 ranges and the rest, for each worker and for what is taken";
 }
 
 TEST(Rounds, AreAppliedOnceByServersOverShmAndTcp) {
@@ -146,7 +147,8 @@ TEST(Rounds, ARuleMayTakeAnotherStructureOnTheSameKeys) {
   };
   shop.run("shm", [](Client& client, int worker) {
     const std::vector<Key> keys = {3, 70};
-    const std::vector<double> pairs = worker == 0 ? std::vector<double>{1, 2, 3, 4} : std::vector<double>{5, 2, 6, 2};
+    const std::vector<double> pairs =
+        worker == 0 ? std::vector<double>{1, 2, 3, 4} : std::vector<double>{5, 2, 6, 2};
     client.wait(client.push_round(0, {0, 100}, 1, keys, bytes_of(pairs)));
     std::vector<double> seen(2);
     client.wait(client.pull_round(0, {0, 100}, 1, keys, memory_of(seen)));

@@ -1,41 +1,58 @@
-// Filters that leave rows of a pushed gradient out.
+// Filters that leave rows of a pushed gradient out, one after the other.
 //
 //   significance  a row is held back, and added to the next gradient of its key, until the largest magnitude
-//   of
-//                 the sum exceeds a threshold: a row is behind by at most the threshold, also at the end of a
-//                 run, when what is held back is dropped
+//                 of the sum exceeds a threshold: a row is behind by at most the threshold, also at the end
+//                 of a run, when what is held back is dropped
 //   random skip   a row is left out with a probability p, the others are divided by 1 - p: the mean of what
 //   is
 //                 sent is the gradient
+//   KKT           with an L1 penalty, a weight of 0 stays 0 if the magnitude of its gradient is at most the
+//                 penalty: such rows are left out, judged by this worker's estimate of the whole gradient
 //
-// Significance comes first. Not thread-safe.
+// Your own filter derives from RowFilter. Not thread-safe.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <span>
-#include <unordered_map>
+#include <string>
 #include <vector>
 
 #include "yoke/base/data_type.h"
-#include "yoke/ps/sparse/fixed_point.h"
 #include "yoke/ps/sparse/key_split.h"
 
 namespace yoke::ps::sparse {
 
-struct RowFilterOptions {
-  double significant = 0;  // 0: all rows are
-  double random_skip = 0;  // probability, below 1
-  uint64_t seed = 1;
+class RowFilter {
+ public:
+  virtual ~RowFilter() = default;
+  virtual std::string name() const = 0;
+  // Whether the row is sent. It may be changed; the next filter sees the change.
+  virtual bool passes(Key key, std::span<double> row) = 0;
 };
 
-// Of one table.
+// Throw ConfigError for numbers out of range.
+std::unique_ptr<RowFilter> significance_filter(double threshold);
+std::unique_ptr<RowFilter> random_skip_filter(double probability, uint64_t seed);
+
+struct KktOptions {
+  double l1 = 0;      // of the whole objective
+  double margin = 0;  // left out if the estimate is at most l1 - margin
+  double scale = 1;   // the gradient of all workers is about this times the first value of a row
+};
+// `is_zero`: whether the weight of a key is 0.
+std::unique_ptr<RowFilter> kkt_filter(const KktOptions& options, std::function<bool(Key)> is_zero);
+
+// The filters of one table.
 class RowFilters {
  public:
-  // Throws ConfigError for numbers out of range.
-  RowFilters(const RowFilterOptions& options, DataType type, int64_t width);
+  // `width`: values of a row.
+  RowFilters(DataType type, int64_t width) : type_(type), width_(width) {}
+  void add(std::unique_ptr<RowFilter> filter) { filters_.push_back({std::move(filter), 0}); }
 
-  bool active() const { return options_.significant > 0 || options_.random_skip > 0; }
+  bool active() const { return !filters_.empty(); }
 
   struct Rows {
     std::vector<Key> keys;
@@ -44,23 +61,21 @@ class RowFilters {
   // What is left of a gradient: keys in the same order, `values` a row for each.
   Rows apply(std::span<const Key> keys, std::span<const std::byte> values);
 
-  // Rows left out so far.
-  int64_t held_back() const { return held_back_; }
-  int64_t skipped() const { return skipped_; }
+  // Rows that the filters of this name have left out so far.
+  int64_t left_out(const std::string& name) const;
 
  private:
+  struct One {
+    std::unique_ptr<RowFilter> filter;
+    int64_t left_out;
+  };
   template <class T>
   Rows apply_to(std::span<const Key> keys, const T* values);
-  template <class T>
-  bool significant(Key key, T* row);
-  bool skip();
+  bool passes(Key key, std::span<double> row);
 
-  RowFilterOptions options_;
   DataType type_;
   int64_t width_;
-  RoundingBits bits_;
-  std::unordered_map<Key, std::vector<double>> waiting_;  // sums that were not significant
-  int64_t held_back_ = 0, skipped_ = 0;
+  std::vector<One> filters_;
 };
 
 }  // namespace yoke::ps::sparse

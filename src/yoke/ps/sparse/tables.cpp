@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "yoke/base/error.h"
+#include "yoke/ps/sparse/compress.h"
 #include "yoke/ps/sparse/fixed_point.h"
 
 namespace yoke::ps::sparse {
@@ -104,7 +105,7 @@ Table& Tables::table_of(int from, int64_t table) {
 std::optional<Tables::Named> Tables::names(int from, int32_t table, int32_t flags, int64_t keys,
                                            uint64_t hash, std::span<const std::byte> payload, size_t each) {
   const bool cached = (flags & kCachedKeys) != 0;
-  const KeyedBytes split = split_payload(from, keys, payload, each, cached, table_of(from, table).shape());
+  const KeyedBytes split = split_payload(from, keys, payload, each, flags, table_of(from, table).shape());
   KeptLists& lists = worker(from).lists[static_cast<size_t>(table)];
   Named named{nullptr, split.keys, split.values};
   if (cached) {
@@ -123,15 +124,21 @@ void Tables::assign(int from, const Message& request, const Messenger::Answer& a
   Table& table = table_of(from, head.table);
   check_assign(from, head, table.shape());
   const KeyedBytes split = split_payload(from, head.keys, request.payload, table.shape().value_bytes(),
-                                         /*cached=*/false, table.shape());
+                                         /*flags=*/0, table.shape());
   check_finite(from, split.values, table.shape().type);
   table.assign(head.array, split.keys, split.values.data());
   version_ = std::max(version_, head.version);
   answer({});
 }
 
-std::span<const std::byte> Tables::restored(int32_t flags, double unit, std::span<const std::byte> values,
-                                            const TableShape& shape) {
+// What the filters of the sender did, undone.
+std::span<const std::byte> Tables::restored(int32_t flags, double unit, int64_t keys,
+                                            std::span<const std::byte> values, const TableShape& shape) {
+  if ((flags & kCompressed) != 0) {
+    unpacked_.resize(static_cast<size_t>(keys) * pushed_bytes(flags, shape));
+    decompress(values, unpacked_);
+    values = unpacked_;
+  }
   if ((flags & kFixedPoint) == 0) return values;
   const int bytes = (flags & kInt8) != 0 ? 1 : 2;
   restored_.resize(values.size() / static_cast<size_t>(bytes) * size_of(shape.type));
@@ -146,7 +153,7 @@ void Tables::push(int from, const Message& request, const Messenger::Answer& ans
   const std::optional<Named> named = names(from, head.table, head.flags, head.keys, head.hash,
                                            request.payload, pushed_bytes(head.flags, table.shape()));
   if (!named) return answer({message_with(kPushTable, TableReply{.unknown_keys = 1})});
-  const auto values = restored(head.flags, head.unit, named->values, table.shape());
+  const auto values = restored(head.flags, head.unit, head.keys, named->values, table.shape());
   check_finite(from, values, table.shape().type);
   if ((head.flags & kInUpdate) != 0) {
     const bool is_complete = hold(from, head, *named, values);
@@ -198,11 +205,12 @@ void Tables::pull(int from, const Message& request, const Messenger::Answer& ans
   const std::optional<Named> named =
       names(from, head.table, head.flags, head.keys, head.hash, request.payload, /*each=*/0);
   if (!named) return answer({message_with(kPullTable, TableReply{.unknown_keys = 1})});
-  if (version_ >= head.version) return read_rows(table, named->keys, answer);
+  const bool packs = (head.flags & kCompressed) != 0;
+  if (version_ >= head.version) return read_rows(table, named->keys, packs, answer);
   KeyList kept = named->kept;
   if (!kept) kept = std::make_shared<const std::vector<Key>>(named->keys.begin(), named->keys.end());
   wait(from, head.version, /*snapshot=*/false,
-       [this, &table, kept, answer] { read_rows(table, *kept, answer); });
+       [this, &table, kept, packs, answer] { read_rows(table, *kept, packs, answer); });
 }
 
 void Tables::fetch(int from, const Message& request, const Messenger::Answer& answer) {
@@ -237,10 +245,9 @@ std::shared_ptr<std::vector<std::byte>> Tables::buffer() {
   return memory;
 }
 
-void Tables::send(uint16_t kind, const FetchTableReply* fetched,
-                  std::shared_ptr<std::vector<std::byte>> payload, const Messenger::Answer& answer) {
-  Reply reply{fetched != nullptr ? message_with(kind, *fetched)
-                                 : message_with(kind, TableReply{.version = version_, .square = square_})};
+void Tables::send(Message message, std::shared_ptr<std::vector<std::byte>> payload,
+                  const Messenger::Answer& answer) {
+  Reply reply{std::move(message)};
   reply.message.payload = *payload;
   numbers_.payload_bytes += static_cast<int64_t>(payload->size());
   reply.sent = [payload, spare = spare_] {
@@ -249,18 +256,26 @@ void Tables::send(uint16_t kind, const FetchTableReply* fetched,
   answer(reply);
 }
 
-void Tables::read_rows(const Table& table, std::span<const Key> keys, const Messenger::Answer& answer) {
+void Tables::read_rows(const Table& table, std::span<const Key> keys, bool packs,
+                       const Messenger::Answer& answer) {
   auto payload = buffer();
   payload->resize(keys.size() * table.shape().value_bytes());
   table.read(keys, payload->data());
-  send(kPullTable, nullptr, std::move(payload), answer);
+  TableReply reply{.version = version_, .square = square_};
+  if (packs) {
+    if (std::vector<std::byte> frame = compress(*payload); !frame.empty()) {
+      *payload = std::move(frame);
+      reply.compressed = 1;
+    }
+  }
+  send(message_with(kPullTable, reply), std::move(payload), answer);
 }
 
 void Tables::read_range(Table& table, const FetchTableHead& head, const Messenger::Answer& answer) {
   auto payload = buffer();
   FetchTableReply reply = table.read_range(head, *payload);
   reply.version = (head.flags & kFromSnapshot) != 0 ? head.version : version_;
-  send(kFetchTable, &reply, std::move(payload), answer);
+  send(message_with(kFetchTable, reply), std::move(payload), answer);
 }
 
 }  // namespace yoke::ps::sparse

@@ -109,11 +109,12 @@ class Tables {
   Worker& worker(int rank) { return workers_[static_cast<size_t>(rank)]; }
   std::optional<Named> names(int from, int32_t table, int32_t flags, int64_t keys, uint64_t hash,
                              std::span<const std::byte> payload, size_t each);
-  std::span<const std::byte> restored(int32_t flags, double unit, std::span<const std::byte> values,
-                                      const TableShape& shape);
+  std::span<const std::byte> restored(int32_t flags, double unit, int64_t keys,
+                                      std::span<const std::byte> values, const TableShape& shape);
   bool is_new(int from, const PushTableHead& head);
   bool hold(int from, const PushTableHead& head, const Named& named, std::span<const std::byte> values);
-  void read_rows(const Table& table, std::span<const Key> keys, const comm::Messenger::Answer& answer);
+  void read_rows(const Table& table, std::span<const Key> keys, bool packs,
+                 const comm::Messenger::Answer& answer);
   void read_range(Table& table, const FetchTableHead& head, const comm::Messenger::Answer& answer);
   void count_waiting(int from, int64_t time);
   void wait(int from, int64_t version, bool snapshot, std::function<void()> answer);
@@ -123,7 +124,7 @@ class Tables {
   void apply(const Update& update);
   void reached(int64_t version);
   std::shared_ptr<std::vector<std::byte>> buffer();
-  void send(uint16_t kind, const FetchTableReply* fetched, std::shared_ptr<std::vector<std::byte>> payload,
+  void send(comm::Message message, std::shared_ptr<std::vector<std::byte>> payload,
             const comm::Messenger::Answer& answer);
 
   TablesOptions options_;
@@ -137,7 +138,7 @@ class Tables {
   std::vector<Waiting> waiting_;
   std::vector<std::unique_ptr<Rounds>> rounds_;  // by table; nullptr: none so far
   std::vector<WaitingRound> waiting_rounds_;
-  std::vector<std::byte> restored_;
+  std::vector<std::byte> unpacked_, restored_;                  // values of a push
   std::shared_ptr<std::vector<std::vector<std::byte>>> spare_;  // memory of replies
   Numbers numbers_;
 };

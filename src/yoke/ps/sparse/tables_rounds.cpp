@@ -33,7 +33,7 @@ void Tables::push_round(int from, const Message& request, const Messenger::Answe
   if (!named->keys.empty() && (named->keys.front() < head.begin || named->keys.back() >= head.end))
     throw CommError("worker {} sent keys {} to {} with a round of {} to {}; nothing was applied", from,
                     named->keys.front(), named->keys.back(), head.begin, head.end);
-  const auto values = restored(head.flags, head.unit, named->values, shape);
+  const auto values = restored(head.flags, head.unit, head.keys, named->values, shape);
   check_finite(from, values, shape.type);
   Rounds& rounds = rounds_of(head.table);
   if (!rounds.add(from, {head.begin, head.end}, head.time, named->keys, values)) ++numbers_.duplicates;
@@ -72,12 +72,14 @@ void Tables::pull_round(int from, const Message& request, const Messenger::Answe
       names(from, head.table, head.flags, head.keys, head.hash, request.payload, /*each=*/0);
   if (!named) return answer({message_with(kPullRound, TableReply{.unknown_keys = 1})});
   const KeyRange range{head.begin, head.end};
-  if (rounds_of(head.table).taken(range) >= head.time) return read_rows(table, named->keys, answer);
+  const bool packs = (head.flags & kCompressed) != 0;
+  if (rounds_of(head.table).taken(range) >= head.time) return read_rows(table, named->keys, packs, answer);
   KeyList kept = named->kept;
   if (!kept) kept = std::make_shared<const std::vector<Key>>(named->keys.begin(), named->keys.end());
   count_waiting(from, head.time);
-  waiting_rounds_.push_back({from, head.table, range, head.time,
-                             [this, &table, kept, answer] { read_rows(table, *kept, answer); }});
+  waiting_rounds_.push_back({from, head.table, range, head.time, [this, &table, kept, packs, answer] {
+                               read_rows(table, *kept, packs, answer);
+                             }});
 }
 
 std::optional<int> Tables::owes() const {

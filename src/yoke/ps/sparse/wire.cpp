@@ -1,5 +1,6 @@
 #include "yoke/ps/sparse/wire.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "yoke/base/error.h"
@@ -10,7 +11,7 @@
 namespace yoke::ps::sparse {
 namespace {
 
-constexpr int32_t kKeyFlags = kCachedKeys | kKeepKeys;
+constexpr int32_t kKeyFlags = kCachedKeys | kKeepKeys | kCompressed;
 
 [[noreturn]] void refuse_version(int from, int64_t version) {
   throw CommError("worker {} names version {} of a table: 0 to {} are accepted", from, version, kMostVersion);
@@ -52,11 +53,14 @@ void check_keys(int from, std::span<const Key> keys, const TableShape& shape) {
                     keys.front(), keys.back(), shape.begin, shape.end);
 }
 
-KeyedBytes split_payload(int from, int64_t keys, std::span<const std::byte> payload, size_t each, bool cached,
-                         const TableShape& shape) {
-  const size_t key_bytes = cached ? 0 : sizeof(Key);
-  if (keys < 0 || keys > keys_per_message(0) ||
-      payload.size() != static_cast<size_t>(keys) * (key_bytes + each))
+KeyedBytes split_payload(int from, int64_t keys, std::span<const std::byte> payload, size_t each,
+                         int32_t flags, const TableShape& shape) {
+  const size_t key_bytes = (flags & kCachedKeys) != 0 ? 0 : sizeof(Key);
+  const bool compressed = (flags & kCompressed) != 0 && each > 0;
+  const auto most = keys_per_message(compressed ? each : 0);
+  const auto expected =
+      static_cast<size_t>(std::max<int64_t>(0, keys)) * (key_bytes + (compressed ? 0 : each));
+  if (keys < 0 || keys > most || (compressed ? payload.size() < expected : payload.size() != expected))
     throw CommError("worker {} sent {} bytes for {} keys with {} bytes each; nothing was applied", from,
                     payload.size(), keys, key_bytes + each);
   KeyedBytes split;

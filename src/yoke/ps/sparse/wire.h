@@ -33,9 +33,10 @@ struct KeyedBytes {
   std::span<const Key> keys;
   std::span<const std::byte> values;
 };
-// `each`: bytes of values per key; `cached`: the payload has no keys.
-KeyedBytes split_payload(int from, int64_t keys, std::span<const std::byte> payload, size_t each, bool cached,
-                         const TableShape& shape);
+// `each`: bytes of values per key. With kCachedKeys the payload has no keys, with kCompressed the values may
+// have any size.
+KeyedBytes split_payload(int from, int64_t keys, std::span<const std::byte> payload, size_t each,
+                         int32_t flags, const TableShape& shape);
 
 // Bytes per key of the values of a push with these flags.
 size_t pushed_bytes(int32_t flags, const TableShape& shape);

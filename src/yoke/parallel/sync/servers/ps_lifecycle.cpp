@@ -116,6 +116,7 @@ std::string PsStrategy::with_rows(const std::string& report) const {
                         {"bytes_received", moved.received},
                         {"key_cache_saved", moved.keys_saved},
                         {"fixed_point_saved", moved.values_saved},
+                        {"compress_saved", moved.packed_saved},
                         {"rows_held_back", left_out.held_back},
                         {"rows_skipped", left_out.skipped}};
   return document.dump();

@@ -45,12 +45,14 @@ SparseRows::SparseRows(std::vector<models::KeyedParameter> parameters, const PsS
     options.tables.push_back({one.tensor.size(1), static_cast<Key>(one.tensor.size(0)), type});
     const uint64_t seed =
         static_cast<uint64_t>(setup.messenger->rank()) * ps::sparse::kMostTables + all_.size() + 1;
-    ps::sparse::RowFilters filters({setup.ps.significant, setup.ps.random_skip, seed}, type,
-                                   one.tensor.size(1));
+    ps::sparse::RowFilters filters(type, one.tensor.size(1));
+    if (setup.ps.significant != 0) filters.add(ps::sparse::significance_filter(setup.ps.significant));
+    if (setup.ps.random_skip != 0) filters.add(ps::sparse::random_skip_filter(setup.ps.random_skip, seed));
     all_.push_back({std::move(one), {}, {}, std::move(filters)});
   }
   options.key_cache = setup.ps.key_cache;
   options.fixed_point = setup.ps.fixed_point == "int8" ? 1 : setup.ps.fixed_point == "int16" ? 2 : 0;
+  options.compress = setup.ps.compress;
   options.seed = static_cast<uint64_t>(setup.messenger->rank()) + 1;
   options.timeout = setup.timeout;
   options.late = [&learner] { learner.check_late(); };
@@ -185,8 +187,8 @@ void SparseRows::push(int64_t minibatch, double scale, bool measure) {
 SparseRows::LeftOut SparseRows::left_out() const {
   LeftOut sum;
   for (const One& one : all_) {
-    sum.held_back += one.filters.held_back();
-    sum.skipped += one.filters.skipped();
+    sum.held_back += one.filters.left_out("significance");
+    sum.skipped += one.filters.left_out("random_skip");
   }
   return sum;
 }
