@@ -1,0 +1,180 @@
+#include "yoke/ps/blocks/solver.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "yoke/base/error.h"
+#include "yoke/ps/blocks/experiment.h"
+
+namespace yoke::ps::blocks {
+namespace {
+
+GeneratorOptions small_data() {
+  return {.examples = 400, .keys = 200, .per_example = 8, .exponent = 1.1, .informative = 30, .seed = 3};
+}
+
+// Cyclic coordinate descent with exact one-dimensional minima, on all examples: slow and simple.
+struct Reference {
+  std::vector<double> weights;
+  double objective = 0;
+};
+Reference reference(const Examples& examples, Key keys, double l1) {
+  Reference found{std::vector<double>(keys, 0), 0};
+  std::vector<double> margins(examples.count(), 0);
+  std::vector<std::vector<std::pair<size_t, double>>> columns(keys);
+  for (size_t i = 0; i < examples.count(); ++i)
+    for (size_t j = examples.offsets[i]; j < examples.offsets[i + 1]; ++j)
+      columns[examples.keys[j]].emplace_back(i, examples.values[j] * static_cast<double>(examples.labels[i]));
+  for (int pass = 0; pass < 3000; ++pass) {
+    double most = 0;
+    for (size_t k = 0; k < keys; ++k) {
+      double g = 0, u = 1e-12;
+      for (auto [i, x] : columns[k]) {
+        g -= x / (1 + std::exp(margins[i]));
+        u += x * x / 4;
+      }
+      const double v = found.weights[k] - g / u;
+      const double next = std::copysign(std::max(0.0, std::abs(v) - l1 / u), v);
+      const double change = next - found.weights[k];
+      for (auto [i, x] : columns[k]) margins[i] += x * change;
+      found.weights[k] = next;
+      most = std::max(most, std::abs(change));
+    }
+    if (most < 1e-9) break;
+  }
+  for (double margin : margins) found.objective += std::log1p(std::exp(-margin));
+  for (double weight : found.weights) found.objective += l1 * std::abs(weight);
+  return found;
+}
+
+struct Shares {
+  explicit Shares(int workers, const GeneratorOptions& data = small_data()) {
+    for (int w = 0; w < workers; ++w)
+      all.push_back(generate(data, data.examples * w / workers, data.examples * (w + 1) / workers));
+  }
+  Experiment experiment(double l1) const {
+    Experiment made;
+    for (const Examples& one : all) made.shares.push_back(&one);
+    made.keys = small_data().keys;
+    made.blocks = 20;
+    made.solver.l1 = l1;
+    made.solver.passes = 150;
+    made.solver.timeout = 120;
+    return made;
+  }
+  std::vector<Examples> all;
+};
+
+void expect_equal(const Outcome& outcome, const Reference& wanted) {
+  EXPECT_NEAR(outcome.objective, wanted.objective, 1e-5 * wanted.objective);
+  std::vector<double> weights(wanted.weights.size(), 0);
+  for (size_t i = 0; i < outcome.support.size(); ++i) weights[outcome.support[i]] = outcome.weights[i];
+  for (size_t k = 0; k < weights.size(); ++k) EXPECT_NEAR(weights[k], wanted.weights[k], 0.05) << k;
+}
+
+TEST(BlockSolver, FindsTheMinimumForAnyNumberOfWorkersAndServers) {
+  const Reference wanted = reference(generate(small_data(), 0, 400), 200, 4);
+  for (auto [workers, servers] : {std::pair{1, 1}, {3, 2}, {4, 3}}) {
+    Shares shares(workers);
+    Experiment experiment = shares.experiment(4);
+    experiment.servers = servers;
+    expect_equal(run(experiment), wanted);
+  }
+}
+
+TEST(BlockSolver, FindsTheMinimumWithADelay) {
+  const Reference wanted = reference(generate(small_data(), 0, 400), 200, 4);
+  Shares shares(3);
+  for (int64_t delay : {1, 4, 16}) {
+    Experiment experiment = shares.experiment(4);
+    experiment.solver.delay = delay;
+    const Outcome outcome = run(experiment);
+    expect_equal(outcome, wanted);
+    for (const SolverReport& one : outcome.workers) EXPECT_LE(one.most_in_flight, delay + 1);
+  }
+}
+
+TEST(BlockSolver, FiltersLeaveKeysOutAndNotTheMinimum) {
+  Shares shares(2);
+  Experiment experiment = shares.experiment(4);
+  experiment.solver.passes = 200;
+  experiment.solver.kkt = false;
+  experiment.compress = false;
+  const Outcome plain = run(experiment);
+  experiment.solver.kkt = true;
+  experiment.compress = true;
+  const Outcome filtered = run(experiment);
+  EXPECT_NEAR(filtered.objective, plain.objective, 1e-5 * plain.objective);
+  EXPECT_EQ(plain.workers[0].keys_left_out, 0);
+  EXPECT_GT(filtered.workers[0].keys_left_out * 2, filtered.workers[0].keys) << "most weights are 0";
+  EXPECT_LT(filtered.traffic.sent + filtered.traffic.received,
+            (plain.traffic.sent + plain.traffic.received) / 2);
+}
+
+TEST(BlockSolver, WithoutADelayEqualRunsAreEqual) {
+  Shares shares(3);
+  Experiment experiment = shares.experiment(4);
+  experiment.solver.passes = 30;
+  const Outcome first = run(experiment), second = run(experiment);
+  EXPECT_EQ(first.support, second.support);
+  EXPECT_EQ(first.weights, second.weights);
+}
+
+TEST(BlockSolver, DerivativesAreThoseOfTheLoss) {
+  const Examples examples = generate(small_data(), 0, 400);
+  LocalProblem problem(examples, 200, 5);
+  std::vector<double> pairs;
+  for (int64_t block = 0; block < 5; ++block) {
+    std::vector<double> weights(problem.keys(block).size());
+    for (size_t i = 0; i < weights.size(); ++i) weights[i] = 0.1 * std::sin(static_cast<double>(i));
+    problem.set_weights(block, weights);
+  }
+  problem.derivatives(2, pairs);
+  std::vector<double> weights(problem.weights(2).begin(), problem.weights(2).end());
+  const double before = problem.loss();
+  for (size_t i = 0; i < weights.size(); ++i) {
+    std::vector<double> moved = weights;
+    moved[i] += 1e-5;
+    problem.set_weights(2, moved);
+    EXPECT_NEAR((problem.loss() - before) / 1e-5, pairs[2 * i], 1e-3);
+    problem.set_weights(2, weights);
+  }
+  // The quadratic model bounds the loss for a step of the whole block.
+  double model = before;
+  std::vector<double> moved = weights;
+  for (size_t i = 0; i < weights.size(); ++i) {
+    const double step = -0.5 * pairs[2 * i] / std::max(1e-9, pairs[2 * i + 1]);
+    moved[i] += step;
+    model += pairs[2 * i] * step + pairs[2 * i + 1] * step * step / 2;
+  }
+  problem.set_weights(2, moved);
+  EXPECT_LE(problem.loss(), model + 1e-9);
+}
+
+TEST(BlockSolver, ExamplesDependOnTheirNumberAlone) {
+  const Examples all = generate(small_data(), 0, 400), part = generate(small_data(), 100, 200);
+  ASSERT_EQ(part.count(), 100u);
+  for (size_t i = 0; i < 100; ++i) {
+    EXPECT_EQ(part.labels[i], all.labels[100 + i]);
+    EXPECT_EQ(part.offsets[i + 1] - part.offsets[i], all.offsets[101 + i] - all.offsets[100 + i]);
+  }
+}
+
+TEST(BlockSolver, BadNumbersAreRefused) {
+  Shares shares(1);
+  Experiment experiment = shares.experiment(4);
+  experiment.blocks = 0;
+  EXPECT_THROW(run(experiment), ConfigError);
+  experiment.blocks = 201;
+  EXPECT_THROW(run(experiment), ConfigError);
+  experiment = shares.experiment(-1);
+  EXPECT_THROW(run(experiment), ConfigError);
+  experiment = shares.experiment(1);
+  experiment.keys = 10;
+  EXPECT_THROW(run(experiment), ConfigError);
+  EXPECT_THROW(generate({.keys = 1}, 0, 1), ConfigError);
+}
+
+}  // namespace
+}  // namespace yoke::ps::blocks
