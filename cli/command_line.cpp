@@ -231,6 +231,12 @@ class Parser {
         "yoke lab averaging configs/mlp_tiny.toml --workers 4 --steps 200 --bandwidth 100mbit\n"
         "Every configuration key is also an option.");
     add_options(*averaging, out_.lab_averaging);
+    auto* sparse =
+        common(group->add_subcommand("sparse",
+                                     "sparse logistic regression over parameter servers: objective "
+                                     "against time for several delays, traffic by filter"),
+               "yoke lab sparse --examples 20000 --keys 100000 --max-delay 0,4 --delay exp:1ms");
+    add_options(*sparse, out_.lab_sparse);
   }
 
   void add_bench_collectives(Subcommand* group) {

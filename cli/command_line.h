@@ -89,6 +89,7 @@ struct CommandLine {
   BenchPsArguments bench_ps;
   LabArguments lab;
   AveragingLabArguments lab_averaging;
+  SparseLabArguments lab_sparse;
   CheckpointArguments checkpoint;
   ReportArguments report;
   RunArguments run;

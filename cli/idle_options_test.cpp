@@ -36,6 +36,9 @@ const std::map<std::string, std::string> kAlways = {
     {"lab stragglers", "FILE --policies --workers --servers --delay --target-loss --output"},
     {"lab averaging",
      "FILE --methods --workers --every --steps --bandwidth --latency --compute --target-loss --output"},
+    {"lab sparse",
+     "FILE --examples --keys --per-example --workers --servers --blocks --l1 --passes --max-delay --damping "
+     "--delay --backend --seed --output"},
     {"ckpt ls", "DIR"},
     {"ckpt verify", "DIR"},
     {"ckpt export", "DIR --output"},

@@ -2,6 +2,8 @@
 
 #include <CLI/CLI.hpp>
 
+#include "cli/positive.h"
+
 namespace yoke::cli {
 
 void add_options(CLI::App& command, LabArguments& lab) {
@@ -42,6 +44,45 @@ void add_options(CLI::App& command, AveragingLabArguments& lab) {
   command.add_option("--target-loss", lab.target_loss,
                      "loss for the time to target [lowest loss that all methods reach]");
   command.add_option("-o,--output", lab.output, "folder [runs/lab_averaging]");
+}
+
+void add_options(CLI::App& command, SparseLabArguments& lab) {
+  command.add_option("FILE", lab.file, "examples in libsvm format [generated]");
+  command.add_option("--examples", lab.examples, "generated examples; of FILE: at most so many")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 31))
+      ->capture_default_str();
+  command.add_option("--keys", lab.keys, "features")
+      ->check(CLI::Range(int64_t{2}, int64_t{1} << 31))
+      ->capture_default_str();
+  command.add_option("--per-example", lab.per_example, "generated features of an example")
+      ->check(CLI::Range(1, 10'000))
+      ->capture_default_str();
+  command.add_option("--workers", lab.workers, "per run")->check(CLI::Range(1, 256))->capture_default_str();
+  command.add_option("--servers", lab.servers, "per run")->check(CLI::Range(1, 256))->capture_default_str();
+  command.add_option("--blocks", lab.blocks, "blocks of features")
+      ->check(CLI::Range(1, 1'000'000))
+      ->capture_default_str();
+  command.add_option("--l1", lab.l1, "penalty: minimises the sum of the log losses + l1 |w|_1")
+      ->check(finite_from_zero())
+      ->capture_default_str();
+  command.add_option("--passes", lab.passes, "over all blocks, per run")
+      ->check(CLI::Range(1, 1'000'000))
+      ->capture_default_str();
+  command.add_option("--max-delay", lab.max_delays, "visits of blocks that may overlap, a run for each")
+      ->capture_default_str();
+  command.add_option("--damping", lab.damping, "shorter steps with a delay: 0 none, 1 safe for any data")
+      ->check(finite_from_zero())
+      ->capture_default_str();
+  command
+      .add_option("--delay", lab.delay, "none const:2x exp:5ms shifted_exp:5ms,5ms pareto:1ms,3 trace:FILE")
+      ->capture_default_str();
+  command.add_option("--delay-workers", lab.delay_workers, "workers with that delay, e.g. 3,5; default: all");
+  command.add_option("--backend", lab.backend, "shm or tcp")
+      ->check(CLI::IsMember({"shm", "tcp"}))
+      ->capture_default_str();
+  command.add_option("--seed", lab.seed, "of the examples, the order of blocks and the delays")
+      ->capture_default_str();
+  command.add_option("-o,--output", lab.output, "folder [runs/lab_sparse]");
 }
 
 }  // namespace yoke::cli

@@ -37,8 +37,28 @@ struct AveragingLabArguments {
   std::string output;
 };
 
+struct SparseLabArguments {
+  std::string file;  // libsvm; empty: generated
+  int64_t examples = 100'000;
+  int64_t keys = 1'000'000;
+  int64_t per_example = 30;
+  int64_t workers = 4;
+  int64_t servers = 2;
+  int64_t blocks = 64;
+  double l1 = 4;
+  int64_t passes = 15;
+  std::string max_delays = "0,1,2,4,8,16";
+  double damping = 0.1;
+  std::string delay = "none";
+  std::string delay_workers;  // empty: all
+  std::string backend = "shm";
+  int64_t seed = 1;
+  std::string output;
+};
+
 // Adds the options of the command, which fill `arguments`.
 void add_options(CLI::App& command, LabArguments& arguments);
 void add_options(CLI::App& command, AveragingLabArguments& arguments);
+void add_options(CLI::App& command, SparseLabArguments& arguments);
 
 }  // namespace yoke::cli

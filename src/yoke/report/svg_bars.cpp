@@ -24,7 +24,9 @@ double total_of(const StackedBar& bar) {
 
 std::string tooltip(const StackedBars& chart, const StackedBar& bar) {
   std::string text = chart.x_label + " ";
-  if (chart.whole)
+  if (!bar.name.empty())
+    text += bar.name;
+  else if (chart.whole)
     text += value_text((bar.from + bar.to) / 2, Unit::kNumber);
   else
     text += value_text(bar.from, Unit::kNumber) + " to " + value_text(bar.to, Unit::kNumber);
@@ -51,6 +53,16 @@ std::string draw(const StackedBars& chart, const Frame& frame, const StackedBar&
   return svg + "</g>";
 }
 
+void name_ticks(const StackedBars& chart, Axis& axis) {
+  if (std::all_of(chart.bars.begin(), chart.bars.end(), [](auto& bar) { return bar.name.empty(); })) return;
+  axis.ticks.clear();
+  for (const StackedBar& bar : chart.bars) {
+    if (bar.name.empty()) continue;
+    axis.ticks.push_back((bar.from + bar.to) / 2);
+    axis.names.push_back(bar.name);
+  }
+}
+
 }  // namespace
 
 StackedBars histogram(const std::string& title, const std::string& x_label, const std::string& y_label,
@@ -75,6 +87,7 @@ std::string to_svg(const StackedBars& chart) {
     frame.x = make_axis(chart.bars.front().from, chart.bars.back().to, false);
     frame.x.low = chart.bars.front().from;
     frame.x.high = chart.bars.back().to;
+    name_ticks(chart, frame.x);
     if (chart.whole) std::erase_if(frame.x.ticks, [](double tick) { return tick != std::round(tick); });
   }
   for (size_t i = 0; chart.legend && i < chart.layers.size(); ++i) {

@@ -35,6 +35,7 @@ struct StackedBar {
   double from = 0;
   double to = 0;
   std::vector<double> values{};
+  std::string name{};  // written below it, if any bar has one, instead of numbers
 };
 
 struct StackedBars {

@@ -30,12 +30,14 @@ std::string y_axis(const Frame& f) {
 std::string x_axis(const Frame& f) {
   std::string svg;
   double y = Frame::kHeight - Frame::kBottom;
-  for (double tick : f.x.ticks) {
+  for (size_t i = 0; i < f.x.ticks.size(); ++i) {
+    const double tick = f.x.ticks[i];
     if (tick < f.x.low || tick > f.x.high) continue;
     double x = f.x_at(tick);
     svg += fmt::format(R"(<line class="axis" x1="{:.1f}" y1="{:.1f}" x2="{:.1f}" y2="{:.1f}"/>)", x, y, x,
                        y + 4);
-    svg += text_at(x, y + 18, "tick mid", tick_text(tick, f.x.high, Unit::kNumber));
+    svg += text_at(x, y + 18, "tick mid",
+                   i < f.x.names.size() ? f.x.names[i] : tick_text(tick, f.x.high, Unit::kNumber));
   }
   svg += fmt::format(R"(<line class="axis" x1="{:.1f}" y1="{:.1f}" x2="{:.1f}" y2="{:.1f}"/>)", Frame::kLeft,
                      y, Frame::kWidth - Frame::kRight, y);

@@ -17,6 +17,7 @@ struct Axis {
   double low = 0;
   double high = 1;
   bool log = false;
+  std::vector<std::string> names{};  // of the ticks, instead of their numbers
   // Relative position of `value`: 0 at `low`, 1 at `high`.
   double share(double value) const;
 };

@@ -24,8 +24,8 @@ struct Examples {
 struct GeneratorOptions {
   int64_t examples = 100'000;
   Key keys = 1'000'000;
-  int64_t per_example = 30;  // features of an example, on average
-  double exponent = 1.1;     // the r-th most frequent feature has a frequency of about r^-exponent
+  int64_t per_example = 30;   // features of an example, on average
+  double exponent = 1.1;      // the r-th most frequent feature has a frequency of about r^-exponent
   int64_t informative = 500;  // features with a weight, among the more frequent ones
   uint64_t seed = 1;
 };

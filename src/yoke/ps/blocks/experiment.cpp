@@ -43,8 +43,7 @@ class Threads {
     outcome_.workers.resize(experiment.shares.size());
     for (const Examples* share : experiment.shares)
       problems_.push_back(std::make_unique<LocalProblem>(*share, experiment.keys, experiment.blocks));
-    for (const auto& problem : problems_)
-      overlap_ = std::max(overlap_, problem->overlap());
+    for (const auto& problem : problems_) overlap_ = std::max(overlap_, problem->overlap());
     std::vector<std::unique_ptr<Server>> servers;
     LocalGroup group(workers + experiment.servers, experiment.backend);  // goes first: it calls the servers
     for (int i = 0; i < experiment.servers; ++i) servers.push_back(make_server(group, workers, i));
@@ -103,7 +102,8 @@ class Threads {
                                 static_cast<int>(experiment_.shares.size()), options);
     const sparse::Traffic moved = client.traffic();
     sparse::Client::Rows rows;
-    // Its own last round is applied, and so are those before it; blocks that it has no features of may not be.
+    // Its own last round is applied, and so are those before it; blocks that it has no features of may not
+    // be.
     if (worker == 0) rows = client.pull_range(kTable, 0, experiment_.keys);
     std::lock_guard lock(mutex_);
     outcome_.workers[index] = std::move(report);
@@ -150,7 +150,8 @@ class Threads {
 
 Outcome run(const Experiment& experiment) {
   if (experiment.shares.empty() || experiment.servers < 1)
-    throw ConfigError("{} workers and {} servers: use 1 or more.", experiment.shares.size(), experiment.servers);
+    throw ConfigError("{} workers and {} servers: use 1 or more.", experiment.shares.size(),
+                      experiment.servers);
   return Threads(experiment).take();
 }
 

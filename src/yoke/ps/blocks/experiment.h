@@ -15,7 +15,7 @@ struct Experiment {
   Key keys = 1;
   int servers = 1;
   int64_t blocks = 64;
-  SolverOptions solver;  // `overlap` is measured
+  SolverOptions solver;    // `overlap` is measured
   std::vector<bool> slow;  // workers that solver.slowdown applies to; empty: all
   bool key_cache = true;
   bool compress = true;
@@ -31,10 +31,10 @@ struct Outcome {
   };
   std::vector<Point> curve;  // after each pass; as the workers know the weights then, exact at the end
   std::vector<SolverReport> workers;
-  sparse::Traffic traffic;        // of all workers
-  std::vector<Key> support;       // keys whose weight is not 0, ascending
-  std::vector<double> weights;    // likewise
-  double objective = 0;           // at the end
+  sparse::Traffic traffic;      // of all workers
+  std::vector<Key> support;     // keys whose weight is not 0, ascending
+  std::vector<double> weights;  // likewise
+  double objective = 0;         // at the end
   double seconds = 0;
 };
 

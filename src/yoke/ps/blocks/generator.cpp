@@ -45,7 +45,8 @@ void check(const GeneratorOptions& o) {
   if (o.examples < 1 || o.keys < 2 || o.keys > (Key{1} << 52) || o.per_example < 1 ||
       o.per_example > kMostPerExample || !(o.exponent > 0 && o.exponent < 10) || o.informative < 1)
     throw ConfigError(
-        "a generator of {} examples with {} of {} features, exponent {}, {} of them informative: out of range.",
+        "a generator of {} examples with {} of {} features, exponent {}, {} of them informative: out of "
+        "range.",
         o.examples, o.per_example, o.keys, o.exponent, o.informative);
 }
 

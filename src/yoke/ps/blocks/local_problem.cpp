@@ -106,8 +106,8 @@ double LocalProblem::loss() const {
   return sum;
 }
 
-// In the curvature of a block, an example weighs sum_k |x_k| times the share of that sum in the block. Changes
-// of another block enter with its share instead.
+// In the curvature of a block, an example weighs sum_k |x_k| times the share of that sum in the block.
+// Changes of another block enter with its share instead.
 double LocalProblem::overlap() const {
   if (blocks_ == 1) return 0;
   std::vector<double> whole(margins_.size(), 0);

@@ -2,8 +2,8 @@
 //
 //   minimise  sum_i log(1 + exp(-y_i x_i w)) + l1 |w|_1
 //
-// Holds its examples by columns, and the margins y_i x_i w for the weights it knows. Block b of B has the keys
-// in block_range(b). Not thread-safe.
+// Holds its examples by columns, and the margins y_i x_i w for the weights it knows. Block b of B has the
+// keys in block_range(b). Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -58,7 +58,7 @@ class LocalProblem {
   std::vector<Key> keys_;        // of the features here, ascending
   std::vector<size_t> offsets_;  // of each feature's elements
   std::vector<Element> elements_;
-  std::vector<size_t> starts_;  // by block: its first feature
+  std::vector<size_t> starts_;   // by block: its first feature
   std::vector<double> weights_;  // by feature
   std::vector<double> margins_;  // by example
   std::vector<float> shares_;    // by example: scratch, zeros between calls

@@ -44,8 +44,7 @@ class Solver {
       for (int64_t pass = 0; pass < options_.passes; ++pass) {
         submit_pass(tasks, pass);
         // A pass ahead keeps the thread busy; more would only take memory.
-        if (pass > 0)
-          tasks.wait(pass * problem_.blocks() - 1, Deadline::after(options_.timeout));
+        if (pass > 0) tasks.wait(pass * problem_.blocks() - 1, Deadline::after(options_.timeout));
       }
       tasks.wait_all(Deadline::after(options_.timeout));
       report_.most_in_flight = tasks.most_in_flight();
@@ -91,7 +90,7 @@ class Solver {
     take_arrived();
     Visit& visit = visits_[static_cast<size_t>(block)];
     problem_.derivatives(block, visit.pairs);
-    const double damping = 1 + static_cast<double>(options_.delay) * options_.overlap;
+    const double damping = 1 + options_.damping * static_cast<double>(options_.delay) * options_.overlap;
     for (size_t i = 1; i < visit.pairs.size(); i += 2) visit.pairs[i] *= damping;
     const std::span<const Key> all = problem_.keys(block);
     visit.keys.assign(all.begin(), all.end());
@@ -140,10 +139,11 @@ class Solver {
     const std::span<const double> weights = problem_.weights(block);
     sparse::RowFilters filters(DataType::kFloat64, 2);
     auto is_zero = [&](Key key) {
-      return weights[static_cast<size_t>(std::lower_bound(keys.begin(), keys.end(), key) - keys.begin())] == 0;
+      return weights[static_cast<size_t>(std::lower_bound(keys.begin(), keys.end(), key) - keys.begin())] ==
+             0;
     };
-    filters.add(sparse::kkt_filter(
-        {.l1 = options_.l1, .margin = 0, .scale = static_cast<double>(workers_)}, is_zero));
+    filters.add(sparse::kkt_filter({.l1 = options_.l1, .margin = 0, .scale = static_cast<double>(workers_)},
+                                   is_zero));
     sparse::RowFilters::Rows left = filters.apply(visit.keys, bytes_of(visit.pairs));
     report_.keys_left_out += filters.left_out("kkt");
     visit.keys = std::move(left.keys);
@@ -154,7 +154,7 @@ class Solver {
   void note_pass(int64_t pass) {
     const double now = now_seconds();
     report_.passes[static_cast<size_t>(pass)] = {now - begun_, problem_.loss(),
-                                                  options_.magnitude ? options_.magnitude->load() : 0};
+                                                 options_.magnitude ? options_.magnitude->load() : 0};
     if (options_.progress) options_.progress(pass);
     report_.compute_seconds += now_seconds() - now;
   }

@@ -29,6 +29,9 @@ struct SolverOptions {
   bool kkt = true;    // leave out weights that are 0 and stay so; every eighth pass and the last two send all
   uint64_t seed = 1;  // of the order of blocks
   double overlap = 0;  // LocalProblem::overlap(), of all workers
+  // The curvature is multiplied by 1 + damping * delay * overlap. 1 is safe for any data; sparse features that
+  // rarely meet need far less.
+  double damping = 0.1;
   plan::DelayLaw slowdown{};  // added to the computation of each visit
   double timeout = 300;       // seconds, of a pass
   Magnitude magnitude{};      // recorded with each pass, if the servers are in this process
@@ -41,8 +44,8 @@ std::shared_ptr<const sparse::Rule> proximal_step(double l1, Magnitude magnitude
 
 struct SolverReport {
   struct Pass {
-    double seconds = 0;  // since the start
-    double loss = 0;     // of this worker's examples, as it knows the weights
+    double seconds = 0;    // since the start
+    double loss = 0;       // of this worker's examples, as it knows the weights
     double magnitude = 0;  // of the weights, SolverOptions::magnitude
   };
   std::vector<Pass> passes;

@@ -10,7 +10,6 @@
 namespace yoke::ps::sparse {
 namespace {
 
-
 TEST(SparseCompress, GivesBackWhatItGot) {
   std::vector<float> values(10'000);
   for (size_t i = 0; i < values.size(); i += 40) values[i] = static_cast<float>(i);
