@@ -1,5 +1,5 @@
-// A run for each delay, with all filters; then runs with fewer filters at the first delay. Workers and servers
-// are threads of this process.
+// A run for each delay, with all filters; then runs with fewer filters at the first delay. Workers and
+// servers are threads of this process.
 #include "cli/lab_sparse_command.h"
 
 #include <fmt/core.h>
@@ -35,7 +35,8 @@ constexpr int64_t kMostDelay = 10'000;
 blocks::Examples share_of(const data::SparseRows& rows, int64_t begin, int64_t end) {
   blocks::Examples share;
   for (int64_t i = begin; i < end; ++i) {
-    for (int64_t j = rows.offsets[static_cast<size_t>(i)]; j < rows.offsets[static_cast<size_t>(i) + 1]; ++j) {
+    for (int64_t j = rows.offsets[static_cast<size_t>(i)]; j < rows.offsets[static_cast<size_t>(i) + 1];
+         ++j) {
       share.keys.push_back(static_cast<blocks::Key>(rows.indices[static_cast<size_t>(j)]));
       share.values.push_back(rows.values[static_cast<size_t>(j)]);
     }
@@ -81,7 +82,8 @@ class SparseLab {
 
   std::string about() const {
     return fmt::format(
-        "{} examples with {} features of {}, {} workers and {} servers over {}, {} blocks, l1 {}, delay {} on {}",
+        "{} examples with {} features of {}, {} workers and {} servers over {}, {} blocks, l1 {}, delay {} "
+        "on {}",
         format_count(static_cast<double>(examples_)), format_count(static_cast<double>(elements_)),
         format_count(static_cast<double>(arguments_.keys)), arguments_.workers, arguments_.servers,
         arguments_.backend, experiment_.blocks, arguments_.l1, arguments_.delay,
@@ -96,14 +98,10 @@ class SparseLab {
                          {"bytes_sent", run.sent},
                          {"bytes_received", run.received},
                          {"objective", run.objective}});
-    return {{"results", rows},
-            {"filters", filters},
-            {"kkt_left_out", left_out_},
-            {"target_objective", target_},
-            {"examples", examples_},
-            {"elements", elements_},
-            {"keys", arguments_.keys},
-            {"l1", arguments_.l1},
+    return {{"results", rows},           {"filters", filters},
+            {"kkt_left_out", left_out_}, {"target_objective", target_},
+            {"examples", examples_},     {"elements", elements_},
+            {"keys", arguments_.keys},   {"l1", arguments_.l1},
             {"report", page.string()}};
   }
 
@@ -114,8 +112,8 @@ class SparseLab {
                  run.seconds_to_target ? fmt::format("{:.2f} s", *run.seconds_to_target) : "never",
                  run.passes_to_target ? fmt::format("{}", *run.passes_to_target) : "",
                  fmt::format("{:.2f} s", run.objective.back().x),
-                 fmt::format("{:.1f} %", 100 * run.idle_fraction()), fmt::format("{:.8g}", run.final_objective),
-                 fmt::format("{}", run.nonzeros)});
+                 fmt::format("{:.1f} %", 100 * run.idle_fraction()),
+                 fmt::format("{:.8g}", run.final_objective), fmt::format("{}", run.nonzeros)});
     report::Table traffic({"filters", "pushed", "pulled"});
     for (const report::FilteredRun& run : filtered_)
       traffic.add({run.filters, format_bytes(run.sent), format_bytes(run.received)});
@@ -127,11 +125,21 @@ class SparseLab {
   std::string page() const { return report::sparse_html(about(), target_, runs_, filtered_); }
   const std::string& weights() const { return weights_; }
 
+  std::string curves() const {
+    std::string lines = "max_delay,pass,seconds,objective\n";
+    for (const report::SparseRun& run : runs_)
+      for (size_t pass = 0; pass < run.objective.size(); ++pass)
+        lines += fmt::format("{},{},{:.6g},{:.10g}\n", run.max_delay, pass + 1, run.objective[pass].x,
+                             run.objective[pass].y);
+    return lines;
+  }
+
   // What a model of the paper's size would take.
   std::string larger() const {
     const double of_examples = static_cast<double>(bytes_) / static_cast<double>(examples_);
     return fmt::format(
-        "10^9 features would take {} on the servers (32 bytes each), 10^9 examples like these {} on the workers",
+        "10^9 features would take {} on the servers (32 bytes each), 10^9 examples like these {} on the "
+        "workers",
         format_bytes(32e9), format_bytes(1e9 * of_examples));
   }
 
@@ -177,8 +185,8 @@ class SparseLab {
       const double now = now_seconds();
       if (now - said < 5) return;
       said = now;
-      const double left = (now - begun) / static_cast<double>(pass + 1) *
-                          static_cast<double>(arguments_.passes - pass - 1);
+      const double left =
+          (now - begun) / static_cast<double>(pass + 1) * static_cast<double>(arguments_.passes - pass - 1);
       log::info("lab sparse: pass {} of {}, {} left", pass + 1, arguments_.passes, format_duration(left));
     };
     return blocks::run(experiment_);
@@ -258,7 +266,8 @@ class SparseLab {
 }  // namespace
 
 int run_lab_sparse(const CommandLine& line) {
-  const fs::path out = line.lab_sparse.output.empty() ? fs::path("runs/lab_sparse") : fs::path(line.lab_sparse.output);
+  const fs::path out =
+      line.lab_sparse.output.empty() ? fs::path("runs/lab_sparse") : fs::path(line.lab_sparse.output);
   SparseLab lab(line);
   std::error_code failed;
   fs::create_directories(out, failed);  // before the runs take their time
@@ -269,6 +278,7 @@ int run_lab_sparse(const CommandLine& line) {
   const fs::path page = out / "report.html";
   write_file_atomically(page, lab.page());
   write_file_atomically(out / "weights.txt", lab.weights());
+  write_file_atomically(out / "results.csv", lab.curves());
   const nlohmann::json results = lab.results(page);
   write_file_atomically(out / "results.json", results.dump(2) + "\n");
   if (line.json)

@@ -67,6 +67,7 @@ def test_delays_and_filters_are_compared(yoke, tmp_path):
     assert found["kkt_left_out"] > 0.5
     page = (tmp_path / "report.html").read_text()
     assert page.count("<svg") == 3 and "Traffic by filter" in page
+    assert len((tmp_path / "results.csv").read_text().splitlines()) == 1 + 2 * 10
     assert json.loads((tmp_path / "results.json").read_text())["l1"] == 4
 
 

@@ -234,6 +234,8 @@ ROWS = {
         (["lab", "stragglers", TINY, "--policies", "sync,fast"], 2, "fast"),
         (["lab", "stragglers", TINY, "--delay", "exp:soon"], 2, "soon"),
         (["lab", "stragglers", "{none.toml}"], 2, "none.toml"),
+        (["lab", "sparse", "{none.txt}"], 2, "none.txt"),
+        (["lab", "sparse", "--max-delay", "0,-1"], 2, "-1"),
         (["config", "show", "{torn.toml}"], 2, "torn.toml:1"),
         (["config", "show", TINY, "--train.optimiser", "sgd"], 2, "Did you mean `train.optimizer`?"),
     ],

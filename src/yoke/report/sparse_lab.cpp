@@ -36,8 +36,9 @@ std::string objectives(const std::vector<SparseRun>& runs) {
       if (point.y > best) series.points.push_back({point.x, (point.y - best) / best});
     chart.series.push_back(std::move(series));
   }
-  return figure("Objective against time", to_svg(chart),
-                "A point for each pass over all blocks. The lowest objective of all runs counts as the best.");
+  return figure(
+      "Objective against time", to_svg(chart),
+      "A point for each pass over all blocks. The lowest objective of all runs counts as the best.");
 }
 
 std::string times(const std::vector<SparseRun>& runs) {
@@ -119,7 +120,8 @@ std::string sparse_html(const std::string& about, double target, const std::vect
              "<title>{}</title>\n<style>{}</style>\n</head>\n<body>\n<main>\n<header><h1>{}</h1>"
              "<p class=\"about\">{}</p></header>\n<p>Target: an objective of {:.8g}.</p>\n",
              title, kStyle, title, escape(about), target) +
-         "<section class=\"card\"><table><tr><th>max delay</th><th>time to target</th><th>passes to target</th>"
+         "<section class=\"card\"><table><tr><th>max delay</th><th>time to target</th><th>passes to "
+         "target</th>"
          "<th>time</th><th>waiting</th><th>objective</th><th>weights that are not 0</th></tr>" +
          rows_of(runs) + "</table></section>\n<div class=\"grid2\">" + objectives(runs) + times(runs) +
          traffic(filtered) +

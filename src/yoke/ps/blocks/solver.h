@@ -29,8 +29,8 @@ struct SolverOptions {
   bool kkt = true;    // leave out weights that are 0 and stay so; every eighth pass and the last two send all
   uint64_t seed = 1;  // of the order of blocks
   double overlap = 0;  // LocalProblem::overlap(), of all workers
-  // The curvature is multiplied by 1 + damping * delay * overlap. 1 is safe for any data; sparse features that
-  // rarely meet need far less.
+  // The curvature is multiplied by 1 + damping * delay * overlap. 1 is safe for any data; sparse features
+  // that rarely meet need far less.
   double damping = 0.1;
   plan::DelayLaw slowdown{};  // added to the computation of each visit
   double timeout = 300;       // seconds, of a pass
