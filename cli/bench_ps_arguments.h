@@ -18,7 +18,9 @@ struct BenchPsArguments {
   std::string max_delay = "0";
   std::string delay = "none";
   std::string delay_workers;  // empty: all
-  std::string compute;        // empty: 1ms, or 0 if the delay is a time
+  std::string link_delay = "none";
+  std::string bandwidth;  // virtual clock; empty: transfers take no time
+  std::string compute;    // empty: 1ms, or 0 if the delay is a time
   std::optional<int64_t> updates;
   std::string clock = "real";
   uint64_t seed = 1;

@@ -105,6 +105,7 @@ plan::PolicyExperiment experiment_of(const BenchPsArguments& arguments) {
   plan::PolicyExperiment experiment;
   experiment.policy = policy_of(arguments);
   experiment.law = plan::parse_delay_law(arguments.delay);
+  experiment.link = plan::parse_link_law(arguments.link_delay);
   experiment.slow =
       plan::parse_slow_workers("--delay-workers", arguments.delay_workers, experiment.policy.workers);
   experiment.compute = compute_of(arguments, experiment.law);
@@ -169,6 +170,7 @@ nlohmann::json to_json(const BenchPsArguments& arguments, const plan::PolicyExpe
       {"bytes", told.bytes},
       {"clock", arguments.clock},
       {"delay", to_string(experiment.law)},
+      {"link_delay", to_string(experiment.link)},
       {"servers", arguments.servers},
       {"bytes_per_server", told.bytes / arguments.servers},
       {"seed", arguments.seed}};
@@ -205,6 +207,14 @@ ps::PolicyBench bench_of(const BenchPsArguments& arguments, const plan::PolicyEx
   return {experiment, static_cast<int>(arguments.servers), arguments.backend};
 }
 
+double bandwidth_of(const BenchPsArguments& arguments) {
+  if (arguments.bandwidth.empty()) return 0;
+  const std::optional<double> rate = parse_rate(arguments.bandwidth);
+  if (!rate || *rate <= 0)
+    throw ConfigError("--bandwidth {}: expected a rate such as 10gbit or 1.25GB/s.", arguments.bandwidth);
+  return *rate;
+}
+
 int bench_real(const CommandLine& line, const plan::PolicyExperiment& experiment) {
   const BenchPsArguments& arguments = line.bench_ps;
   ps::PolicyBenchResult result = ps::bench_policy(bench_of(arguments, experiment));
@@ -227,7 +237,8 @@ int bench_real(const CommandLine& line, const plan::PolicyExperiment& experiment
 int bench_virtual(const CommandLine& line, const plan::PolicyExperiment& experiment) {
   const BenchPsArguments& arguments = line.bench_ps;
   Stopwatch watch;
-  sim::PsOutcome outcome = sim::simulate_ps({experiment, {}});
+  sim::PsOutcome outcome =
+      sim::simulate_ps({experiment, {}, bandwidth_of(arguments), static_cast<int>(arguments.servers)});
   log::info("{} updates, {} gradients in {}", format_count(static_cast<double>(outcome.updates)),
             format_count(static_cast<double>(outcome.gradients)), format_duration(watch.seconds()));
   if (line.json)

@@ -361,13 +361,24 @@ const KeyRow kKeyRows[] = {
     {"ps.compress", pushes_rows},
     {"ps.significant", pushes_rows},
     {"ps.random_skip", pushes_rows},
+    {"slowdown.link",
+     [](const Run& r) {
+       return unless(r.served, fmt::format("parallel.sync = \"{}\"; parameter servers need parallel.sync = "
+                                           "\"ps\"",
+                                           r.config.parallel.sync));
+     }},
     {"slowdown.workers",
-     [](const Run& r) { return unless(r.config.slowdown.law != "none", because_of(r, "slowdown.law")); }},
+     [](const Run& r) {
+       return unless(r.config.slowdown.law != "none" || r.config.slowdown.link != "none",
+                     because_of(r, "slowdown.law"));
+     }},
     {"slowdown.seed",
      [](const Run& r) {
-       return unless(
-           !is_one_of(r.config.slowdown.law.substr(0, r.config.slowdown.law.find(':')), {"none", "const"}),
-           because_of(r, "slowdown.law", "it draws no random numbers"));
+       auto draws = [](const std::string& law) {
+         return !is_one_of(law.substr(0, law.find(':')), {"none", "const"});
+       };
+       return unless(draws(r.config.slowdown.law) || draws(r.config.slowdown.link),
+                     because_of(r, "slowdown.law", "it draws no random numbers"));
      }},
     {"pipeline.*",
      [](const Run& r) { return unless(!r.partitioned, "parallel.partition runs each batch in one pass"); }},

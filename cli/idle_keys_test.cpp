@@ -153,6 +153,7 @@ const Expected kExpected[] = {
     {"ps.significant", "0.001", kServed, {"model.name=sparse_lr"}},
     {"ps.random_skip", "0.5", kServed, {"model.name=sparse_lr"}},
     {"slowdown.law", "exp:1ms", "+++-+-+", {}},
+    {"slowdown.link", "exp:1ms", kServed, {}},
     {"slowdown.workers", "0", "+++-+-+", {"slowdown.law=const:2x"}},
     {"slowdown.seed", "2", "+++-+-+", {"slowdown.law=exp:1ms"}},
     {"pipeline.schedule", "gpipe", kStaged, {}},

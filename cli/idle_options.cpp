@@ -84,8 +84,17 @@ const OptionRow kOptionRows[] = {
     {"bench ps", "--delay-workers",
      [](Line l) {
        if (l.bench_ps.throughput) return of_a_policy(l);
-       return idle_unless(l.bench_ps.delay != "none", "it requires --delay");
+       return idle_unless(l.bench_ps.delay != "none" || l.bench_ps.link_delay != "none",
+                          "it requires --delay or --link-delay");
      }},
+    {"bench ps", "--link-delay", of_a_policy},
+    {"bench ps", "--bandwidth",
+     [](Line l) {
+       return idle_unless(l.bench_ps.clock == "virtual" && !l.bench_ps.throughput,
+                          "real workers use the links they have; it is for --clock virtual");
+     }},
+    {"lab sparse", "--delay-workers",
+     [](Line l) { return idle_unless(l.lab_sparse.delay != "none", "it requires --delay"); }},
     {"bench ps", "--compute", of_a_policy},
     {"bench ps", "--updates", of_a_policy},
     {"bench ps", "--clock", of_a_policy},

@@ -93,6 +93,7 @@ void check_replicas(const RunConfig& config) {
 void check_servers(const RunConfig& config) {
   const TrainSection& train = config.train;
   plan::parse_delay_law(config.slowdown.law);
+  plan::parse_link_law(config.slowdown.link);
   if (parallel::choose(config).sync().lockstep) return;
   plan::parse_delay_schedule("ps.max_delay", config.ps.max_delay);
   if (train.compute.precision == "fp16")

@@ -23,6 +23,16 @@ def test_every_rule_trains(yoke, tmp_path, rule):
     assert "Parameter servers" in (tmp_path / "report.html").read_text()
 
 
+def test_a_slow_link_holds_gradients_up_and_changes_no_result(yoke, tmp_path):
+    runs = {}
+    for name, words in {"fast": [], "slow": ["--slowdown.link", "shifted_exp:5ms,1ms", "--slowdown.workers", 1]}.items():
+        summary = yoke(*served("--steps", 20, "--out.dir", tmp_path / name, *words)).json
+        workers = json.loads((tmp_path / name / "ps.json").read_text())["workers"]
+        runs[name] = summary["final_loss"], workers
+    assert runs["fast"][0] == runs["slow"][0]
+    assert runs["slow"][1][0]["idle_seconds"] > 20 * 0.005, "the first worker waits for the other one's gradients"
+
+
 def test_sync_and_bounded_delay_of_zero_equal_one_device(yoke):
     result = yoke("verify", MLP, "--layouts", "data=2,sync=ps; data=4,sync=ps,servers=2,accumulate=2; data=2,sync=ps,policy=bounded_delay; "
                   "data=2,sync=ps,policy=k_sync,k=2; data=1,sync=ps,policy=async", "--steps", 5, "--json", "-q").json
@@ -198,6 +208,7 @@ MISTAKES = [
     (["--ps.n_push", 2], "asynchronous rule"),
     (["--train.optimizer", "lbfgs"], "servers update element by element"),
     (["--slowdown.law", "gauss:1"], "'gauss:1' is unknown"),
+    (["--slowdown.link", "const:2x"], "the delay of a link is a time"),
     (["--ps.servers", 0], "ps.servers"),
     (["--ps.place", "colocated", "--ps.servers", 3], "each worker hosts at most one server"),
 ]

@@ -19,6 +19,7 @@ namespace yoke::ps {
 namespace {
 
 constexpr uint64_t kNoiseSeed = 0x6e6f697365;  // "noise"
+constexpr uint64_t kLinkSeed = 0x6c696e6b;     // "link"
 constexpr int64_t kUpdatesBetweenReports = 64;
 
 // Server side: plain SGD, with the loss evaluated after each measured update.
@@ -101,6 +102,9 @@ class Run {
       throw ConfigError("worker {}: its minibatches take no time: set a compute time or a delay law.",
                         worker);
     plan::DelayStream delays(law, bench_.seed, worker);
+    const bool slow = bench_.slow.empty() || bench_.slow[index];
+    plan::DelayStream links(slow ? bench_.link : plan::DelayLaw(), derive_seed(bench_.seed, kLinkSeed),
+                            worker);
     Random noise(derive_seed(bench_.seed, kNoiseSeed, index));
     std::vector<double> parameters(static_cast<size_t>(elements_)), gradient(parameters.size(), 0);
     Learner learner(group_.messenger(worker), learner_options());
@@ -110,6 +114,7 @@ class Run {
     while (learner.wait()) {
       double seconds = bench_.compute + delays.next(bench_.compute);
       if (!learner.pull(parameters.data()) || !learner.sleep(seconds)) continue;
+      if (const double late = links.next(0); late > 0 && !learner.sleep(late)) continue;
       if (bench_.objective) gradient[0] = parameters[0] + bench_.objective->noise * noise.normal();
       learner.push({gradient.data(), parameters[0] * parameters[0] / 2, step, seconds});
     }

@@ -82,6 +82,7 @@ inline void describe(config::Fields& f, PsOptions& o) {
 
 struct SlowdownOptions {
   std::string law = "none";
+  std::string link = "none";
   std::string workers;  // empty: all
   int64_t seed = 1;
 };
@@ -89,6 +90,9 @@ struct SlowdownOptions {
 inline void describe(config::Fields& f, SlowdownOptions& o) {
   f.text("law", o.law,
          "delay added to each minibatch: none const:2x exp:5ms shifted_exp:5ms,5ms pareto:1ms,3 trace:FILE");
+  f.text("link", o.link,
+         "parallel.sync = ps: delay of each gradient on its way to the servers: none exp:5ms "
+         "shifted_exp:5ms,5ms pareto:1ms,3 trace:FILE");
   f.text("workers", o.workers, "workers that are slowed down, e.g. 3,5; empty: all");
   f.integer("seed", o.seed, "random seed of the delays");
 }

@@ -9,12 +9,14 @@
 #include "yoke/base/random.h"
 #include "yoke/plan/policies/policy.h"
 #include "yoke/sim/ps_finish_times.h"
+#include "yoke/sim/shared_link.h"
 
 namespace yoke::sim {
 namespace {
 
 constexpr int64_t kUpdatesBetweenReports = 1 << 18;
 constexpr uint64_t kNoiseSeed = 0x6e6f697365;  // "noise"
+constexpr uint64_t kLinkSeed = 0x6c696e6b;     // "link"
 
 // Parameters, accumulator, and each worker's copy: one number each.
 class Objective {
@@ -49,7 +51,10 @@ class Clock {
         finish_(simulation.policy.workers),
         running_(static_cast<size_t>(simulation.policy.workers)),
         waiting_since_(running_.size(), 0),
-        away_(running_.size(), false) {
+        waiting_(running_.size(), true),
+        away_(running_.size(), false),
+        up_(simulation.bandwidth, simulation.servers, simulation.policy.workers),
+        down_(up_) {
     for (const Absence& one : simulation.absences) {
       comings_.push_back({one.from, one.worker, /*joins=*/false});
       comings_.push_back({one.until, one.worker, /*joins=*/true});
@@ -63,6 +68,8 @@ class Clock {
         throw ConfigError("worker {}: its minibatches take no time: set a compute time or a delay law.",
                           worker);
       delays_.emplace_back(law, simulation.seed, worker);
+      links_.emplace_back(slow ? simulation.link : plan::DelayLaw(), derive_seed(simulation.seed, kLinkSeed),
+                          worker);
     }
     if (simulation.objective)
       objective_.emplace(*simulation.objective, simulation.policy.workers, simulation.seed);
@@ -87,33 +94,65 @@ class Clock {
     bool joins;
   };
 
-  // The next gradient arrives, or a worker joins or leaves.
+  bool has_links() const { return simulation_.bandwidth > 0 && simulation_.bytes > 0; }
+
+  // The next event: a worker joins or leaves, has its parameters, has computed, or its gradient arrives.
   void step() {
-    int worker = finish_.first();
-    if (next_coming_ < comings_.size() && comings_[next_coming_].time <= finish_.time(worker))
+    const double computed = finish_.time(finish_.first());
+    const double next = std::min({computed, up_.first_time(), down_.first_time()});
+    if (next_coming_ < comings_.size() && comings_[next_coming_].time <= next)
       return come_or_go(comings_[next_coming_++]);
+    now_ = next;
+    if (next == down_.first_time()) {
+      const int worker = down_.first();
+      down_.end(worker, now_);
+      return compute(worker);
+    }
+    if (next == up_.first_time()) {
+      const int worker = up_.first();
+      up_.end(worker, now_);
+      return arrived(worker);
+    }
+    const int worker = finish_.first();
+    finish_.set(worker, FinishTimes::kNever);
+    if (!has_links()) return arrived(worker);
+    up_.begin(worker, now_, static_cast<double>(simulation_.bytes));
+  }
+
+  void compute(int worker) {
     auto index = static_cast<size_t>(worker);
-    now_ = finish_.time(worker);
+    finish_.set(worker, now_ + simulation_.compute + delays_[index].next(simulation_.compute) +
+                            links_[index].next(0));
+  }
+
+  void arrived(int worker) {
+    auto index = static_cast<size_t>(worker);
     waiting_since_[index] = now_;
+    waiting_[index] = true;
     const plan::Decision& decision = policy_.arrived(running_[index]);
     YOKE_CHECK(decision.verdict == plan::Verdict::kAccepted, "worker {}: its gradient is {}", worker,
                to_string(decision.verdict));
     count(decision.staleness);
     if (objective_) objective_->accumulate(worker);
-    if (decision.releases.empty() || decision.releases.front().worker != worker)
-      finish_.set(worker, FinishTimes::kNever);
     obey(decision);
   }
 
   void come_or_go(const Coming& coming) {
     auto index = static_cast<size_t>(coming.worker);
     now_ = coming.time;
-    if (!coming.joins && finish_.time(coming.worker) == FinishTimes::kNever)
-      idle_ += now_ - waiting_since_[index];
-    finish_.set(coming.worker, FinishTimes::kNever);
+    if (!coming.joins && waiting_[index]) idle_ += now_ - waiting_since_[index];
+    stop(coming.worker);
     waiting_since_[index] = now_;
+    waiting_[index] = true;
     away_[index] = !coming.joins;
     obey(coming.joins ? policy_.joined(coming.worker) : policy_.left(coming.worker));
+  }
+
+  // Whatever the worker does.
+  void stop(int worker) {
+    finish_.set(worker, FinishTimes::kNever);
+    up_.end(worker, now_);
+    down_.end(worker, now_);
   }
 
   void obey(const plan::Decision& decision) {
@@ -127,7 +166,12 @@ class Clock {
       if (release.fetch) ++outcome_.pulls;
       if (release.fetch && objective_) objective_->fetch(release.worker);
       running_[index] = {release.worker, release.version, release.minibatch};
-      finish_.set(release.worker, now_ + simulation_.compute + delays_[index].next(simulation_.compute));
+      stop(release.worker);
+      waiting_[index] = false;
+      if (release.fetch && has_links())
+        down_.begin(release.worker, now_, static_cast<double>(simulation_.bytes));
+      else
+        compute(release.worker);
     }
   }
 
@@ -151,8 +195,7 @@ class Clock {
   double waiting_time() const {
     double sum = 0;
     for (size_t i = 0; i < running_.size(); ++i) {
-      if (finish_.time(static_cast<int>(i)) == FinishTimes::kNever && !away_[i])
-        sum += now_ - waiting_since_[i];
+      if (waiting_[i] && !away_[i]) sum += now_ - waiting_since_[i];
     }
     return sum;
   }
@@ -183,10 +226,12 @@ class Clock {
   FinishTimes finish_;
   std::vector<plan::GradientTags> running_;  // [worker]
   std::vector<double> waiting_since_;        // [worker]
+  std::vector<bool> waiting_;                // [worker]: for the policy
   std::vector<bool> away_;                   // [worker]
+  SharedLink up_, down_;                     // gradients, parameters
   std::vector<Coming> comings_;              // in order of time
   size_t next_coming_ = 0;
-  std::vector<plan::DelayStream> delays_;  // [worker]
+  std::vector<plan::DelayStream> delays_, links_;  // [worker]
   std::optional<Objective> objective_;
   PsOutcome outcome_;
   double now_ = 0, begin_ = 0, idle_ = 0;
@@ -209,6 +254,9 @@ PsOutcome simulate_ps(const PsSimulation& simulation) {
     YOKE_CHECK(one.worker >= 0 && one.worker < simulation.policy.workers && one.from < one.until,
                "worker {} is away from {} to {}", one.worker, one.from, one.until);
   plan::validate(simulation.policy);
+  if (!std::isfinite(simulation.bandwidth) || simulation.bandwidth < 0 || simulation.servers < 1)
+    throw ConfigError("{} servers with links of {} bytes/s: out of range.", simulation.servers,
+                      simulation.bandwidth);
   return Clock(simulation).run();
 }
 

@@ -1,5 +1,5 @@
-// Workers and a parameter server on a virtual clock: the policy code of plan/policies, delays from its laws,
-// no network.
+// Workers and parameter servers on a virtual clock: the policy code of plan/policies, delays from its laws,
+// and links of equal bandwidth, if given.
 #pragma once
 
 #include <cstdint>
@@ -21,6 +21,10 @@ struct Absence {
 
 struct PsSimulation : plan::PolicyExperiment {
   std::vector<Absence> absences{};
+  // Bytes per second of each machine's link, in each direction; 0: transfers take no time. A gradient counts
+  // when it has arrived.
+  double bandwidth = 0;
+  int servers = 1;
 };
 
 // Statistics of the measured updates, from the end of one update to the end of another: the steady state.

@@ -263,6 +263,65 @@ TEST(PsSimulation, EveryRuleGoesOnWithAWorkerThatIsBack) {
   }
 }
 
+TEST(PsSimulation, TransfersShareTheLinksOfWorkersAndServers) {
+  // 8 workers push and pull 1000 bytes at once: limited by 2 servers, then by their own links.
+  for (auto [servers, seconds] : {std::pair{2, 4.0}, {8, 1.0}, {100, 1.0}}) {
+    PsSimulation simulation = simulation_of(Rule::kSync, 8, 0, "none", 50);
+    simulation.compute = 3;
+    simulation.bytes = 1000;
+    simulation.bandwidth = 1000;
+    simulation.servers = servers;
+    PsOutcome outcome = simulate_ps(simulation);
+    EXPECT_NEAR(outcome.seconds_per_update(), 3 + 2 * seconds, 1e-9) << servers;
+    EXPECT_EQ(outcome.bytes, 50 * 16 * 1000);
+  }
+}
+
+// Gradients per second of a closed queueing network: workers think for a second, then share two links, each
+// of which takes `transfer` seconds alone (mean value analysis, exact for shared processors).
+double gradients_per_second(int workers, double transfer) {
+  double queue = 0, rate = 0;
+  for (int n = 1; n <= workers; ++n) {
+    const double response = transfer * (1 + queue);
+    rate = n / (1 + 2 * response);
+    queue = rate * response;
+  }
+  return rate;
+}
+
+TEST(PsSimulation, AsyncWorkersOverlapTransfersUntilTheServersAreFull) {
+  PsSimulation simulation = simulation_of(Rule::kAsync, 16, 0, "exp:1s", 20'000);
+  simulation.bytes = 1000;
+  simulation.bandwidth = 4000;
+  const double expected = gradients_per_second(16, 0.25);
+  EXPECT_NEAR(1 / simulate_ps(simulation).seconds_per_update(), expected, 0.03 * expected);
+  simulation.servers = 16;  // each worker is limited by its own link
+  EXPECT_NEAR(1 / simulate_ps(simulation).seconds_per_update(), 16 / 1.5, 0.3);
+}
+
+TEST(PsSimulation, ALinkDelayHoldsGradientsUp) {
+  PsSimulation simulation = simulation_of(Rule::kAsync, 4, 0, "none", 20'000);
+  simulation.compute = 1;
+  simulation.link = plan::parse_link_law("exp:1s");
+  EXPECT_NEAR(simulate_ps(simulation).seconds_per_update(), 2.0 / 4, 0.02);
+  EXPECT_THROW(plan::parse_link_law("const:2x"), ConfigError);
+}
+
+TEST(PsSimulation, EveryRuleRunsOverLinksWithWorkersThatComeAndGo) {
+  for (const std::string& name : plan::rule_names()) {
+    PsSimulation simulation = simulation_of(plan::parse_rule(name), 4, 2, "exp:1s", 3'000);
+    simulation.policy.max_delay = 1;
+    simulation.bytes = 1000;
+    simulation.bandwidth = 2000;
+    PsOutcome free_links = simulate_ps(simulation);
+    simulation.bandwidth = 0;
+    EXPECT_LT(simulate_ps(simulation).seconds, free_links.seconds) << name;
+    simulation.bandwidth = 2000;
+    simulation.absences = {{1, 0.5, 50.5}, {3, 20.25, 60.25}};
+    EXPECT_EQ(simulate_ps(simulation).updates, 3'000) << name;
+  }
+}
+
 TEST(PsSimulation, TheSameSeedGivesTheSameNumbers) {
   PsSimulation simulation = simulation_of(Rule::kKAsync, 8, 3, "exp:1s", 2'000);
   PsOutcome first = simulate_ps(simulation);

@@ -140,6 +140,16 @@ DelayLaw parse_delay_law(const std::string& text) {
   return law;
 }
 
+DelayLaw parse_link_law(const std::string& text) {
+  DelayLaw law = parse_delay_law(text);
+  if (law.kind == DelayLaw::Kind::kConst)
+    throw ConfigError(
+        "delay law '{}': the delay of a link is a time. Accepted: none exp:5ms shifted_exp:5ms,5ms "
+        "pareto:1ms,3 trace:FILE.",
+        text);
+  return law;
+}
+
 std::string to_string(const DelayLaw& law) {
   switch (law.kind) {
     case Kind::kNone:

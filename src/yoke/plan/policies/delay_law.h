@@ -38,6 +38,9 @@ struct DelayLaw {
 // Throws ConfigError naming the invalid part and what is accepted; reads the trace.
 DelayLaw parse_delay_law(const std::string& text);
 
+// Of a link: likewise, without const, which multiplies a computation.
+DelayLaw parse_link_law(const std::string& text);
+
 // parse_delay_law() restores the same law.
 std::string to_string(const DelayLaw& law);
 

@@ -21,6 +21,7 @@ struct PolicyExperiment {
   PolicyOptions policy;
   DelayLaw law;
   std::vector<bool> slow;  // [worker]: the law applies to it; empty: to all
+  DelayLaw link;           // delay of each gradient on its way, for the same workers
   double compute = 0;      // seconds per minibatch without the law
   int64_t updates = 1000;  // measured, after the warm-up
   int64_t warm_up = 1000;  // updates not measured

@@ -20,9 +20,23 @@ bool in_step(const plan::PolicyOptions& policy) {
   return policy.rule == plan::Rule::kSync || plan::traits_of(policy.rule).cancels;
 }
 
-plan::DelayLaw law_of(const PsSetup& setup, int worker) {
-  auto slow = plan::parse_slow_workers("slowdown.workers", setup.slowdown.workers, setup.workers);
-  return slow[static_cast<size_t>(worker)] ? plan::parse_delay_law(setup.slowdown.law) : plan::DelayLaw();
+constexpr uint64_t kLinkSeed = 0x6c696e6b;  // "link"
+
+bool is_slowed(const PsSetup& setup, int worker) {
+  return plan::parse_slow_workers("slowdown.workers", setup.slowdown.workers,
+                                  setup.workers)[static_cast<size_t>(worker)];
+}
+
+plan::DelayStream delays_of(const PsSetup& setup) {
+  const int worker = setup.messenger->rank();
+  return {is_slowed(setup, worker) ? plan::parse_delay_law(setup.slowdown.law) : plan::DelayLaw(),
+          static_cast<uint64_t>(setup.slowdown.seed), worker};
+}
+
+plan::DelayStream link_delays_of(const PsSetup& setup) {
+  const int worker = setup.messenger->rank();
+  return {is_slowed(setup, worker) ? plan::parse_link_law(setup.slowdown.link) : plan::DelayLaw(),
+          derive_seed(static_cast<uint64_t>(setup.slowdown.seed), kLinkSeed), worker};
 }
 
 }  // namespace
@@ -33,8 +47,8 @@ PsStrategy::PsStrategy(const models::Model& model, optim::Optimizer& optimizer, 
       optimizer_(optimizer),
       options_(std::move(options)),
       setup_(std::move(setup)),
-      delays_(law_of(setup_, setup_.messenger->rank()), static_cast<uint64_t>(setup_.slowdown.seed),
-              setup_.messenger->rank()) {
+      delays_(delays_of(setup_)),
+      link_delays_(link_delays_of(setup_)) {
   std::vector<models::KeyedParameter> keyed;
   if (setup_.sparse) keyed = models::keyed_parameters(model);
   if (keyed.empty() && setup_.ps.sparse == "on")
@@ -64,8 +78,8 @@ PsStrategy::PsStrategy(const models::Model& model, optim::Optimizer& optimizer, 
       options_(std::move(options)),
       setup_(std::move(setup)),
       compute_(std::move(compute)),
-      delays_(law_of(setup_, setup_.messenger->rank()), static_cast<uint64_t>(setup_.slowdown.seed),
-              setup_.messenger->rank()) {
+      delays_(delays_of(setup_)),
+      link_delays_(link_delays_of(setup_)) {
   layout_ = std::make_unique<ReplicaLayout>(parameters, compute_->state(), setup_.replica);
   lay_out();
   open_servers();
@@ -256,6 +270,8 @@ ComputeResult PsStrategy::compute(const std::vector<torch::Tensor>& inputs, cons
         double delay = delays_.next(compute_seconds_);
         if (delay > 0 && !learner_->sleep(delay) && !in_parts()) throw Voided{};
         compute_seconds_ += delay;
+        if (const double late = link_delays_.next(0); late > 0 && !learner_->sleep(late) && !in_parts())
+          throw Voided{};
       }
       ++i;
     } catch (const Voided&) {

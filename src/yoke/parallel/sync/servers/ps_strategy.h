@@ -134,7 +134,7 @@ class PsStrategy final : public Strategy {
   models::Model watched_;
   std::unique_ptr<Strategy> compute_;  // of one replica, without an update
   std::shared_ptr<std::atomic<bool>> leaving_ = std::make_shared<std::atomic<bool>>(false);
-  plan::DelayStream delays_;
+  plan::DelayStream delays_, link_delays_;
   std::vector<Kept> batches_;  // of this step
   bool begun_ = false;
   bool over_ = false;
