@@ -70,10 +70,12 @@ void add_options(CLI::App& command, BenchScalingArguments& arguments) {
 
 void add_options(CLI::App& command, BenchCollectivesArguments& arguments) {
   command.add_option("--nproc", arguments.nproc, "ranks to start on this machine")
-      ->check(CLI::Range(1, 1024));
+      ->check(CLI::Range(1, 1024))
+      ->option_text("N");
   command
-      .add_option("--spares", arguments.spares, "ranks beside them that only sum (all_reduce by summation)")
-      ->check(CLI::Range(0, 1024));
+      .add_option("--spares", arguments.spares, "ranks beside them that only sum, in all_reduce by summation")
+      ->check(CLI::Range(0, 1024))
+      ->option_text("K");
   command.add_option("--backend", arguments.backend, "auto local shm tcp hierarchical mpi nccl")
       ->capture_default_str();
   add_list(command, "--op", arguments.ops,

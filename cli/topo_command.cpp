@@ -31,14 +31,10 @@ constexpr Collective kAllOps[] = {
 constexpr struct {
   Algorithm algorithm;
   const char* label;  // of its column
-} kColumnsOfTable[] = {{Algorithm::kRing, "ring"},
-                       {Algorithm::kTree, "tree"},
-                       {Algorithm::kHalvingDoubling, "halving"},
-                       {Algorithm::kStar, "star"},
-                       {Algorithm::kDirect, "direct"},
-                       {Algorithm::kHierarchical, "hier."},
-                       {Algorithm::kExchange, "exch."},
-                       {Algorithm::kSummation, "summ."}};
+} kColumnsOfTable[] = {
+    {Algorithm::kRing, "ring"},     {Algorithm::kTree, "tree"},     {Algorithm::kHalvingDoubling, "halving"},
+    {Algorithm::kStar, "star"},     {Algorithm::kDirect, "direct"}, {Algorithm::kHierarchical, "hier."},
+    {Algorithm::kExchange, "exch."}};
 
 struct Prediction {
   Collective op;

@@ -37,9 +37,11 @@ inline void describe(config::Fields& f, ParallelOptions& o) {
   f.text("partition", o.partition,
          "parts of a model that is no chain: auto measures and partitions, or a file of yoke partition "
          "--json; parallel.pipeline is the number of parts");
-  f.choice("sync", o.sync, sync_words(),
-           "how replicas are synchronized: allreduce, threads (GPUs) of one process, ps (parameter servers), "
-           "average (parameters, now and then), or hybrid (sums on workers and spare machines)");
+  f.choice(
+      "sync", o.sync, sync_words(),
+      "how replicas are synchronized: allreduce, threads (GPUs) of one process, ps (parameter servers), "
+      "average (parameters, now and then), hybrid (sums on workers and spare machines), or auto (hybrid or "
+      "allreduce, by a trial)");
   f.integer("zero", o.zero,
             "what replicas shard: 1 optimizer state, 2 also gradients, 3 also parameters; 0 nothing", 0, 3);
   f.choice("offload", o.offload, {"none", "optimizer", "all"},
