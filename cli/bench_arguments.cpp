@@ -70,7 +70,12 @@ void add_options(CLI::App& command, BenchScalingArguments& arguments) {
 
 void add_options(CLI::App& command, BenchCollectivesArguments& arguments) {
   command.add_option("--nproc", arguments.nproc, "ranks to start on this machine")
-      ->check(CLI::Range(1, 1024));
+      ->check(CLI::Range(1, 1024))
+      ->option_text("N");
+  command
+      .add_option("--spares", arguments.spares, "ranks beside them that only sum, in all_reduce by summation")
+      ->check(CLI::Range(0, 1024))
+      ->option_text("K");
   command.add_option("--backend", arguments.backend, "auto local shm tcp hierarchical mpi nccl")
       ->capture_default_str();
   add_list(command, "--op", arguments.ops,
@@ -79,7 +84,7 @@ void add_options(CLI::App& command, BenchCollectivesArguments& arguments) {
   command.add_option("--dtype", arguments.dtype, "fp32 fp64 fp16 bf16 int8 … int64")->capture_default_str();
   command.add_option("--reduce", arguments.reduce, "sum mean max min prod")->capture_default_str();
   add_list(command, "--algorithm", arguments.algorithms,
-           "auto ring tree halving_doubling star direct hierarchical exchange");
+           "auto ring tree halving_doubling star direct hierarchical exchange summation");
   command.add_option("--iterations", arguments.iterations, "timed samples; 0: automatic")
       ->check(CLI::NonNegativeNumber);
   command.add_option("--memory", arguments.memory, "shared (zero-copy) or private")->capture_default_str();

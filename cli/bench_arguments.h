@@ -42,7 +42,8 @@ struct BenchScalingArguments {
 };
 
 struct BenchCollectivesArguments {
-  int nproc = 0;  // 0: one rank of the launcher's world
+  int nproc = 0;   // 0: one rank of the launcher's world
+  int spares = 0;  // ranks behind them that only sum
   std::string backend = "auto";
   std::vector<std::string> ops = {"all_reduce"};
   std::vector<std::string> bytes = {"1K", "64K", "1M", "16M", "64M"};

@@ -19,6 +19,7 @@
 #include "yoke/comm/join.h"
 #include "yoke/comm/nccl/nccl.h"
 #include "yoke/comm/run_ranks.h"
+#include "yoke/plan/summation/shares.h"
 #include "yoke/report/table.h"
 
 namespace yoke::cli {
@@ -43,6 +44,17 @@ std::vector<plan::Algorithm> algorithms_of(const std::string& backend, plan::Col
   return plan::algorithms_for(op);
 }
 
+void check_spares(const BenchCollectivesArguments& arguments, const comm::CollectiveBench& bench) {
+  const bool adds = bench.reduce == ReduceOp::kSum || bench.reduce == ReduceOp::kMean;
+  if (arguments.backend != "tcp" || bench.op != plan::Collective::kAllReduce || !adds ||
+      bench.algorithm != plan::Algorithm::kSummation)
+    throw ConfigError(
+        "--spares {}: ranks that only sum take part in all_reduce by summation, of sums and means over tcp. "
+        "Use --backend tcp --op all_reduce, and leave --algorithm out.",
+        arguments.spares);
+  if (arguments.nproc > 0) plan::summation_shares(arguments.nproc, arguments.spares);
+}
+
 void check(const BenchCollectivesArguments& arguments, const comm::CollectiveBench& bench) {
   // Under a launcher only the ranks know what `auto` selects.
   bool known = arguments.nproc > 0 || arguments.backend != "auto";
@@ -57,6 +69,7 @@ void check(const BenchCollectivesArguments& arguments, const comm::CollectiveBen
                         names.empty() ? "lets its library choose" : "has " + join(names, " "),
                         plan::to_string(bench.op));
   }
+  if (bench.spares > 0) check_spares(arguments, bench);
   double needed = static_cast<double>(bench.bytes) * std::max(1, arguments.nproc);
   auto memory = static_cast<double>(usable_memory_bytes());
   if (needed > memory)
@@ -79,6 +92,8 @@ std::vector<comm::CollectiveBench> sweep(const BenchCollectivesArguments& argume
         bench.type = parse_data_type(arguments.dtype);
         bench.reduce = parse_reduce_op(arguments.reduce);
         if (algorithm != "auto") bench.algorithm = plan::parse_algorithm(algorithm);
+        bench.spares = arguments.spares;
+        if (bench.spares > 0 && !bench.algorithm) bench.algorithm = plan::Algorithm::kSummation;
         bench.iterations = arguments.iterations;
         bench.check = arguments.check;
         bench.private_memory = arguments.memory == "private";
@@ -171,7 +186,7 @@ int run_as_rank(const CommandLine& line, const std::vector<comm::CollectiveBench
   const BenchCollectivesArguments& arguments = line.bench_collectives;
   cluster::JoinOptions options;
   options.timeout = arguments.timeout;
-  World world = join(options, {.backend = arguments.backend});
+  World world = join(options, {.backend = arguments.backend, .spares = arguments.spares});
   std::vector<Row> rows = run_here(world.comm(), all);
   bool speaks = world.rank() == 0;
   return speaks ? show(line, rows) : 0;
@@ -197,7 +212,8 @@ int bench_collectives(const CommandLine& line) {
     return show(line, rows);
   }
   if (arguments.nproc > 0 && arguments.backend == "mpi") become_mpirun(line);
-  if (arguments.nproc > 0) return cluster::run_job(cluster::own_job(arguments.nproc, line.words));
+  if (arguments.nproc > 0)
+    return cluster::run_job(cluster::own_job(arguments.nproc + arguments.spares, line.words));
   return run_as_rank(line, all);
 }
 

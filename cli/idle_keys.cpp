@@ -32,6 +32,7 @@ struct Run {
         served(!parallel::choose(config).sync().lockstep),
         threads(parallel::in_one_process(config)),
         averaging(parallel::choose(config).sync().replicas_differ),
+        summing(parallel::choose(config).sync().has_spares),
         partitioned(!config.parallel.partition.empty()),
         staged(config.parallel.pipeline > 1 || !config.parallel.plan.empty() || partitioned),
         optimizer(config.train.optimizer.optimizer),
@@ -54,7 +55,7 @@ struct Run {
   const config::Schema& schema;
   const RunConfig& config;
   int ranks;
-  bool served, threads, averaging, partitioned, staged;
+  bool served, threads, averaging, summing, partitioned, staged;
   const std::string& optimizer;
   const plan::RuleTraits& rule;
 };
@@ -268,7 +269,8 @@ const KeyRow kKeyRows[] = {
      [](const Run& r) { return unless(r.ranks > 1, alone("a partition needs several ranks")); }},
     {"parallel.sync",
      [](const Run& r) {
-       return unless(r.threads ? r.ranks > 1 : !r.averaging || r.replicas() > 1, alone("one replica"));
+       const bool among_replicas = r.averaging || r.summing;
+       return unless(r.threads ? r.ranks > 1 : !among_replicas || r.replicas() > 1, alone("one replica"));
      }},
     {"parallel.sequence",
      [](const Run& r) { return unless(r.config.parallel.tensor > 1, because_of(r, "parallel.tensor")); }},
@@ -306,6 +308,11 @@ const KeyRow kKeyRows[] = {
     {"average.*",
      [](const Run& r) {
        if (!r.averaging) return because_of(r, "parallel.sync", "it is for average");
+       return unless(r.replicas() > 1, alone("one replica"));
+     }},
+    {"hybrid.*",
+     [](const Run& r) {
+       if (!r.summing) return because_of(r, "parallel.sync", "it is for hybrid");
        return unless(r.replicas() > 1, alone("one replica"));
      }},
     {"average.every", needs_rounds},
@@ -530,7 +537,7 @@ const std::vector<KeysRead>& reads() {
             kComputeKeys}),
        {"model.name", "parallel.sync", "parallel.plan", "parallel.partition", "parallel.split"}},
       {"verify",
-       {"model.*", "data.*", "train.*", "parallel.*", "ddp.*", "average.*", "ps.*", "slowdown.*",
+       {"model.*", "data.*", "train.*", "parallel.*", "ddp.*", "average.*", "hybrid.*", "ps.*", "slowdown.*",
         "pipeline.*"},
        {"data.workers",        "data.prefetch",    "train.epochs",       "train.steps",
         "train.evaluate",      "train.non_finite", "train.schedule",     "train.warmup_steps",

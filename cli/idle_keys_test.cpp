@@ -51,6 +51,7 @@ const char* const kServed = "----+--";
 const char* const kStaged = "-----+-";
 const char* const kElastic = "-+-----";
 const char* const kRounds = "------+";
+const char* const kSummed = "-+-++-+";  // parallel.sync=hybrid takes the place of another value
 
 const Expected kExpected[] = {
     {"data.name", "mnist", kEverywhere, {}},
@@ -128,6 +129,8 @@ const Expected kExpected[] = {
     {"average.outer_lr", "0.5", kRounds, {"average.method=diloco"}},
     {"average.outer_momentum", "0.5", kRounds, {"average.method=diloco"}},
     {"average.graph", "exponential", kRounds, {"average.method=gossip"}},
+    {"hybrid.servers", "2", kSummed, {"parallel.sync=hybrid"}},
+    {"hybrid.part_bytes", "1MB", kSummed, {"parallel.sync=hybrid"}},
     {"ps.servers", "2", kServed, {}},
     {"ps.place", "colocated", kServed, {}},
     {"ps.policy", "async", kServed, {}},

@@ -30,7 +30,7 @@ const std::map<std::string, std::string> kAlways = {
     {"bench kernels", "--device --precision --rows"},
     {"bench step", "--model --batch --precision --device --recompute --threads --steps --largest-batch"},
     {"bench scaling", "--model --nproc --batch --precision --device --threads --steps"},
-    {"bench collectives", "--nproc --backend --op --bytes --dtype --iterations --memory --check"},
+    {"bench collectives", "--nproc --spares --backend --op --bytes --dtype --iterations --memory --check"},
     {"bench messenger", "--backend --bytes --seconds"},
     {"bench ps", "--workers --bytes --servers --throughput"},
     {"lab stragglers", "FILE --policies --workers --servers --delay --target-loss --output"},

@@ -90,6 +90,14 @@ void check_replicas(const RunConfig& config) {
     refuse(fmt::format("parallel.split = \"{}\"", parallel.split), sync);
 }
 
+void check_spares(const RunConfig& config) {
+  if (!parallel::choose(config).sync().has_spares || config.train.compute.device == "cpu") return;
+  throw ConfigError(
+      "parallel.sync = \"hybrid\" with train.device = \"{}\": gradients are summed in host memory. Use "
+      "train.device = \"cpu\", or parallel.sync = \"allreduce\".",
+      config.train.compute.device);
+}
+
 void check_servers(const RunConfig& config) {
   const TrainSection& train = config.train;
   plan::parse_delay_law(config.slowdown.law);
@@ -124,6 +132,7 @@ Configuration::Configuration() {
   schema.section("parallel", values.parallel);
   schema.section("ddp", values.ddp);
   schema.section("average", values.average);
+  schema.section("hybrid", values.hybrid);
   schema.section("ps", values.ps);
   schema.section("slowdown", values.slowdown);
   schema.section("pipeline", values.pipeline);
@@ -143,6 +152,7 @@ void Configuration::load(const std::string& file, const std::vector<config::Over
   check_replicas(values);
   parallel::check_optimizer(values, values.train.optimizer.optimizer);
   check_servers(values);
+  check_spares(values);
   parallel::check_average(values, values.train.compute.precision);
   check_deterministic(values);
   if (values.elastic.enabled)

@@ -22,6 +22,7 @@ constexpr struct {
     {"split", "parallel.split"},
     {"sync", "parallel.sync"},
     {"servers", "ps.servers"},
+    {"spares", "hybrid.servers"},
     {"policy", "ps.policy"},
     {"k", "ps.k"},
     {"max_delay", "ps.max_delay"},

@@ -1,6 +1,7 @@
 #include "cli/torch/train_resume.h"
 
 #include <nlohmann/json.hpp>
+#include <numeric>
 
 #include "cli/torch/train_output.h"
 #include "yoke/base/error.h"
@@ -74,7 +75,9 @@ Resume find_resume(const TrainArguments& arguments, const RunConfig& config, par
   const bool first = member.first();
   if (member.job().life() > 0) return resume;  // restarted into a running job
   const bool lockstep = parallel::choose(config).sync().lockstep;
-  const checkpoint::Team team = lockstep ? engine::team_of(member.job()) : checkpoint::Team{};
+  std::vector<int> workers(static_cast<size_t>(lockstep ? member.workers() : 0));
+  std::iota(workers.begin(), workers.end(), 0);
+  const checkpoint::Team team = lockstep ? engine::team_of(member.job(), workers) : checkpoint::Team{};
   auto look = [&]() -> nlohmann::json {
     if (first) resume.lock.emplace(out);
     return first || team.size == 1 ? choose(resume, arguments, out) : nullptr;

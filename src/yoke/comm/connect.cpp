@@ -88,6 +88,8 @@ std::unique_ptr<Backend> make_tcp(cluster::World& world, const Connection& optio
   setup.ticket = world.ticket();
   setup.failure = world.failure();
   setup.measures_cost = options.measures_links;
+  setup.spares = options.spares;
+  setup.part_bytes = options.part_bytes;
   return make_tcp_backend(setup);
 }
 
@@ -142,6 +144,8 @@ constexpr std::pair<const char*, Maker> kBackends[] = {
 
 std::unique_ptr<Backend> make_backend(cluster::World& world, const Connection& options) {
   std::string name = options.backend == "auto" && !world.alone() ? choose(world, options) : options.backend;
+  if (options.spares > 0 && name != "tcp")
+    throw ConfigError("backend {}: ranks that only sum need tcp.", name);
   bool known = name == "auto";
   for (auto& [entry, make] : kBackends) {
     known = known || name == entry;

@@ -19,6 +19,9 @@ struct ConnectOptions {
   // tcp chooses algorithms from link costs. true: measured before the first choice. false: fixed costs, so
   // that every run adds in the same order.
   bool measures_links = true;
+  // The last `spares` ranks only sum, in parts of at most part_bytes (comm/summation/). Only with tcp.
+  int spares = 0;
+  int64_t part_bytes = 4 << 20;
 };
 
 // The values `backend` accepts.

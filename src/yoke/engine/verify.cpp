@@ -223,6 +223,8 @@ void train_beside_replay(VerifyBench& bench, comm::Communicator& comm, Trainee& 
 bool train_rank(VerifyBench& bench, comm::Communicator& comm, const parallel::LocalJob& job, Means& means) {
   WorkerOptions own = on_ranks(bench.options.parallel, comm);
   own.links.messenger = job.messenger(comm.rank());
+  const std::unique_ptr<comm::Communicator> replicas = job.world(comm.rank());
+  if (replicas != nullptr) own.links.world = replicas.get();
   if (own.links.messenger != nullptr && !own.holds_part()) own.links.world = nullptr;
   Trainee trainee = bench.trainee(comm.rank(), own);
   auto replay =

@@ -7,6 +7,7 @@
 #include "yoke/parallel/options.h"
 #include "yoke/parallel/placement/stage/options.h"
 #include "yoke/parallel/sync/average/options.h"
+#include "yoke/parallel/sync/hybrid/options.h"
 #include "yoke/ps/options.h"
 
 namespace yoke::parallel {
@@ -15,6 +16,7 @@ struct Choices {
   ParallelOptions parallel;
   DdpOptions ddp;
   AverageOptions average;
+  HybridOptions hybrid;
   ps::PsOptions ps;
   ps::SlowdownOptions slowdown;
   PipelineOptions pipeline;

@@ -20,8 +20,9 @@ namespace {
 void check_elastic(const Choices& choices, const std::string& optimizer, bool gpu) {
   for (const Row& row : choose(choices).rows) {
     if (row.name == "whole" || row.name == "one_pass" || row.name == "all_reduce") continue;
-    refuse(row.setting, row.name == "threads" ? "its replicas share one process"
-                                              : "the state of a lost rank would be lost with it");
+    refuse(row.setting, row.name == "threads"  ? "its replicas share one process"
+                        : row.name == "hybrid" ? "the shares of the ranks are fixed when the job starts"
+                                               : "the state of a lost rank would be lost with it");
   }
   const ParallelOptions& parallel = choices.parallel;
   const bool nccl = gpu && parallel.backend == "auto";

@@ -4,7 +4,9 @@
 
 #include "yoke/cluster/identity.h"
 #include "yoke/comm/connect_first.h"
+#include "yoke/comm/summation/local_summation.h"
 #include "yoke/parallel/registry.h"
+#include "yoke/parallel/sync/hybrid/summation_ranks.h"
 #include "yoke/parallel/sync/servers/server_ranks.h"
 #include "yoke/ps/connect.h"
 
@@ -49,6 +51,11 @@ Membership::Membership(const JoinRequest& request) {
 void Membership::connect(const JoinRequest& request) {
   const Choices& choices = request.choices;
   workers_ = workers_of(choices, job_->size());
+  if (uses_spares(choices) && spares_may_pay(*job_, choices)) {
+    everyone_ = connect_all(*job_, choices, request.deterministic);
+    comm_ = make_workers(*everyone_, choices);
+    return;
+  }
   comm::ConnectOptions connect;
   connect.backend = choices.parallel.backend;
   connect.name = uses_servers(choices) ? "workers" : "data";
@@ -67,6 +74,11 @@ Membership::Membership(Membership&&) noexcept = default;
 
 LocalJob::LocalJob(const Choices& choices, const optim::OptimizerOptions& optimizer, int workers) {
   if (uses_servers(choices)) servers_ = std::make_unique<LocalServers>(choices, optimizer, workers);
+  if (uses_spares(choices))
+    summation_ = std::make_unique<comm::LocalSummation>(
+        comm::LocalSummation::Options{.workers = workers,
+                                      .spares = static_cast<int>(choices.hybrid.servers),
+                                      .part_bytes = choices.hybrid.part_bytes});
 }
 
 LocalJob::~LocalJob() = default;
@@ -75,15 +87,22 @@ comm::Messenger* LocalJob::messenger(int worker) const {
   return servers_ ? &servers_->messenger(worker) : nullptr;
 }
 
+std::unique_ptr<comm::Communicator> LocalJob::world(int worker) const {
+  return summation_ ? summation_->worker(worker) : nullptr;
+}
+
 void LocalJob::finish() {
+  if (summation_) summation_->finish();
   if (servers_) servers_->finish();
 }
 
 int workers_of(const Choices& choices, int ranks) {
+  if (uses_spares(choices)) return workers_beside_spares(choices, ranks);
   return uses_servers(choices) ? workers_beside_servers(choices, ranks) : ranks;
 }
 
 int ranks_of(const Choices& choices, int workers) {
+  if (uses_spares(choices)) return ranks_with_spares(choices, workers);
   return uses_servers(choices) ? ranks_with_servers(choices, workers) : workers;
 }
 
@@ -107,7 +126,10 @@ bool only_serves(const Choices& choices) {
 }
 
 int serve_others(const JoinRequest& request) {
-  serve(request.choices, request.optimizer, request.out);
+  if (uses_spares(request.choices))
+    sum_gradients(request.choices, request.deterministic);
+  else
+    serve(request.choices, request.optimizer, request.out);
   return 0;
 }
 

@@ -11,6 +11,10 @@
 #include "yoke/optim/options.h"
 #include "yoke/parallel/choices.h"
 
+namespace yoke::comm {
+class LocalSummation;
+}
+
 namespace yoke::parallel {
 
 class HostedServer;
@@ -52,6 +56,7 @@ class Membership {
  private:
   std::unique_ptr<cluster::World> job_;
   int workers_ = 1;
+  std::unique_ptr<comm::Communicator> everyone_;  // hybrid: workers and spare ranks; comm_ uses it
   std::unique_ptr<comm::Communicator> comm_;
   std::unique_ptr<comm::Messenger> messenger_;
   std::unique_ptr<HostedServer> server_;
@@ -63,11 +68,14 @@ class LocalJob {
   LocalJob(const Choices& choices, const optim::OptimizerOptions& optimizer, int workers);
   ~LocalJob();
   comm::Messenger* messenger(int worker) const;  // null: no servers
+  // The communicator of a worker, if it is not the one that it has: null. Collective over the workers.
+  std::unique_ptr<comm::Communicator> world(int worker) const;
   // Once all workers have ended. Throws CommError.
   void finish();
 
  private:
   std::unique_ptr<class LocalServers> servers_;
+  std::unique_ptr<comm::LocalSummation> summation_;
 };
 
 // Workers among `ranks` ranks of a job. Throws ConfigError where the two do not go together.

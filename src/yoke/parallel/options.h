@@ -39,8 +39,9 @@ inline void describe(config::Fields& f, ParallelOptions& o) {
          "--json; parallel.pipeline is the number of parts");
   f.choice(
       "sync", o.sync, sync_words(),
-      "how replicas are synchronized: allreduce, threads (GPUs) of one process, ps (parameter servers), or "
-      "average (parameters, now and then)");
+      "how replicas are synchronized: allreduce, threads (GPUs) of one process, ps (parameter servers), "
+      "average (parameters, now and then), hybrid (sums on workers and spare machines), or auto (hybrid or "
+      "allreduce, by a trial)");
   f.integer("zero", o.zero,
             "what replicas shard: 1 optimizer state, 2 also gradients, 3 also parameters; 0 nothing", 0, 3);
   f.choice("offload", o.offload, {"none", "optimizer", "all"},

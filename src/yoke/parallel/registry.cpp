@@ -16,12 +16,19 @@ bool staged(const Choices& c) {
   return (c.parallel.pipeline > 1 && !partitioned(c)) || !c.parallel.plan.empty();
 }
 
+// "auto" decides between both when the ranks have met; until then the job has spare ranks.
+bool summed_with_spares(const Choices& c) {
+  return c.parallel.sync == "hybrid" || (c.parallel.sync == "auto" && c.hybrid.servers > 0);
+}
+
 constexpr const char* kWholeModels = "replicas in one process each hold the whole model";
 constexpr const char* kWholeNodes = "a node is computed whole, on one rank of its replica";
 constexpr const char* kPartsPush = "parts of a graph do not push to servers. Use parallel.pipeline";
 constexpr const char* kReplicasDiffer =
     "replicas differ between two rounds, and a shard of one does not fit the others";
 constexpr const char* kStageVersions = "a stage averages gradients and keeps versions of its weights";
+constexpr const char* kSumsReturn = "every worker gets all sums back, where a shard is enough";
+constexpr const char* kSummedWhole = "spare ranks sum the gradients of replicas of the whole model";
 constexpr const char* kRunsTheModel = "it evaluates the whole model several times a step";
 constexpr const char* kServersUpdate = "the servers hold the optimizer's state and move the parameters";
 
@@ -58,7 +65,10 @@ std::vector<Row> built_in() {
        "Micro-batches pass through the stages in the order of pipeline.schedule.", staged},
       {"sync", "all_reduce", "parallel.sync = \"allreduce\"",
        "Replicas average gradients while backward runs (buckets, [ddp] hooks).",
-       [](const Choices& c) { return c.parallel.sync == "allreduce" && c.parallel.zero == 0; }},
+       [](const Choices& c) {
+         const bool plain = c.parallel.sync == "allreduce" || c.parallel.sync == "auto";
+         return plain && !summed_with_spares(c) && c.parallel.zero == 0;
+       }},
       {"sync",
        "sharded",
        "parallel.zero",
@@ -82,6 +92,17 @@ std::vector<Row> built_in() {
        {{"sharded", kReplicasDiffer}, {"stage", kStageVersions}},
        /*lockstep=*/true,
        /*replicas_differ=*/true},
+      {"sync",
+       "hybrid",
+       "parallel.sync = \"hybrid\" or \"auto\"",
+       "Replicas average gradients while backward runs; workers and spare ranks sum them, by shares that "
+       "load "
+       "all links equally.",
+       summed_with_spares,
+       {{"sharded", kSumsReturn}, {"stage", kSummedWhole}, {"part", kSummedWhole}, {"slice", kSummedWhole}},
+       /*lockstep=*/true,
+       /*replicas_differ=*/false,
+       /*has_spares=*/true},
   };
 }
 
@@ -131,7 +152,7 @@ std::vector<Row> registry() {
 }
 
 std::vector<std::string> sync_words() {
-  std::vector<std::string> words = {"allreduce", "threads", "ps", "average"};
+  std::vector<std::string> words = {"allreduce", "threads", "ps", "average", "hybrid", "auto"};
   for (const Row& row : added()) words.push_back(row.name);
   return words;
 }

@@ -25,6 +25,7 @@ struct Row {
   std::vector<Exclusion> excludes = {};
   bool lockstep = true;          // workers evaluate, save and finish together
   bool replicas_differ = false;  // between two rounds
+  bool has_spares = false;       // ranks behind the workers that have no replica
 };
 
 // The whole table, the default of each choice first.

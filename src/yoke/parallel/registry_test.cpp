@@ -33,5 +33,20 @@ TEST(CheckOptimizer, LbfgsNeedsTheWholeGradientAndOneLoss) {
   refused([](ParallelOptions& o) { o.sync = "average"; }, "average");
 }
 
+TEST(Choose, SpareRanksSumForReplicasOfTheWholeModel) {
+  const auto refused = [](auto change, const std::string& setting) {
+    Choices choices;
+    choices.parallel.sync = "hybrid";
+    EXPECT_TRUE(choose(choices).has("hybrid"));
+    change(choices.parallel);
+    EXPECT_THAT([&] { choose(choices); }, ThrowsMessage<ConfigError>(AllOf(
+                                              HasSubstr("parallel.sync = \"hybrid\""), HasSubstr(setting))));
+  };
+  refused([](ParallelOptions& o) { o.tensor = 2; }, "parallel.tensor");
+  refused([](ParallelOptions& o) { o.pipeline = 2; }, "parallel.pipeline");
+  refused([](ParallelOptions& o) { o.partition = "auto"; }, "parallel.partition");
+  refused([](ParallelOptions& o) { o.zero = 1; }, "parallel.zero");
+}
+
 }  // namespace
 }  // namespace yoke::parallel

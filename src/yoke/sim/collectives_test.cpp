@@ -164,6 +164,28 @@ TEST(CollectiveReplay, EveryAlgorithmGivesTheResultForOneToSeventeenRanks) {
   for_all(17, {0, 1, 7, 33}, expect_right);
 }
 
+TEST(CollectiveReplay, RanksThatOnlySumContributeNothing) {
+  for (int workers = 1; workers <= 6; ++workers) {
+    for (int spares = 0; spares <= workers; ++spares) {
+      for (int64_t count : {0, 1, 7, 200}) {
+        CollectiveRequest request{.algorithm = Algorithm::kSummation,
+                                  .size = workers + spares,
+                                  .count = count,
+                                  .piece = 9,
+                                  .spares = spares};
+        Buffers buffers = buffers_for(request);
+        for (int r = workers; r < request.size; ++r)
+          std::fill(buffers[static_cast<size_t>(r)].begin(), buffers[static_cast<size_t>(r)].end(), kNothing);
+        replay(steps_of_all(request), buffers, add);
+        for (int r = 0; r < workers; ++r)
+          for (int64_t i = 0; i < count; ++i)
+            ASSERT_EQ(buffers[static_cast<size_t>(r)][static_cast<size_t>(i)], sum(workers, i))
+                << title(request) << " spares=" << spares << " rank " << r << " at " << i;
+      }
+    }
+  }
+}
+
 TEST(CollectiveReplay, PartsMayDifferInSizeAndBeEmpty) {
   for (Collective op :
        {Collective::kAllGather, Collective::kReduceScatter, Collective::kGather, Collective::kScatter}) {
@@ -288,7 +310,7 @@ TEST(CollectivePrice, ClosedFormsEqualThePriceOfTheLists) {
   plan::LinkCost cost{.alpha = 1e-5, .beta = 1 / 12.5e9, .gamma = 1e-11};
   for (Collective op : kAll) {
     for (Algorithm algorithm : plan::algorithms_for(op)) {
-      bool pipelined = algorithm == Algorithm::kTree ||
+      bool pipelined = algorithm == Algorithm::kTree || algorithm == Algorithm::kSummation ||
                        ((op == Collective::kReduce || op == Collective::kBroadcast) &&
                         (algorithm == Algorithm::kRing || algorithm == Algorithm::kHierarchical));
       if (pipelined) continue;

@@ -131,6 +131,7 @@ TopologyPricer::TopologyPricer(const cluster::Topology& topology)
 
 std::vector<Algorithm> TopologyPricer::algorithms(Collective op) const {
   std::vector<Algorithm> list = plan::algorithms_for(op);
+  std::erase(list, Algorithm::kSummation);  // without spare machines it is `direct`
   if (machine_size_ == 1)
     list.erase(std::remove(list.begin(), list.end(), Algorithm::kHierarchical), list.end());
   return list;

@@ -24,7 +24,8 @@ class TopologyPricer {
   const cluster::RingSet& rings() const { return rings_; }
   // Workers per machine if there are several equal machines; otherwise 1: no hierarchy.
   int machine_size() const { return machine_size_; }
-  // Algorithms that can be priced: algorithms_for(op), hierarchical only if there is a hierarchy.
+  // Algorithms that can be priced: algorithms_for(op) without summation, hierarchical only if there is a
+  // hierarchy.
   std::vector<plan::Algorithm> algorithms(plan::Collective op) const;
 
   // `bytes` as counted by nccl-tests: the whole array, all parts together. Throws ConfigError if the

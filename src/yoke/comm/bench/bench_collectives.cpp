@@ -70,6 +70,7 @@ class Subject {
   }
 
   bool right() const {
+    if (comm_.rank() >= contributors()) return true;  // it only sums
     bool in_other = bench_.op == Collective::kAllToAll || bench_.op == Collective::kReduceScatter ||
                     bench_.op == Collective::kScatter;
     const Memory& where = in_other ? other_ : data_;
@@ -86,6 +87,7 @@ class Subject {
   }
 
  private:
+  int contributors() const { return comm_.size() - bench_.spares; }
   bool has_parts() const {
     return bench_.op != Collective::kAllReduce && bench_.op != Collective::kReduce &&
            bench_.op != Collective::kBroadcast && bench_.op != Collective::kBarrier;
@@ -106,7 +108,7 @@ class Subject {
     switch (bench_.op) {
       case Collective::kAllReduce:
       case Collective::kReduce:
-        return bench_expected(comm_.size(), i, op, bench_.type);
+        return bench_expected(contributors(), i, op, bench_.type);
       case Collective::kReduceScatter:
         return bench_expected(comm_.size(), comm_.rank() * part_ + i, op, bench_.type);
       case Collective::kAllGather:
@@ -246,7 +248,7 @@ CollectiveResult bench_collective(Communicator& comm, const CollectiveBench& ben
   subject.clear();  // repeated sums would overflow
   measure(comm, bench, subject, result, copy);
   result.algbw = static_cast<double>(bench.bytes) / result.median;
-  result.busbw = result.algbw * bus_factor(bench.op, comm.size());
+  result.busbw = result.algbw * bus_factor(bench.op, comm.size() - bench.spares);
   return result;
 }
 

@@ -18,6 +18,7 @@ struct CollectiveBench {
   std::optional<plan::Algorithm> algorithm;
   int iterations = 0;           // timed samples; 0: 20, fewer for large arrays
   bool check = true;            // run once more and compare with the expected result
+  int spares = 0;               // ranks of the communicator that only sum, by plan::Algorithm::kSummation
   bool private_memory = false;  // use ordinary memory instead of Communicator::allocate()
 };
 

@@ -70,7 +70,15 @@ void Executor::begin() {
   waiting_to_combine_.clear();
   finished_frames_.assign(program_->units.size() * static_cast<size_t>(lanes_), 0);
   frames_left_ = 0;
-  for (const Unit& unit : program_->units) frames_left_ += unit.frames;
+  sends_left_in_.clear();
+  oldest_send_ = 0;
+  for (const Unit& unit : program_->units) {
+    frames_left_ += unit.frames;
+    if (unit.action != plan::Action::kSend) continue;
+    const auto round = static_cast<size_t>(unit.round);
+    if (round >= sends_left_in_.size()) sends_left_in_.resize(round + 1);
+    sends_left_in_[round] += unit.frames;
+  }
   for (Channel& channel : channels_) {
     channel.queue = nullptr;
     channel.sending = channel.receiving = 0;
@@ -229,6 +237,7 @@ int64_t Executor::finished_elements(int index) const {
 void Executor::done(int index, int lane) {
   ++finished_frames_[static_cast<size_t>(index) * static_cast<size_t>(lanes_) + static_cast<size_t>(lane)];
   --frames_left_;
+  if (unit(index).action == plan::Action::kSend) --sends_left_in_[static_cast<size_t>(unit(index).round)];
 }
 
 }  // namespace yoke::comm::tcp

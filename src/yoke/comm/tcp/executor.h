@@ -87,6 +87,8 @@ class Executor {
   void post_described(Channel& channel, const plan::Range& range);
   bool settle(Channel& channel);
   void next_send(Channel& channel);
+  // Whether this rank has to finish sends of earlier rounds first (Program::rounds_ahead).
+  bool too_early(const Unit& unit);
 
   // Reads a few frames; true if anything moved.
   bool receive_some(Channel& channel);
@@ -137,6 +139,8 @@ class Executor {
   std::vector<int> finished_frames_;                     // [unit * lanes + lane]
   std::vector<std::pair<int, int>> waiting_to_combine_;  // unit, lane
   int64_t frames_left_ = 0;
+  std::vector<int> sends_left_in_;    // frames, by round
+  size_t oldest_send_ = 0;            // the first round with sends left
   std::vector<const void*> sources_;  // of the current reduction
   std::vector<pollfd> polled_;
   std::vector<Channel*> polled_channels_;

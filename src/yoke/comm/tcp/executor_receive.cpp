@@ -186,7 +186,7 @@ void Executor::reduce_frame(const Unit& unit, const plan::Range& range, int lane
     ours += std::lower_bound(unit.peers.begin(), unit.peers.end(), links_.setup().rank) - unit.peers.begin();
   sources_.insert(ours, place);
   kernels::reduce(std::span<void* const>(&place, 1), sources_, count, type, op);
-  if (mean && unit.is_final && !mean_here) kernels::divide(place, count, type, links_.setup().size);
+  if (mean && unit.is_final && !mean_here) kernels::divide(place, count, type, program_->contributors);
 }
 
 bool Executor::combine_pending() {

@@ -36,7 +36,7 @@ bool Executor::post_next(Channel& channel) {
   int index = channel.queue->sends[channel.sending].unit;
   const Unit& unit = this->unit(index);
   const plan::Range range = unit.frame(channel.send_frame);
-  if (!ready(unit, range)) return false;
+  if (too_early(unit) || !ready(unit, range)) return false;
   net::Bytes payload{places_->at(range), bytes(range.count)};
   if (channel.send_frame == channel.lane && channel.lane == 0) ++counts_.messages_sent;
   counts_.bytes_sent += static_cast<int64_t>(payload.size());
@@ -52,6 +52,12 @@ bool Executor::post_next(Channel& channel) {
   }
   next_send(channel);
   return true;
+}
+
+bool Executor::too_early(const Unit& unit) {
+  if (program_->rounds_ahead == 0) return false;
+  while (oldest_send_ < sends_left_in_.size() && sends_left_in_[oldest_send_] == 0) ++oldest_send_;
+  return unit.round > static_cast<int>(oldest_send_) + program_->rounds_ahead;
 }
 
 void Executor::post_described(Channel& channel, const plan::Range& range) {

@@ -14,6 +14,9 @@ using plan::Range;
 // kernels::reduce takes 64 sources, one of which is our own value.
 constexpr size_t kMostPeers = 63;
 
+// Enough to send parts of a wave while the sums of the one before are computed.
+constexpr int kRoundsAhead = 2;
+
 bool inside(const Range& inner, const Range& outer) {
   return inner.count == 0 ||
          (inner.begin >= outer.begin && inner.begin + inner.count <= outer.begin + outer.count);
@@ -104,15 +107,15 @@ bool changed_later(const Program& program, size_t at) {
   const Unit& unit = program.units[at];
   for (size_t other = 0; other < program.units.size(); ++other) {
     const Unit& later = program.units[other];
-    if (later.action == Action::kSend || other == at || !overlap(later.range, unit.range)) continue;
-    if (later.action == Action::kReceive || other > at) return true;
+    if (later.action != Action::kSend && other > at && overlap(later.range, unit.range)) return true;
   }
   return false;
 }
 
 // All contributions meet at one rank, in one round or in consecutive ones.
 bool gathers_at_owner(plan::Algorithm algorithm) {
-  return algorithm == plan::Algorithm::kDirect || algorithm == plan::Algorithm::kStar;
+  return algorithm == plan::Algorithm::kDirect || algorithm == plan::Algorithm::kStar ||
+         algorithm == plan::Algorithm::kSummation;
 }
 
 // Where a mean is divided: all_reduce at the last combination whose result is not overwritten later;
@@ -169,10 +172,12 @@ Program compile(const plan::CollectiveRequest& request, const std::vector<plan::
   Program program;
   add_units(program, steps, element_bytes);
   check_merges(program);
+  program.contributors = request.size - request.spares;
+  if (request.algorithm == plan::Algorithm::kSummation) program.rounds_ahead = kRoundsAhead;
   add_waits(program);
   for (size_t at = 0; at < program.units.size(); ++at) {
     Unit& unit = program.units[at];
-    unit.all_of_them = unit.combines() && unit.peers.size() + 1 == static_cast<size_t>(request.size);
+    unit.all_of_them = unit.combines() && unit.peers.size() + 1 == static_cast<size_t>(program.contributors);
     unit.is_final = is_final(program, at, request);
   }
   bool wanted = request.op == plan::Collective::kReduceScatter || request.rank == request.root;

@@ -50,6 +50,10 @@ struct Program {
   std::vector<Unit> units;
   std::vector<PeerQueue> peers;
   int64_t elements_sent = 0;
+  int contributors = 1;  // ranks with data: the divisor of a mean
+  // Rounds that a send may be ahead of the slowest send of this rank; 0: any. Connections then carry data in
+  // the ratio in which the step list divides it, not in equal parts.
+  int rounds_ahead = 0;
   bool divides_at_end = false;  // this rank divides a mean after all steps, not in a final unit
   bool writes_outside(plan::Range allowed) const;
   bool touches_outside(plan::Range allowed) const;

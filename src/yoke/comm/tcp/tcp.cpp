@@ -38,7 +38,8 @@ bool rounds(const Operation& operation) {
 
 // The rank that combines an element has all contributions at once.
 bool all_meet(Algorithm algorithm) {
-  return algorithm == Algorithm::kDirect || algorithm == Algorithm::kExchange;
+  return algorithm == Algorithm::kDirect || algorithm == Algorithm::kExchange ||
+         algorithm == Algorithm::kSummation;
 }
 
 bool crowded(const TcpSetup& setup) {
@@ -107,6 +108,11 @@ void TcpBackend::carry_out(const Operation& asked, Deadline deadline) {
   plan::CollectiveRequest request = tcp::request_of(asked, setup_.rank, setup_.size);
   request.algorithm = choose(asked, request, deadline);
   counts_.algorithm = static_cast<int>(request.algorithm);
+  if (request.algorithm == Algorithm::kSummation) {
+    request.spares = setup_.spares;
+    request.piece =
+        std::max<int64_t>(1, setup_.part_bytes / static_cast<int64_t>(size_of(asked.descriptor.type)));
+  }
   std::optional<Operation> shares;
   if (overflows_as_sum(asked) && !all_meet(request.algorithm))
     shares = sum_of_shares(asked, setup_.size, shares_);
@@ -153,6 +159,7 @@ std::unique_ptr<Backend> TcpBackend::split(std::span<const int> members, uint64_
   setup.size = static_cast<int>(members.size());
   setup.cost = cost_;
   setup.measures_cost = !cost_known_;
+  setup.spares = 0;
   setup.members.clear();
   for (int member : members) {
     if (member == setup_.rank) setup.rank = static_cast<int>(setup.members.size());

@@ -30,6 +30,9 @@ struct TcpSetup {
   std::shared_ptr<cluster::Failure> failure;
   plan::LinkCost cost;  // used as is unless measured
   bool measures_cost = true;
+  // all_reduce by `summation`: the last `spares` ranks only sum, in parts of at most part_bytes.
+  int spares = 0;
+  int64_t part_bytes = 4 << 20;
   int lanes = 1;  // connections per peer, 1 to 8; more than one helps on long fat networks only
 };
 

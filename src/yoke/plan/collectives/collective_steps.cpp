@@ -19,6 +19,7 @@ constexpr FormEntry kForms[] = {
     {Collective::kAllReduce, Algorithm::kDirect, direct_all_reduce_form},
     {Collective::kAllReduce, Algorithm::kHierarchical, hierarchical_all_reduce_form},
     {Collective::kAllReduce, Algorithm::kExchange, exchange_all_reduce_form},
+    {Collective::kAllReduce, Algorithm::kSummation, summation_all_reduce_form},
 
     {Collective::kReduce, Algorithm::kRing, ring_reduce_form},
     {Collective::kReduce, Algorithm::kTree, tree_reduce_form},
@@ -100,6 +101,16 @@ void check_ranks(const CollectiveRequest& request) {
                       op, request.size, request.machine_size);
 }
 
+void check_spares(const CollectiveRequest& request) {
+  if (request.spares == 0) return;
+  if (request.algorithm != Algorithm::kSummation)
+    throw ConfigError("{} by {}: it has no ranks that only sum.", to_string(request.op),
+                      to_string(request.algorithm));
+  if (request.spares < 0 || request.spares >= request.size)
+    throw ConfigError("{}: {} ranks of {} only sum. Accepted: 0..{}.", to_string(request.op), request.spares,
+                      request.size, request.size - 1);
+}
+
 void check_parts(const CollectiveRequest& request) {
   const char* op = to_string(request.op);
   if (request.parts.empty()) return;
@@ -131,6 +142,7 @@ void check_counts(const CollectiveRequest& request) {
 std::vector<Step> collective_steps(const CollectiveRequest& request) {
   Form form = find_form(request.op, request.algorithm);
   check_ranks(request);
+  check_spares(request);
   check_counts(request);
   StepWriter out;
   form(request, out);

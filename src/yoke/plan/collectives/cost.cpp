@@ -154,10 +154,10 @@ constexpr double kFollowing = 0.5;
 // switch queues overflow, and the receiver has to poll more sockets.
 constexpr double kCrowding = 0.05;
 
-// Direct, exchange and star have N-1 messages in flight where the others have one.
+// Direct, exchange, star and summation have N-1 messages in flight where the others have one.
 bool acts_at_once(Algorithm algorithm) {
   return algorithm == Algorithm::kDirect || algorithm == Algorithm::kExchange ||
-         algorithm == Algorithm::kStar;
+         algorithm == Algorithm::kStar || algorithm == Algorithm::kSummation;
 }
 
 // Above this many bytes an exchange does not pay even if it saves a round: other algorithms combine parts
@@ -181,6 +181,8 @@ constexpr CostEntry kCosts[] = {
     {Collective::kAllReduce, Algorithm::kTree, tree_all_reduce},
     {Collective::kAllReduce, Algorithm::kStar, star_all_reduce},
     {Collective::kAllReduce, Algorithm::kHierarchical, hierarchical_all_reduce},
+    // Without spare machines; with them summation_shares() has the time.
+    {Collective::kAllReduce, Algorithm::kSummation, ring_all_reduce},
     {Collective::kReduce, Algorithm::kStar, star_reduce},
     {Collective::kReduce, Algorithm::kDirect,
      [](const Point& p) { return neighbours(p) + neighbours_combining(p); }},

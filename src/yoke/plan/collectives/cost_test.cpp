@@ -45,7 +45,8 @@ TEST(CollectiveCost, TheChosenOneIsTheFastestOfItsKind) {
         Algorithm taken = choose_algorithm(op, size, bytes, kLink);
         double chosen = predict_seconds(op, taken, size, bytes, kLink);
         auto many_at_once = [](Algorithm one) {
-          return one == Algorithm::kDirect || one == Algorithm::kExchange || one == Algorithm::kStar;
+          return one == Algorithm::kDirect || one == Algorithm::kExchange || one == Algorithm::kStar ||
+                 one == Algorithm::kSummation;
         };
         bool many = many_at_once(taken);
         for (Algorithm algorithm : algorithms_for(op)) {

@@ -9,7 +9,7 @@ namespace {
 constexpr const char* kCollectives[] = {"all_reduce", "reduce", "reduce_scatter", "all_gather", "all_to_all",
                                         "broadcast",  "gather", "scatter",        "barrier"};
 constexpr const char* kAlgorithms[] = {"ring",   "tree",         "halving_doubling", "star",
-                                       "direct", "hierarchical", "exchange"};
+                                       "direct", "hierarchical", "exchange",         "summation"};
 
 template <class Name, size_t N>
 Name parse(const char* what, const std::string& name, const char* const (&names)[N]) {

@@ -129,6 +129,9 @@ void direct_barrier_form(const CollectiveRequest& request, StepWriter& out);
 // direct.cpp: every rank receives everything; for tiny data.
 void exchange_all_reduce_form(const CollectiveRequest& request, StepWriter& out);
 
+// summation.cpp: by shares that load all links equally, with the help of ranks that only sum.
+void summation_all_reduce_form(const CollectiveRequest& request, StepWriter& out);
+
 // hierarchical.cpp: intra-machine first.
 void hierarchical_all_reduce_form(const CollectiveRequest& request, StepWriter& out);
 void hierarchical_reduce_form(const CollectiveRequest& request, StepWriter& out);

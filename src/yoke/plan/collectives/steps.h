@@ -24,7 +24,16 @@ enum class Collective : uint8_t {
 const char* to_string(Collective op);                  // "all_reduce", …
 Collective parse_collective(const std::string& name);  // throws ConfigError listing what is accepted
 
-enum class Algorithm : uint8_t { kRing, kTree, kHalvingDoubling, kStar, kDirect, kHierarchical, kExchange };
+enum class Algorithm : uint8_t {
+  kRing,
+  kTree,
+  kHalvingDoubling,
+  kStar,
+  kDirect,
+  kHierarchical,
+  kExchange,
+  kSummation,
+};
 
 const char* to_string(Algorithm algorithm);  // "ring", "tree" (double binary), "halving_doubling", "star", …
 Algorithm parse_algorithm(const std::string& name);  // throws ConfigError listing what is accepted
@@ -69,10 +78,13 @@ struct CollectiveRequest {
   // Elements of each rank's part (all_gather, reduce_scatter, gather, scatter); empty: part p is
   // [count p / size, count (p+1) / size), rounded down.
   std::vector<int64_t> parts;
-  // Trees split each half into pieces of about this many elements and pipeline them.
+  // Trees split each half into pieces of about this many elements and pipeline them; parts of kSummation have
+  // at most as many.
   int64_t piece = 1 << 16;
   // Ranks per machine, for kHierarchical: rank / machine_size is the machine. Must divide size.
   int machine_size = 1;
+  // kSummation: the last ranks only sum. They contribute nothing, and their buffer is scratch memory.
+  int spares = 0;
 };
 
 // The working buffer has `count` elements on every rank:

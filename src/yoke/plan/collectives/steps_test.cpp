@@ -233,7 +233,7 @@ TEST(CollectiveSteps, RefusesWhatMakesNoSense) {
 TEST(CollectiveNames, AreReadBackAndUnknownOnesListTheAccepted) {
   for (int i = 0; i <= static_cast<int>(Collective::kBarrier); ++i)
     EXPECT_EQ(parse_collective(to_string(static_cast<Collective>(i))), static_cast<Collective>(i));
-  for (int i = 0; i <= static_cast<int>(Algorithm::kExchange); ++i)
+  for (int i = 0; i <= static_cast<int>(Algorithm::kSummation); ++i)
     EXPECT_EQ(parse_algorithm(to_string(static_cast<Algorithm>(i))), static_cast<Algorithm>(i));
   try {
     parse_algorithm("butterfly");
@@ -241,7 +241,7 @@ TEST(CollectiveNames, AreReadBackAndUnknownOnesListTheAccepted) {
   } catch (const ConfigError& error) {
     EXPECT_STREQ(error.what(),
                  "algorithm 'butterfly' is unknown. Accepted: ring tree halving_doubling star direct "
-                 "hierarchical exchange.");
+                 "hierarchical exchange summation.");
   }
   EXPECT_THROW(parse_collective("allreduce"), ConfigError);
 }
