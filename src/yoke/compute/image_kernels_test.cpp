@@ -4,6 +4,10 @@
 #include <gtest/gtest.h>
 #include <torch/cuda.h>
 
+#include <array>
+#include <cmath>
+#include <limits>
+
 #include "yoke/kernels/cuda/have_kernels.h"
 
 namespace yoke::compute {
