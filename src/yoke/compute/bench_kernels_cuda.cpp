@@ -193,7 +193,7 @@ KernelSpeeds bench_kernels(torch::Device device, torch::ScalarType type, int64_t
   bench_layer_norm(bench, rows);
   bench_activations(bench, rows);
   bench_pack(bench, rows);
-  if (type != torch::kFloat32) bench_loss(bench, rows);
+  bench_loss(bench, rows);
   bench_batch_norm(bench, rows * kInner / kChannels);
   bench_pool(bench);
   bench_adamw(bench, rows);

@@ -61,11 +61,10 @@ struct FusedLoss : public torch::autograd::Function<FusedLoss> {
 
 bool can_fuse_loss(const torch::Tensor& logits) {
   // fp16 only with a loss scale: without it, small probabilities have no gradient.
-  const bool narrow = logits.scalar_type() == torch::kBFloat16 ||
-                      (logits.scalar_type() == torch::kHalf && expected_loss_factor().defined());
-  return kernels::have_cuda_kernels() && logits.is_cuda() && narrow && logits.is_contiguous() &&
-         logits.requires_grad() && torch::GradMode::is_enabled() && logits.size(-1) % 8 == 0 &&
-         logits.size(-1) <= kWidestRow;
+  const bool scaled = logits.scalar_type() != torch::kHalf || expected_loss_factor().defined();
+  return kernels::have_cuda_kernels() && logits.is_cuda() && kernels::cuda_number(logits.scalar_type()) &&
+         scaled && logits.is_contiguous() && logits.requires_grad() && torch::GradMode::is_enabled() &&
+         logits.size(-1) % 8 == 0 && logits.size(-1) <= kWidestRow;
 }
 
 torch::Tensor fused_loss(const torch::Tensor& logits, const torch::Tensor& target, int64_t vocabulary) {

@@ -8,8 +8,8 @@
 
 namespace yoke::compute {
 
-// While it exists, losses of this thread expect `factor`, an fp32 scalar on their device; undefined: 1. Another
-// factor in backward() costs a pass, never correctness.
+// While it exists, losses of this thread expect `factor`, an fp32 scalar on their device; undefined: 1.
+// Another factor in backward() costs a pass, never correctness.
 class ExpectedLossFactor {
  public:
   explicit ExpectedLossFactor(torch::Tensor factor);

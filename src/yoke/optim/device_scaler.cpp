@@ -41,7 +41,8 @@ void DeviceScaler::inspect(const std::vector<torch::Tensor>& parameters) {
 
 void DeviceScaler::update() {
   torch::NoGradGuard no_grad;
-  at::_amp_update_scale_(scale_, tracker_, scaled_.skip, rules_.growth, rules_.backoff, rules_.growth_interval);
+  at::_amp_update_scale_(scale_, tracker_, scaled_.skip, rules_.growth, rules_.backoff,
+                         rules_.growth_interval);
   scale_.clamp_min_(rules_.min_scale);
   news_.copy_(at::stack({scale_, tracker_.to(torch::kFloat), scaled_.skip}));
 }

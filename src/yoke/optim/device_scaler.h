@@ -1,5 +1,5 @@
-// A GradScaler whose state is on the device: steps are scaled, checked and skipped there, and the host learns of
-// it later. For recorded steps.
+// A GradScaler whose state is on the device: steps are scaled, checked and skipped there, and the host learns
+// of it later. For recorded steps.
 //
 //   scaler.load();                                     // before the first step, and after a restore
 //   (loss * scaler.scale()).backward();
@@ -47,8 +47,8 @@ class DeviceScaler {
   GradScalerOptions rules_;
   torch::Tensor scale_, tracker_;
   ScaledUpdate scaled_;
-  torch::Tensor news_;    // scale, tracker, skipped
-  torch::Tensor mailbox_;  // of the host
+  torch::Tensor news_;                 // scale, tracker, skipped
+  torch::Tensor mailbox_;              // of the host
   std::optional<c10::Event> arrived_;  // CUDA
   bool posted_ = false;
 };

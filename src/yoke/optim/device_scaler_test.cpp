@@ -112,7 +112,8 @@ TEST(DeviceScaler, OptimizersThatCannotFollowSayIt) {
     options.optimizer = name;
     options.weight_decay = 0;
     auto optimizer = make(options, {{"w", torch::ones({2}).requires_grad_()}});
-    EXPECT_EQ(follow_scaled_update(*optimizer, device.scaled_update()), can_follow_scaled_update(name)) << name;
+    EXPECT_EQ(follow_scaled_update(*optimizer, device.scaled_update()), can_follow_scaled_update(name))
+        << name;
   }
 }
 

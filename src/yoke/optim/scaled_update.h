@@ -15,8 +15,8 @@ struct ScaledUpdate {
   torch::Tensor skip;     // 1: gradients are not finite, parameters and state stay as they are; 0: update
 };
 
-// From now on update() follows `scaled`. Dense gradients only; fp32 gradients may be divided in place. Returns
-// false, having done nothing, if this optimizer cannot: SGD and AdamW can.
+// From now on update() follows `scaled`. Dense gradients only; fp32 gradients may be divided in place.
+// Returns false, having done nothing, if this optimizer cannot: SGD and AdamW can.
 bool follow_scaled_update(Optimizer& optimizer, const ScaledUpdate& scaled);
 
 // Whether the optimizer of this name can.

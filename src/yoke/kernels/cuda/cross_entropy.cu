@@ -1,6 +1,7 @@
 #include "yoke/kernels/cuda/cross_entropy.h"
 
 #include <cmath>
+#include <type_traits>
 
 #include "yoke/kernels/cuda/columns.cuh"
 #include "yoke/kernels/cuda/cross_entropy_rows.h"
@@ -12,13 +13,23 @@ namespace {
 constexpr int kThreads = 512;
 constexpr int kWarps = kThreads / 32;
 
+// As exact as the type's own rounding needs it.
+template <class T>
+__device__ inline float exp_of(float x) {
+  if constexpr (std::is_same_v<T, float>)
+    return expf(x);
+  else
+    return __expf(x);
+}
+
 // A row is read twice, the second time from the cache: two blocks per multiprocessor have 200 KB in flight,
 // all of them together less than the cache holds.
 template <class T>
 __global__ void __launch_bounds__(kThreads, 2) cross_entropy_kernel(CudaCrossEntropy in) {
   T* row = static_cast<T*>(in.logits) + static_cast<int64_t>(blockIdx.x) * in.stride;
   auto* vectors = reinterpret_cast<uint4*>(row);
-  const int count = static_cast<int>(in.stride / 8), classes = static_cast<int>(in.classes);
+  constexpr int kL = kLanes<T>;
+  const int count = static_cast<int>(in.stride / kL), classes = static_cast<int>(in.classes);
   const int64_t target = in.target[blockIdx.x];
   const bool valid = target >= 0 && target < classes;
   const float target_logit = valid ? to_float(row[target]) : 0.0f;
@@ -30,14 +41,14 @@ __global__ void __launch_bounds__(kThreads, 2) cross_entropy_kernel(CudaCrossEnt
     Lanes<T> held = widen<T>(vectors[at]);
     float top = -INFINITY;
 #pragma unroll
-    for (int i = 0; i < 8; ++i) {
-      if (at * 8 + i >= classes) held.value[i] = -INFINITY;
+    for (int i = 0; i < kL; ++i) {
+      if (at * kL + i >= classes) held.value[i] = -INFINITY;
       top = fmaxf(top, held.value[i]);
     }
     if (top == -INFINITY) continue;
     float sum = 0.0f;
 #pragma unroll
-    for (int i = 0; i < 8; ++i) sum += __expf(held.value[i] - top);
+    for (int i = 0; i < kL; ++i) sum += exp_of<T>(held.value[i] - top);
     mine = merge(mine, MaxSum{top, sum});
   }
   // Every thread has read the target's logit before anyone overwrites it.
@@ -48,9 +59,9 @@ __global__ void __launch_bounds__(kThreads, 2) cross_entropy_kernel(CudaCrossEnt
   for (int at = static_cast<int>(threadIdx.x); at < count; at += kThreads) {
     Lanes<T> held = widen<T>(vectors[at]);
 #pragma unroll
-    for (int i = 0; i < 8; ++i) {
-      const int column = at * 8 + i;
-      float gradient = column < classes ? __expf(held.value[i] - whole.max) * inverse : 0.0f;
+    for (int i = 0; i < kL; ++i) {
+      const int column = at * kL + i;
+      float gradient = column < classes ? exp_of<T>(held.value[i] - whole.max) * inverse : 0.0f;
       if (valid && column == target) gradient -= 1.0f;
       held.value[i] = gradient * scale;
     }
@@ -70,17 +81,11 @@ __global__ void scale_kernel(uint4* data, int64_t count, const float* factor) {
   }
 }
 
-template <class Body>
-void with_narrow_number(CudaNumber type, Body body) {
-  if (type == CudaNumber::kHalf) return body(__half{});
-  body(__nv_bfloat16{});
-}
-
 }  // namespace
 
 void cross_entropy(const CudaCrossEntropy& in) {
-  if (can_keep_rows(in.stride)) return cross_entropy_of_kept_rows(in);
-  with_narrow_number(in.type, [&](auto number) {
+  if (in.type != CudaNumber::kFloat && can_keep_rows(in.stride)) return cross_entropy_of_kept_rows(in);
+  with_number(in.type, [&](auto number) {
     cross_entropy_kernel<decltype(number)>
         <<<static_cast<unsigned>(in.rows), kThreads, 0, static_cast<cudaStream_t>(in.stream)>>>(in);
   });
@@ -89,9 +94,10 @@ void cross_entropy(const CudaCrossEntropy& in) {
 
 void scale_unless_one(CudaNumber type, void* data, int64_t count, const float* factor, void* stream) {
   constexpr unsigned kBlocks = 1024;
-  with_narrow_number(type, [&](auto number) {
-    scale_kernel<decltype(number)><<<kBlocks, 256, 0, static_cast<cudaStream_t>(stream)>>>(
-        static_cast<uint4*>(data), count / 8, factor);
+  with_number(type, [&](auto number) {
+    using T = decltype(number);
+    scale_kernel<T><<<kBlocks, 256, 0, static_cast<cudaStream_t>(stream)>>>(static_cast<uint4*>(data),
+                                                                            count / kLanes<T>, factor);
   });
   check_launch("scale_unless_one");
 }

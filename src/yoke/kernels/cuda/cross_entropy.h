@@ -7,7 +7,7 @@
 
 namespace yoke::kernels {
 
-// `rows` rows of bf16 or fp16 logits, `stride` elements apart (a multiple of 8, at most 65536; 16-byte
+// `rows` rows of logits, `stride` elements apart (a multiple of 8, at most 65536; 16-byte
 // aligned), of which the first `classes` count.
 struct CudaCrossEntropy {
   CudaNumber type = CudaNumber::kBf16;
@@ -24,7 +24,7 @@ struct CudaCrossEntropy {
 // `classes` to `stride`. A target outside 0..classes-1 makes the loss NaN.
 void cross_entropy(const CudaCrossEntropy& in);
 
-// Multiplies `count` bf16 or fp16 values (a multiple of 8) by *factor, a float on the device; no memory
+// Multiplies `count` values (a multiple of 8) by *factor, a float on the device; no memory
 // access if it is 1.
 void scale_unless_one(CudaNumber type, void* data, int64_t count, const float* factor, void* stream);
 

@@ -29,7 +29,7 @@ GraphedDevice::GraphedDevice(const models::Model& model, optim::Optimizer& optim
       parameters_(model.module->parameters()) {
   model_.loss = [this, loss = model.loss](const models::Tensors& outputs, const torch::Tensor& target) {
     torch::Tensor unscaled = loss(outputs, target);
-    loss_ = unscaled.detach();
+    unscaled_loss_ = unscaled.detach();
     return scaler_ ? unscaled * scaler_->scale() : unscaled;
   };
   if (scales)
@@ -57,12 +57,13 @@ void GraphedDevice::run(Graph& graph, const std::function<void()>& work) {
   graph->replay();
 }
 
-void GraphedDevice::forward_and_backward(bool begins) {
-  if (begins) optimizer_.zero_grad();
+void GraphedDevice::forward_and_backward(Pass& pass) {
+  if (&pass == &first_) optimizer_.zero_grad();
   torch::Tensor factor = weight_on_device_;
   if (scaler_) factor = factor.defined() ? factor * scaler_->scale() : scaler_->scale();
   const compute::ExpectedLossFactor expected(factor);
   eager_.compute(inputs_, target_, {.weight = weight_});
+  pass.loss = std::exchange(unscaled_loss_, {});
 }
 
 ComputeResult GraphedDevice::compute(const std::vector<torch::Tensor>& inputs, const torch::Tensor& target,
@@ -74,10 +75,10 @@ ComputeResult GraphedDevice::compute(const std::vector<torch::Tensor>& inputs, c
         at::full({}, micro.weight, at::TensorOptions().dtype(torch::kFloat).device(options_.device));
   weight_ = micro.weight;
   fill(inputs, target);
-  const bool begins = std::exchange(begins_, false);
-  run(begins ? first_graph_ : next_graph_, [this, begins] { forward_and_backward(begins); });
+  Pass& pass = std::exchange(begins_, false) ? first_ : next_;
+  run(pass.graph, [&] { forward_and_backward(pass); });
   // The next replay overwrites the loss, so return a copy.
-  return {loss_.clone(), 0, 0};
+  return {pass.loss.clone(), 0, 0};
 }
 
 void GraphedDevice::update() {

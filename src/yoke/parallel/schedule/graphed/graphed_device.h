@@ -42,10 +42,15 @@ class GraphedDevice : public Strategy {
 
  private:
   using Graph = std::unique_ptr<compute::DeviceGraph>;
+  // Forward and backward of a micro-batch, and where their loss is.
+  struct Pass {
+    Graph graph;
+    torch::Tensor loss;
+  };
   // Runs `work` as it is in the first steps, later as the graph it was recorded to.
   void run(Graph& graph, const std::function<void()>& work);
   void fill(const std::vector<torch::Tensor>& inputs, const torch::Tensor& target);
-  void forward_and_backward(bool begins);
+  void forward_and_backward(Pass& pass);
   void update();
 
   optim::GradScaler& host_scaler_;
@@ -58,12 +63,13 @@ class GraphedDevice : public Strategy {
   std::vector<torch::Tensor> parameters_;
   bool begins_ = true;  // the next batch is the first of its step
   double weight_ = 0;   // of every batch; 0: none yet
-  // Static buffers that every batch is copied to, and that receive the loss.
+  // Static buffers that every batch is copied to.
   std::vector<torch::Tensor> inputs_;
   torch::Tensor target_;
-  torch::Tensor loss_;
+  torch::Tensor unscaled_loss_;
   torch::Tensor weight_on_device_;
-  Graph first_graph_, next_graph_, update_graph_;
+  Pass first_, next_;
+  Graph update_graph_;
   const compute::DeviceGraph* last_recorded_ = nullptr;
   int64_t steps_ = 0;
   bool skipped_ = false;  // a step, and no commit() has said so
