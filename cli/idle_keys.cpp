@@ -182,9 +182,10 @@ Reason shards(const Run& run) {
 Reason graph(const Run& run) {
   if (!run.gpu()) return because_of(run, "train.device");
   if (run.ranks > 1 || run.served) return "CUDA graphs are used on one device only";
-  if (run.config.train.loop.accumulate > 1) return because_of(run, "train.accumulate");
   if (run.optimizer == "lbfgs") return because_of(run, "train.optimizer");
-  if (run.config.train.compute.precision == "fp16") return because_of(run, "train.precision");
+  const bool skips_on_device = run.optimizer == "sgd" || run.optimizer == "adamw";
+  if (run.config.train.compute.precision == "fp16" && !skips_on_device)
+    return because_of(run, "train.optimizer");
   return run.on({"sparse_lr"}) ? because_of(run, "model.name") : kWorks;
 }
 

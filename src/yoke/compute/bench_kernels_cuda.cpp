@@ -91,8 +91,9 @@ void bench_loss(KernelBench& bench, int64_t rows) {
   Tensor logits = bench.matrix(rows, kPadded), losses = scratch(rows, logits);
   Tensor target = torch::randint(kVocabulary, {rows}, logits.options().dtype(torch::kLong));
   bench.measure("cross_entropy", shape_of(logits), 2 * bytes_of(logits), [&] {
-    kernels::cross_entropy_bf16(logits.data_ptr(), target.const_data_ptr<int64_t>(), losses.data_ptr<float>(),
-                                rows, kVocabulary, kPadded, 1.0f, stream_of(logits));
+    kernels::cross_entropy({*number_of(logits), logits.data_ptr(), target.const_data_ptr<int64_t>(),
+                            losses.data_ptr<float>(), rows, kVocabulary, kPadded, 1.0f, nullptr,
+                            stream_of(logits)});
   });
 }
 
@@ -192,7 +193,7 @@ KernelSpeeds bench_kernels(torch::Device device, torch::ScalarType type, int64_t
   bench_layer_norm(bench, rows);
   bench_activations(bench, rows);
   bench_pack(bench, rows);
-  if (type == torch::kBFloat16) bench_loss(bench, rows);
+  bench_loss(bench, rows);
   bench_batch_norm(bench, rows * kInner / kChannels);
   bench_pool(bench);
   bench_adamw(bench, rows);

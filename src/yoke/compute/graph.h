@@ -14,7 +14,10 @@ class DeviceGraph {
   virtual void replay() = 0;
 
   // Runs `function` once for recording (without executing its work). Throws ConfigError without CUDA.
-  static std::unique_ptr<DeviceGraph> record(const std::function<void()>& function);
+  // `earlier`: shares that graph's memory, if not null. What the earlier one left behind stays intact if it
+  // is still referenced while recording; the two must be replayed in turn, in the order of their recording.
+  static std::unique_ptr<DeviceGraph> record(const std::function<void()>& function,
+                                             const DeviceGraph* earlier = nullptr);
 
   // Runs `function` on a separate stream, which is required a few times before recording.
   static void warm_up(const std::function<void()>& function);

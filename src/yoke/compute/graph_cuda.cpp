@@ -5,6 +5,7 @@
 #include <c10/cuda/CUDAStream.h>
 
 #include <map>
+#include <utility>
 
 #include "yoke/compute/graph.h"
 
@@ -33,19 +34,23 @@ void on_side_stream(const Function& function) {
   side.synchronize();
 }
 
+using Pool = decltype(std::declval<at::cuda::CUDAGraph&>().pool());
+
 class CudaGraph : public DeviceGraph {
  public:
-  explicit CudaGraph(const std::function<void()>& function) {
+  CudaGraph(const std::function<void()>& function, const CudaGraph* earlier) {
     // A graph has its own memory pool, and during capture the allocator cannot release its cache: without
     // this, a step needs its memory twice.
     c10::cuda::CUDACachingAllocator::emptyCache();
-    on_side_stream([&] { capture(function); });
+    const Pool pool = earlier == nullptr ? Pool{0, 0} : earlier->pool_;
+    on_side_stream([&] { capture(function, pool); });
+    pool_ = graph_.pool();
   }
   void replay() override { graph_.replay(); }
 
  private:
-  void capture(const std::function<void()>& function) {
-    graph_.capture_begin();
+  void capture(const std::function<void()>& function, Pool pool) {
+    graph_.capture_begin(pool);
     try {
       function();
     } catch (...) {
@@ -60,12 +65,14 @@ class CudaGraph : public DeviceGraph {
   }
 
   at::cuda::CUDAGraph graph_;
+  Pool pool_;
 };
 
 }  // namespace
 
-std::unique_ptr<DeviceGraph> DeviceGraph::record(const std::function<void()>& function) {
-  return std::make_unique<CudaGraph>(function);
+std::unique_ptr<DeviceGraph> DeviceGraph::record(const std::function<void()>& function,
+                                                 const DeviceGraph* earlier) {
+  return std::make_unique<CudaGraph>(function, static_cast<const CudaGraph*>(earlier));
 }
 
 void DeviceGraph::warm_up(const std::function<void()>& function) {

@@ -3,7 +3,7 @@
 
 namespace yoke::compute {
 
-std::unique_ptr<DeviceGraph> DeviceGraph::record(const std::function<void()>&) {
+std::unique_ptr<DeviceGraph> DeviceGraph::record(const std::function<void()>&, const DeviceGraph*) {
   throw ConfigError("CUDA graphs: this yoke was built without CUDA. Build with: make build PRESET=cuda");
 }
 

@@ -4,6 +4,10 @@
 #include <gtest/gtest.h>
 #include <torch/cuda.h>
 
+#include <array>
+#include <cmath>
+#include <limits>
+
 #include "yoke/kernels/cuda/have_kernels.h"
 
 namespace yoke::compute {
@@ -148,6 +152,21 @@ TEST_P(ImageKernels, MaxPoolEqualsLibTorch) {
 }
 
 // Small whole numbers: every format holds the convolution's result exactly, so that all agree on the largest.
+TEST_P(ImageKernels, MaxPoolKeepsNanAndMinusInfinity) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  for (auto [kernel, stride, padding] : {std::array<int64_t, 3>{3, 2, 1}, {2, 2, 0}, {3, 1, 1}, {5, 3, 2}}) {
+    Tensor x = torch::full({2, 16, 9, 11}, -kInfinity);
+    x[0][3][4][4] = std::nan("");
+    x[1][5][0][0] = -2.0;
+    x[1][6][8][10] = kInfinity;
+    Tensor ours = x.to(torch::kCUDA, GetParam()).contiguous(at::MemoryFormat::ChannelsLast);
+    Tensor y = max_pool2d(ours, kernel, stride, padding).cpu().to(torch::kFloat);
+    Tensor expected = at::max_pool2d(x, {kernel, kernel}, {stride, stride}, {padding, padding});
+    EXPECT_TRUE(y.isnan().equal(expected.isnan())) << kernel;
+    EXPECT_TRUE(y.nan_to_num(7.0).equal(expected.nan_to_num(7.0))) << kernel;
+  }
+}
+
 TEST_P(ImageKernels, ConvolutionWithReluAndPoolingEqualsLibTorch) {
   auto whole = [&](std::vector<int64_t> sizes) {
     Tensor numbers = torch::randint(-1, 2, sizes).to(GetParam());

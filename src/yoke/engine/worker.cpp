@@ -5,6 +5,7 @@
 
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <utility>
 
 #include "yoke/base/log.h"
@@ -17,6 +18,7 @@
 #include "yoke/engine/fit_budget.h"
 #include "yoke/engine/out_of_memory.h"
 #include "yoke/engine/run_state.h"
+#include "yoke/parallel/schedule/graphed/can_record.h"
 
 namespace yoke::engine {
 namespace {
@@ -25,13 +27,20 @@ bool is_image_model(const models::Model& model) {
   return model.sample.kind == SampleKind::kImage;
 }
 
-// bf16 on CUDA: the weights themselves are bf16, with fp32 masters in the optimizer, which saves autocast's
-// casts. BatchNorm stays fp32: its statistics need it and its kernels accept mixed types.
-void narrow_weights(torch::nn::Module& module) {
+// The type of the weights themselves, with fp32 masters in the optimizer, which saves autocast's casts: bf16
+// on CUDA; fp16 too where steps are recorded, whose updates take scaled gradients. Otherwise empty.
+std::optional<torch::ScalarType> narrow_type(const Worker& worker, const WorkerOptions& options) {
+  if (!worker.device.is_cuda()) return std::nullopt;
+  if (worker.precision == Precision::kBf16) return torch::kBFloat16;
+  if (worker.precision == Precision::kFp16 && parallel::can_record(worker, options)) return torch::kHalf;
+  return std::nullopt;
+}
+
+// BatchNorm stays fp32: its statistics need it and its kernels accept mixed types.
+void narrow_weights(torch::nn::Module& module, torch::ScalarType type) {
   for (const auto& part : module.modules()) {
     if (part->as<torch::nn::BatchNorm2d>() != nullptr) continue;
-    for (auto& item : part->named_parameters(/*recurse=*/false))
-      item.value().set_data(item.value().to(torch::kBFloat16));
+    for (auto& item : part->named_parameters(/*recurse=*/false)) item.value().set_data(item.value().to(type));
   }
 }
 
@@ -127,16 +136,16 @@ void build(Worker* worker, const WorkerOptions& options) {
   worker->model = options.init.empty() ? models::build(options.model) : models::lay_out(options.model);
   worker->parameters = worker->model.parameter_count();
   load_weights(*worker, options);
-  bool narrow = worker->device.is_cuda() && worker->precision == Precision::kBf16;
+  const std::optional<torch::ScalarType> narrow = narrow_type(*worker, options);
   // In host memory: the device may not have room for them.
   std::vector<optim::NamedTensor> full_weights;
   if (narrow) full_weights = values_of(*worker->model.module);
-  if (narrow) narrow_weights(*worker->model.module);
+  if (narrow) narrow_weights(*worker->model.module, *narrow);
   worker->model.module->to(worker->device);
   if (options.type != torch::kFloat32) worker->model.module->to(options.type);
   bool channels_last =
       worker->device.is_cuda() && options.compute.channels_last && is_image_model(worker->model);
-  worker->place = placement(*worker, narrow ? torch::kBFloat16 : options.type, channels_last);
+  worker->place = placement(*worker, narrow.value_or(options.type), channels_last);
   worker->autocast = narrow ? Precision::kFp32 : worker->precision;
 
   if (channels_last) spread_channels_last(*worker->model.module);

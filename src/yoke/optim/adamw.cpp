@@ -32,20 +32,22 @@ class AdamW final : public FirstOrderOptimizer {
 
   void update(const LossFunction& loss) override {
     torch::NoGradGuard no_grad;
-    if (!update_on_cuda(list(), {mean_, mean_square_, steps_, lr_on_device()}, options_))
+    if (!update_on_cuda(list(), {mean_, mean_square_, steps_, lr_on_device(), divisor(), skip()}, options_))
       FirstOrderOptimizer::update(loss);
   }
 
  protected:
+  bool can_follow_scaled_update() const override { return true; }
+
   void update_dense(const UpdateGroup& group) override {
-    steps_.advance(group.indices);
+    steps_.advance(group.indices, skip());
     auto mean = select(mean_, group.indices);
     auto mean_square = select(mean_square_, group.indices);
     auto steps = steps_.select(group.indices);
     with_lr([&](const auto& lr) {
       at::_fused_adamw_(group.targets, group.gradients, mean, mean_square, /*max_exp_avg_sqs=*/{}, steps, lr,
                         options_.beta1, options_.beta2, options_.weight_decay, options_.eps,
-                        /*amsgrad=*/false, /*maximize=*/false);
+                        /*amsgrad=*/false, /*maximize=*/false, divisor(), skip());
     });
   }
 

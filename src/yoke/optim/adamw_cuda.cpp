@@ -32,7 +32,7 @@ bool update_on_cuda(const ParameterList& list, const AdamWState& state, const Op
   std::vector<size_t> indices;
   for (size_t i = 0; i < list.size(); ++i)
     if (list.parameter(i).grad().defined()) indices.push_back(i);
-  state.steps.advance(indices);
+  state.steps.advance(indices, state.skip);
   std::vector<torch::Tensor> steps = state.steps.select(indices);
   for (size_t at = 0; at < indices.size(); ++at) {
     const size_t i = indices[at];
@@ -42,9 +42,13 @@ bool update_on_cuda(const ParameterList& list, const AdamWState& state, const Op
          master.data_ptr<float>(), state.mean[i].data_ptr<float>(), state.mean_square[i].data_ptr<float>(),
          steps[at].const_data_ptr<float>(), parameter.numel()});
   }
+  auto scalar = [](const std::optional<torch::Tensor>& value) {
+    return value ? value->const_data_ptr<float>() : nullptr;
+  };
   for (const auto& [type, parameters] : groups)
-    kernels::adamw({type, state.lr.const_data_ptr<float>(), options.beta1, options.beta2, options.eps,
-                    options.weight_decay, c10::cuda::getCurrentCUDAStream(list.device().index()).stream()},
+    kernels::adamw({type, state.lr.const_data_ptr<float>(), scalar(state.divisor), scalar(state.skip),
+                    options.beta1, options.beta2, options.eps, options.weight_decay,
+                    c10::cuda::getCurrentCUDAStream(list.device().index()).stream()},
                    parameters);
   return true;
 }

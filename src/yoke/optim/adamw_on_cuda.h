@@ -14,7 +14,8 @@ struct AdamWState {
   const std::vector<torch::Tensor>& mean;
   const std::vector<torch::Tensor>& mean_square;
   StepCounters& steps;
-  const torch::Tensor& lr;  // on the device
+  const torch::Tensor& lr;                     // on the device
+  std::optional<torch::Tensor> divisor, skip;  // ScaledUpdate
 };
 
 // Updates every parameter that has a gradient. Returns false, having done nothing, if a parameter or gradient

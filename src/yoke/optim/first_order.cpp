@@ -19,6 +19,21 @@ void FirstOrderOptimizer::set_lr(double lr) {
   if (lr_on_device_.defined()) lr_on_device_.fill_(lr);
 }
 
+bool FirstOrderOptimizer::follow(const ScaledUpdate& scaled) {
+  if (!can_follow_scaled_update()) return false;
+  scaled_ = scaled;
+  return true;
+}
+
+bool follow_scaled_update(Optimizer& optimizer, const ScaledUpdate& scaled) {
+  auto* first_order = dynamic_cast<FirstOrderOptimizer*>(&optimizer);
+  return first_order != nullptr && first_order->follow(scaled);
+}
+
+bool can_follow_scaled_update(const std::string& optimizer) {
+  return optimizer == "sgd" || optimizer == "adamw";
+}
+
 void FirstOrderOptimizer::update(const LossFunction&) {
   torch::NoGradGuard no_grad;
   for (const UpdateGroup& group : list_.dense_updates()) update_dense(group);
@@ -32,9 +47,14 @@ StepCounters::StepCounters(const ParameterList& list) {
   single_ = all_.unbind(0);
 }
 
-void StepCounters::advance(const std::vector<size_t>& indices) {
-  if (indices.size() == single_.size()) {
+void StepCounters::advance(const std::vector<size_t>& indices, const std::optional<torch::Tensor>& skip) {
+  const bool all = indices.size() == single_.size();
+  if (all && skip) {
+    all_.add_(1 - *skip);
+  } else if (all) {
     all_.add_(1);
+  } else if (skip) {
+    at::_foreach_add_(select(indices), 1 - *skip);
   } else {
     at::_foreach_add_(select(indices), 1);
   }

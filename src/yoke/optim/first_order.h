@@ -4,9 +4,11 @@
 
 #include <torch/types.h>
 
+#include <optional>
 #include <vector>
 
 #include "yoke/optim/parameter_list.h"
+#include "yoke/optim/scaled_update.h"
 
 namespace yoke::optim {
 
@@ -17,8 +19,11 @@ class FirstOrderOptimizer : public Optimizer {
   void set_lr(double lr) override;
   void update(const LossFunction& loss) override;
   void zero_grad() override { list_.zero_grad(); }
+  bool follow(const ScaledUpdate& scaled);
 
  protected:
+  // Whether update_dense() honours divisor() and skip().
+  virtual bool can_follow_scaled_update() const { return false; }
   virtual void update_dense(const UpdateGroup& group) = 0;
   virtual void update_sparse(const SparseUpdate& update) = 0;
 
@@ -34,14 +39,22 @@ class FirstOrderOptimizer : public Optimizer {
 
   const ParameterList& list() const { return list_; }
   double lr() const { return lr_; }
+  // Empty: 1, and 0.
+  std::optional<torch::Tensor> divisor() const { return defined_or_empty(scaled_.divisor); }
+  std::optional<torch::Tensor> skip() const { return defined_or_empty(scaled_.skip); }
   // Defined on CUDA.
   const torch::Tensor& lr_on_device() const { return lr_on_device_; }
 
  private:
+  static std::optional<torch::Tensor> defined_or_empty(const torch::Tensor& tensor) {
+    return tensor.defined() ? std::optional(tensor) : std::nullopt;
+  }
+
   ParameterList list_;
   double lr_ = 0;
   // CUDA: fp32, read by the kernels when they run, so that a replayed graph uses the latest set_lr().
   torch::Tensor lr_on_device_;
+  ScaledUpdate scaled_;
 };
 
 // Number of updates of each parameter. One tensor with a scalar view per parameter, because a parameter
@@ -49,7 +62,8 @@ class FirstOrderOptimizer : public Optimizer {
 class StepCounters {
  public:
   explicit StepCounters(const ParameterList& list);
-  void advance(const std::vector<size_t>& indices);
+  // `skip`: a scalar, 1 if they do not advance after all.
+  void advance(const std::vector<size_t>& indices, const std::optional<torch::Tensor>& skip = {});
   std::vector<torch::Tensor> select(const std::vector<size_t>& indices) const;
   const torch::Tensor& all() const { return all_; }
 

@@ -26,12 +26,15 @@ class Sgd final : public FirstOrderOptimizer {
   }
 
  protected:
+  bool can_follow_scaled_update() const override { return true; }
+
   void update_dense(const UpdateGroup& group) override {
     std::vector<torch::Tensor> velocity;
     if (!velocity_.empty()) velocity = select(velocity_, group.indices);
     with_lr([&](const auto& lr) {
       at::_fused_sgd_(group.targets, group.gradients, velocity, options_.weight_decay, options_.momentum, lr,
-                      /*dampening=*/0, options_.nesterov, /*maximize=*/false, /*is_first_step=*/false);
+                      /*dampening=*/0, options_.nesterov, /*maximize=*/false, /*is_first_step=*/false,
+                      divisor(), skip());
     });
   }
 

@@ -14,6 +14,7 @@
 #include "yoke/parallel/held_part.h"
 #include "yoke/parallel/placement/slice/sliced_strategy.h"
 #include "yoke/parallel/registry.h"
+#include "yoke/parallel/schedule/graphed/can_record.h"
 #include "yoke/parallel/schedule/graphed/graphed_device.h"
 #include "yoke/parallel/schedule/threads/threads_strategy.h"
 #include "yoke/parallel/sync/average/average_strategy.h"
@@ -92,8 +93,9 @@ class WholeMaker : public Maker {
     if (options_.replicas_in_process() > 1)
       return std::make_unique<ThreadsStrategy>(kit_.model, followers(), *kit_.optimizer, kit_.scaler,
                                                std::move(device));
-    if (can_record(device))
-      return std::make_unique<GraphedDevice>(kit_.model, *kit_.optimizer, kit_.scaler, std::move(device));
+    if (can_record(kit_, options_))
+      return std::make_unique<GraphedDevice>(kit_.model, *kit_.optimizer, kit_.scaler, std::move(device),
+                                             /*scales=*/kit_.precision == Precision::kFp16);
     return std::make_unique<OneDevice>(kit_.model, *kit_.optimizer, kit_.scaler, std::move(device));
   }
 
@@ -113,13 +115,6 @@ class WholeMaker : public Maker {
   comm::Communicator* replicas_;  // null: one
 
  private:
-  // Not with slices: NCCL operations are waited for, which a captured stream cannot do.
-  bool can_record(const OneDeviceOptions& device) const {
-    return kit_.device.is_cuda() && options_.cuda_graph && !device.slices && options_.accumulate == 1 &&
-           options_.equal_batches && !device.keep_batches && kit_.precision != Precision::kFp16 &&
-           kit_.model.sample.kind != SampleKind::kSparse;
-  }
-
   // The other replicas of this process. They get their values from the first.
   std::vector<models::Model> followers() const {
     if (kit_.model.sample.kind == SampleKind::kSparse)

@@ -18,9 +18,10 @@ struct Launch {
 };
 
 struct Rule {
-  float beta1, beta2, eps, lr, decay, correction1, correction2;
+  float beta1, beta2, eps, lr, decay, correction1, correction2, factor;
 
   __device__ float moved(float master, float gradient, float& mean, float& square) const {
+    gradient *= factor;
     master *= decay;
     mean = fmaf(1 - beta1, gradient - mean, mean);
     square = fmaf(beta2, square, (1 - beta2) * gradient * gradient);
@@ -68,6 +69,7 @@ __global__ void __launch_bounds__(kThreads)
     adamw_kernel(const __grid_constant__ Launch launch, CudaAdamW options) {
   __shared__ Rule shared;
   __shared__ int owner;
+  if (options.skip != nullptr && *options.skip != 0) return;
   if (threadIdx.x == 0) {
     int index = 0;
     while (launch.first_block[index + 1] <= static_cast<int>(blockIdx.x)) ++index;
@@ -78,7 +80,8 @@ __global__ void __launch_bounds__(kThreads)
               static_cast<float>(lr),
               static_cast<float>(1 - lr * options.weight_decay),
               static_cast<float>(1 / (1 - pow(options.beta1, step))),
-              static_cast<float>(1 / sqrt(1 - pow(options.beta2, step)))};
+              static_cast<float>(1 / sqrt(1 - pow(options.beta2, step))),
+              options.divisor == nullptr ? 1.0f : 1.0f / *options.divisor};
     owner = index;
   }
   __syncthreads();

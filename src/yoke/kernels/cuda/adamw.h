@@ -22,6 +22,8 @@ struct CudaAdamWParameter {
 struct CudaAdamW {
   CudaNumber type = CudaNumber::kFloat;  // of gradients and weights
   const float* lr = nullptr;             // on the device, read when the kernel runs
+  const float* divisor = nullptr;        // of the gradients, on the device; nullptr: 1
+  const float* skip = nullptr;           // on the device: 1: no update; nullptr: 0
   double beta1 = 0.9, beta2 = 0.999, eps = 1e-8, weight_decay = 0;
   void* stream = nullptr;
 };

@@ -2,15 +2,14 @@
 // higher).
 #pragma once
 
-#include <cstdint>
+#include "yoke/kernels/cuda/cross_entropy.h"
 
 namespace yoke::kernels {
 
-// Whether this device has bulk copies, and shared memory for rows of `stride` bf16 values.
+// Whether this device has bulk copies, and shared memory for rows of `stride` numbers of two bytes.
 bool can_keep_rows(int64_t stride);
 
-// Like cross_entropy_bf16(). Requires: can_keep_rows(stride).
-void cross_entropy_of_kept_rows(void* logits, const int64_t* target, float* loss, int64_t rows,
-                                int64_t classes, int64_t stride, float scale, void* stream);
+// Like cross_entropy(). Requires: can_keep_rows(stride).
+void cross_entropy_of_kept_rows(const CudaCrossEntropy& in);
 
 }  // namespace yoke::kernels

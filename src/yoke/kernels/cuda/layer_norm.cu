@@ -5,11 +5,16 @@
 namespace yoke::kernels {
 namespace {
 
-constexpr int kWarps = 4;  // of a block
+constexpr int kMultiprocessors = 132;  // of an H100 or H200
+constexpr int kWarps = 4;              // of a block
 constexpr int kThreads = 32 * kWarps;
-constexpr int kMostBlocks = 528;
+constexpr int kMostBlocks = 4 * kMultiprocessors;
 // Vectors per lane up to which the next row is prefetched; wider rows leave no registers for it.
 constexpr int kAhead = 4;
+// From here on the backward pass gives a row to a block: the registers of a warp do not hold it any more.
+constexpr int kWideVectors = 128;
+constexpr int kWideThreads = 672;  // per multiprocessor: its registers hold no more
+constexpr int kWidestThreads = kWidestNorm / kLanes<float>;
 
 __device__ float warp_sum(float value) {
 #pragma unroll
@@ -210,6 +215,77 @@ __global__ void __launch_bounds__(kThreads)
   leave(of_bias, partial + gridDim.x * in.width);
 }
 
+// The same for rows that are too wide for a warp's registers: a block takes rows in turn, a thread one vector
+// of each, and keeps the sums of its columns.
+template <class T>
+__global__ void __launch_bounds__(kWidestThreads)
+    wide_norm_backward_kernel(CudaLayerNorm in, const uint4* x, const float* means, const float* inverses,
+                              const uint4* grad_y, const uint4* grad_sum, uint4* grad_x, float* partial) {
+  constexpr int kL = kLanes<T>;
+  // Of this row and the next: one barrier per row is enough.
+  __shared__ float2 of_warp[2][kWidestThreads / 32];
+  const int thread = static_cast<int>(threadIdx.x), warps = static_cast<int>(blockDim.x) / 32;
+  const int vectors = static_cast<int>(in.width) / kL;
+  const bool inside = thread < vectors;
+  const float scale = 1.0f / static_cast<float>(in.width);
+  const Lanes<T> slope = inside ? widen<T>(static_cast<const uint4*>(in.weight)[thread]) : Lanes<T>{};
+  Lanes<T> of_weight = {}, of_bias = {};
+  uint4 next_value = {}, next_g = {}, next_more = {};
+  float next_mean = 0, next_inverse = 0;
+  auto fetch = [&](int64_t row) {
+    next_mean = means[row];
+    next_inverse = inverses[row];
+    if (!inside) return;
+    next_value = x[row * vectors + thread];
+    next_g = grad_y[row * vectors + thread];
+    if (grad_sum != nullptr) next_more = grad_sum[row * vectors + thread];
+  };
+  int64_t row = blockIdx.x;
+  if (row < in.rows) fetch(row);
+  for (int turn = 0; row < in.rows; row += gridDim.x, turn ^= 1) {
+    const Lanes<T> value = widen<T>(next_value), g = widen<T>(next_g), more = widen<T>(next_more);
+    const float mean = next_mean, inverse = next_inverse;
+    if (row + gridDim.x < in.rows) fetch(row + gridDim.x);
+    float2 own = {0, 0};
+#pragma unroll
+    for (int i = 0; i < kL; ++i) {
+      const float normal = (value.value[i] - mean) * inverse, through = g.value[i] * slope.value[i];
+      of_weight.value[i] = fmaf(g.value[i], normal, of_weight.value[i]);
+      of_bias.value[i] += g.value[i];
+      own.x += through;
+      own.y = fmaf(through, normal, own.y);
+    }
+    own = {warp_sum(own.x), warp_sum(own.y)};
+    if (thread % 32 == 0) of_warp[turn][thread / 32] = own;
+    __syncthreads();
+    float sum = 0, product = 0;
+    for (int w = 0; w < warps; ++w) {
+      sum += of_warp[turn][w].x;
+      product += of_warp[turn][w].y;
+    }
+    sum *= scale;
+    product *= scale;
+    if (!inside) continue;
+    Lanes<T> out;
+#pragma unroll
+    for (int i = 0; i < kL; ++i)
+      out.value[i] =
+          inverse * (g.value[i] * slope.value[i] - sum - (value.value[i] - mean) * inverse * product);
+    if (grad_sum != nullptr) {
+#pragma unroll
+      for (int i = 0; i < kL; ++i) out.value[i] += more.value[i];
+    }
+    grad_x[row * vectors + thread] = narrow<T>(out);
+  }
+  if (!inside) return;
+  float* to = partial + blockIdx.x * in.width + static_cast<int64_t>(thread) * kL;
+#pragma unroll
+  for (int i = 0; i < kL; ++i) {
+    to[i] = of_weight.value[i];
+    to[gridDim.x * in.width + i] = of_bias.value[i];
+  }
+}
+
 // blockIdx.y: 0 for the weight, 1 for the bias.
 template <class T>
 __global__ void norm_finish_kernel(const float* partial, int blocks, int64_t width, T* grad_weight,
@@ -220,20 +296,41 @@ __global__ void norm_finish_kernel(const float* partial, int blocks, int64_t wid
   (blockIdx.y == 0 ? grad_weight : grad_bias)[column] = from_float<T>(static_cast<float>(sum));
 }
 
+int vectors_of(const CudaLayerNorm& in) {
+  return static_cast<int>(in.width) / (in.type == CudaNumber::kFloat ? kLanes<float> : kLanes<__half>);
+}
+
+int wide_threads(const CudaLayerNorm& in) {
+  return (vectors_of(in) + 31) / 32 * 32;
+}
+
+bool is_wide(const CudaLayerNorm& in) {
+  return vectors_of(in) >= kWideVectors;
+}
+
 // At least two rows per warp, so that weights are read and sums are written less often than rows. No more
 // blocks than registers have room for (two per multiprocessor at GPT-2's width): all run at once.
 int backward_blocks(const CudaLayerNorm& in) {
+  if (is_wide(in))
+    return static_cast<int>(
+        std::clamp<int64_t>(in.rows / 2, 1, kMultiprocessors * (kWideThreads / wide_threads(in))));
   return static_cast<int>(std::clamp<int64_t>(in.rows / (2 * kWarps), 1, kMostBlocks / 2));
 }
 
 // Calls body(std::integral_constant<int, n>{}) with the vectors of a lane.
 template <class T, class Body>
-void with_vectors(int64_t width, Body body) {
+void with_few_vectors(int64_t width, Body body) {
   const int64_t needed = (width / kLanes<T> + 31) / 32;
   if (needed <= 1) return body(std::integral_constant<int, 1>{});
   if (needed <= 2) return body(std::integral_constant<int, 2>{});
   if (needed <= 3) return body(std::integral_constant<int, 3>{});
-  if (needed <= 4) return body(std::integral_constant<int, 4>{});
+  body(std::integral_constant<int, 4>{});
+}
+
+template <class T, class Body>
+void with_vectors(int64_t width, Body body) {
+  const int64_t needed = (width / kLanes<T> + 31) / 32;
+  if (needed <= 4) return with_few_vectors<T>(width, body);
   if (needed <= 5) return body(std::integral_constant<int, 5>{});
   if (needed <= 6) return body(std::integral_constant<int, 6>{});
   if (needed <= 8) return body(std::integral_constant<int, 8>{});
@@ -273,11 +370,17 @@ void layer_norm_backward(const CudaLayerNorm& in, const void* x, const float* me
   const auto bytes = static_cast<unsigned>(kWarps * in.width * static_cast<int64_t>(sizeof(float)));
   with_number(in.type, [&](auto number) {
     using T = decltype(number);
-    with_vectors<T>(in.width, [&](auto vectors) {
-      norm_backward_kernel<T, vectors.value><<<blocks, kThreads, bytes, stream>>>(
+    auto start = [&](auto* kernel, int threads, unsigned shared_bytes) {
+      kernel<<<blocks, threads, shared_bytes, stream>>>(
           in, static_cast<const uint4*>(x), mean, inverse, static_cast<const uint4*>(grad_y),
           static_cast<const uint4*>(grad_sum), static_cast<uint4*>(grad_x), workspace);
-    });
+    };
+    if (is_wide(in)) {
+      start(wide_norm_backward_kernel<T>, wide_threads(in), 0);
+    } else {
+      with_few_vectors<T>(
+          in.width, [&](auto vectors) { start(norm_backward_kernel<T, vectors.value>, kThreads, bytes); });
+    }
     const dim3 columns(static_cast<unsigned>((in.width + 31) / 32), 2);
     norm_finish_kernel<T><<<columns, dim3(32, 32), 0, stream>>>(
         workspace, blocks, in.width, static_cast<T*>(grad_weight), static_cast<T*>(grad_bias));
