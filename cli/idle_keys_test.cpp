@@ -148,6 +148,7 @@ const Expected kExpected[] = {
     {"ps.on_worker_loss", "stop", kServed, {}},
     {"ps.restarts", "2", kServed, {"ps.on_worker_loss=restart"}},
     {"ps.log_updates", "true", kServed, {}},
+    {"ps.replicas", "1", kServed, {"ps.servers=2"}},
     {"ps.timeout", "1m", kServed, {}},
     {"ps.sparse", "off", kServed, {"model.name=sparse_lr"}},
     {"ps.key_cache", "false", kServed, {"model.name=sparse_lr"}},

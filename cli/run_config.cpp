@@ -12,6 +12,7 @@
 #include "yoke/plan/policies/delay_law.h"
 #include "yoke/plan/policies/delay_schedule.h"
 #include "yoke/plan/policies/rule.h"
+#include "yoke/ps/succession.h"
 
 namespace yoke::cli {
 namespace {
@@ -112,6 +113,7 @@ void check_servers(const RunConfig& config) {
         "and use the statistics of their own batches. Remove one of the two.");
   if (!(config.ps.timeout > 0))
     throw ConfigError("ps.timeout = {}: expected a time above 0, such as 5m.", config.ps.timeout);
+  ps::Succession(static_cast<int>(config.ps.servers), static_cast<int>(config.ps.replicas));  // throws
   plan::Rule rule = plan::parse_rule(config.ps.policy);
   bool in_step = rule == plan::Rule::kSync || plan::traits_of(rule).cancels;
   if (in_step && (config.ps.n_push > 1 || config.ps.n_fetch > 1))

@@ -33,6 +33,8 @@ constexpr PointInfo kPoints[] = {
     {Point::kPsPush, "ps.push", "a worker pushes gradients"},
     {Point::kPsPull, "ps.pull", "a worker pulls parameters"},
     {Point::kPsServerUpdate, "ps.server.update", "a server updates its parameters"},
+    {Point::kPsReplicate, "ps.replicate", "a server sends a change to the next one, which holds a copy"},
+    {Point::kPsReplicated, "ps.replicated", "the next server has acknowledged a change"},
     {Point::kLauncherSpawn, "launcher.spawn", "the launcher starts a rank", kOwnError | kServes},
     {Point::kPipelineSend, "pipeline.send", "a stage sends activations or gradients"},
 };

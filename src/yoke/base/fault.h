@@ -33,6 +33,8 @@ enum class Point : uint8_t {
   kPsPush,
   kPsPull,
   kPsServerUpdate,
+  kPsReplicate,
+  kPsReplicated,
   kLauncherSpawn,
   kPipelineSend,
 };

@@ -41,6 +41,7 @@ struct Message {
 struct Reply {
   Message message;
   std::function<void()> sent{};
+  std::string refusal{};  // not empty: the request is refused with this text instead
 };
 
 class Messenger {
@@ -62,6 +63,9 @@ class Messenger {
   virtual int rank() const = 0;
   virtual int size() const = 0;
   virtual const std::string& backend() const = 0;  // "shm", "tcp"
+  // Whether requests to this peer fail because it is lost: true before the Done of its requests in flight and
+  // before PeerLost. Any thread.
+  virtual bool is_lost(int peer) const = 0;
 
   // Call these before the first request, serve() last: it starts the messenger's thread.
   virtual void serve(Place place, Handler handler) = 0;

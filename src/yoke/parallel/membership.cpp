@@ -112,7 +112,10 @@ cluster::LaunchOptions job_of(const Choices& choices, int workers, const std::ve
   cluster::LaunchOptions job = cluster::own_job(ranks, words);
   if (!served) return job;
   job.expendable = expendable_ranks(choices, ranks);
-  if (choices.ps.on_worker_loss == "restart") job.rank_restarts = static_cast<int>(choices.ps.restarts);
+  if (choices.ps.on_worker_loss == "restart") {
+    job.rank_restarts = static_cast<int>(choices.ps.restarts);
+    job.restartable = workers;  // what a lost server held is on other servers
+  }
   return job;
 }
 

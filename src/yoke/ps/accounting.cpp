@@ -55,6 +55,7 @@ nlohmann::json to_json(const Accounting& accounting) {
                                {"fresh", accounting.fresh()},
                                {"histogram", accounting.staleness}}},
                              {"idle_fraction", accounting.idle_fraction()},
+                             {"servers_lost", accounting.servers_lost},
                              {"workers", workers}};
   if (!accounting.losses.empty()) document["loss_curve"] = to_json(accounting.losses);
   return document;

@@ -31,6 +31,7 @@ struct Accounting {
   int64_t gradients = 0;  // consumed by the updates
   int64_t cancelled = 0;
   int64_t pulls = 0;  // of parameters that had changed
+  int64_t servers_lost = 0;
   double seconds = 0;
   int64_t staleness_sum = 0;
   std::vector<int64_t> staleness;

@@ -29,6 +29,7 @@ struct Client::Operation {
 Client::Client(comm::Messenger& messenger, ClientOptions options)
     : messenger_(messenger),
       options_(options),
+      servers_(messenger, options.workers, options.servers, options.replicas, {options.workers}),
       element_(size_of(options.type)),
       lines_(static_cast<size_t>(std::max(0, options.servers))) {
   std::vector<int64_t> tensors = {options_.keys * options_.width};
@@ -40,6 +41,8 @@ Client::Client(comm::Messenger& messenger, ClientOptions options)
   plan.ranks = {options_.workers};
   plan.requests = static_cast<size_t>(options_.servers);
   plan.timeout = options_.timeout;
+  plan.servers = &servers_;
+  plan.to_each_server = true;
   plan.make = [&](size_t server) {
     FlightPlan::Request request;
     request.peer = rank_of(static_cast<int>(server));
@@ -97,26 +100,35 @@ Client::Number Client::next_number(int server) {
   return {own, *line.open.begin()};
 }
 
-void Client::send(const std::shared_ptr<Operation>& operation, int server, const Message& message,
+// What a request refers to lives as long as its operation, so it can be sent again.
+void Client::send(const std::shared_ptr<Operation>& operation, int home, const Message& message,
                   std::span<std::byte> into, int64_t number) {
-  auto came = [this, operation, server, number, wanted = into.size()](const Message& reply,
-                                                                      const std::string& error) {
-    bool short_of = error.empty() && reply.payload.size() != wanted;
-    if (number > 0) {
-      std::lock_guard lock(mutex_);
-      lines_[static_cast<size_t>(server)].open.erase(number);
-    }
-    std::string problem = error;
-    if (short_of)
-      problem = fmt::format("it answered with {} bytes, but {} were requested", reply.payload.size(), wanted);
-    if (!problem.empty()) problem = fmt::format("{}: {}", server_name(server, {options_.workers}), problem);
-    over(operation, problem);
-  };
   try {
-    messenger_.ask_then(rank_of(server), message, into, Deadline::after(options_.timeout), came);
+    const int peer = servers_.peer_of(home);
+    auto came = [=, this](const Message& reply, const std::string& error) {
+      if (!error.empty() && servers_.moved(peer)) return send(operation, home, message, into, number);
+      std::string problem = error;
+      if (error.empty() && reply.payload.size() != into.size())
+        problem = fmt::format("it answered with {} bytes, but {} were requested", reply.payload.size(),
+                              into.size());
+      if (!problem.empty())
+        problem = fmt::format("{}: {}", server_name(peer - rank_of(0), {options_.workers}), problem);
+      close(operation, home, number, problem);
+    };
+    messenger_.ask_then(peer, message, into, Deadline::after(options_.timeout), came);
   } catch (const Error& error) {
-    came({}, error.what());  // nothing was sent
+    close(operation, home, number, error.what());  // nothing was sent
   }
+}
+
+// The request is answered, or has failed.
+void Client::close(const std::shared_ptr<Operation>& operation, int home, int64_t number,
+                   const std::string& error) {
+  if (number > 0) {
+    std::lock_guard lock(mutex_);
+    lines_[static_cast<size_t>(home)].open.erase(number);
+  }
+  over(operation, error);
 }
 
 void Client::over(const std::shared_ptr<Operation>& operation, const std::string& error) {
@@ -281,12 +293,12 @@ void Client::set_max_delay(int64_t max_delay) {
   Message message;
   message.kind = kSetDelay;
   message.set_head(DelayHead{max_delay});
-  messenger_.ask(rank_of(0), message, {}, Deadline::after(options_.timeout)).get();
+  ask_server(messenger_, servers_, 0, message, {}, options_.timeout);
 }
 
 void Client::goodbye() {
   if (std::exchange(said_goodbye_, true)) return;
-  say_goodbye(messenger_, rank_of(0), options_.servers, {options_.workers});
+  say_goodbye(messenger_, rank_of(0), options_.servers, {options_.workers}, &servers_);
 }
 
 }  // namespace yoke::ps

@@ -7,7 +7,9 @@
 // Every operation returns immediately with a timestamp. Buffers must stay valid until it is complete. What a
 // push does to the values is configured on the servers (ps/updater.h): an optimizer, a sum, or a custom
 // function. Thread-safe: operations of one thread on one server are applied in order, those of several
-// threads in any order. Every push is applied exactly once, or at most once if it ends with an error.
+// threads in any order. Every push is applied exactly once, or at most once if it ends with an error. If a
+// server with replicas is lost, what it has not answered is sent to the server that took over; only then may
+// operations of one thread overtake each other.
 #pragma once
 
 #include <condition_variable>
@@ -22,6 +24,7 @@
 
 #include "yoke/comm/messenger.h"
 #include "yoke/ps/messages.h"
+#include "yoke/ps/server_view.h"
 #include "yoke/ps/sharding.h"
 
 namespace yoke::ps {
@@ -34,6 +37,7 @@ struct ClientOptions {
   DataType type = DataType::kFloat32;
   int64_t range_bytes = 256 << 10;
   double timeout = 300;  // seconds per request
+  int replicas = 0;      // of the servers: copies of each range, by which requests survive the loss of one
 };
 
 class Client {
@@ -85,7 +89,7 @@ class Client {
     int64_t begin;
     int64_t count;
   };
-  // Numbers of pushes to one server, by which it recognises resends.
+  // Numbers of pushes to the ranges of one server, by which resends are recognised.
   struct Line {
     int64_t next = 1;
     std::set<int64_t> open;  // not complete
@@ -97,8 +101,9 @@ class Client {
   std::vector<Part> parts_of(int64_t begin, size_t bytes) const;
   std::shared_ptr<Operation> begin_operation(size_t requests, Done done);
   Number next_number(int server);
-  void send(const std::shared_ptr<Operation>& operation, int server, const comm::Message& message,
+  void send(const std::shared_ptr<Operation>& operation, int home, const comm::Message& message,
             std::span<std::byte> into, int64_t number);
+  void close(const std::shared_ptr<Operation>& operation, int home, int64_t number, const std::string& error);
   void check_keys(const char* verb, size_t keys, size_t bytes, size_t each) const;
   void over(const std::shared_ptr<Operation>& operation, const std::string& error);
   Timestamp move(uint16_t kind, int64_t begin, std::span<const std::byte> values, std::span<std::byte> into,
@@ -108,6 +113,7 @@ class Client {
 
   comm::Messenger& messenger_;
   ClientOptions options_;
+  ServerView servers_;
   Sharding sharding_;
   size_t element_;
   mutable std::mutex mutex_;

@@ -12,11 +12,12 @@ void Clipping::await(int64_t number, double clip_norm) {
   awaited_.push_back({number, clip_norm, std::vector<std::optional<double>>(servers_)});
 }
 
-std::optional<ClipHead> Clipping::add(int server, const SquareHead& head) {
+std::optional<ClipHead> Clipping::add(int server, const SquareHead& head, bool again) {
   auto index = static_cast<size_t>(server);
   auto awaited = std::find_if(awaited_.begin(), awaited_.end(),
                               [&](const Awaited& one) { return one.number == head.number; });
-  if (index >= servers_ || awaited == awaited_.end() || awaited->squares[index] || head.square < 0)
+  if (index >= servers_ || awaited == awaited_.end() || (awaited->squares[index] && !again) ||
+      head.square < 0)
     throw CommError("unexpected sum of squares {1} from server {0} for update {2}", server, head.square,
                     head.number);
   awaited->squares[index] = head.square;

@@ -20,9 +20,9 @@ class Clipping {
 
   // Registers an update that is to be clipped. Numbers must increase.
   void await(int64_t number, double clip_norm);
-  // Adds the sum of squares of one server. Returns the factor once all servers have sent theirs. Throws
-  // CommError if it is not expected.
-  std::optional<ClipHead> add(int server, const SquareHead& head);
+  // Adds the sum of squares of the ranges of one server. Returns the factor once all are known. Throws
+  // CommError if it is not expected. `again`: it may come twice.
+  std::optional<ClipHead> add(int server, const SquareHead& head, bool again = false);
 
  private:
   struct Awaited {

@@ -49,11 +49,18 @@ class Flight {
   }
 
   void send(size_t index) {
-    FlightPlan::Request request = plan_.make(index);
+    FlightPlan::Request request;
+    try {
+      request = plan_.make(index);
+    } catch (const CommError& problem) {
+      return came(problem.what());  // nobody is left to ask
+    }
     Deadline deadline = Deadline::after(plan_.timeout);
     messenger_.ask_then(request.peer, request.message, request.into, deadline,
                         [this, index, deadline, peer = request.peer, wanted = request.into.size()](
                             const comm::Message& reply, const std::string& error) {
+                          if (!error.empty() && plan_.servers != nullptr && plan_.servers->moved(peer))
+                            return plan_.to_each_server ? came("") : send(index);
                           if (!error.empty() && plan_.late && deadline.passed()) return is_late(index);
                           std::string problem = error.empty() ? problem_of(index, wanted, reply) : error;
                           if (!problem.empty())
@@ -127,13 +134,36 @@ void fly(comm::Messenger& messenger, FlightPlan plan) {
   Flight(messenger, std::move(plan)).run();
 }
 
-void say_goodbye(comm::Messenger& messenger, int first_server, int servers, const ReplicaRanks& ranks) {
+std::string lost_with_copies(int home, int replicas, int servers, const ReplicaRanks& ranks) {
+  std::string names;
+  for (int place = 0; place <= replicas; ++place)
+    names += (place > 0 ? ", " : "") + server_name((home + place) % servers, ranks);
+  return fmt::format("{} {} lost: nobody holds the parameters of server {} any more", names,
+                     replicas > 0 ? "are" : "is", home);
+}
+
+comm::Message ask_server(comm::Messenger& messenger, ServerView& servers, int home,
+                         const comm::Message& message, std::span<std::byte> into, double timeout) {
+  for (;;) {
+    const int peer = servers.peer_of(home);
+    try {
+      return messenger.ask(peer, message, into, Deadline::after(timeout)).get();
+    } catch (const CommError&) {
+      if (!servers.moved(peer)) throw;
+    }
+  }
+}
+
+void say_goodbye(comm::Messenger& messenger, int first_server, int servers, const ReplicaRanks& ranks,
+                 ServerView* view) {
   constexpr double kGoodbyeTimeout = 5;
   FlightPlan plan;
   plan.first_server = first_server;
   plan.ranks = ranks;
   plan.requests = static_cast<size_t>(servers);
   plan.timeout = kGoodbyeTimeout;
+  plan.servers = view;
+  plan.to_each_server = true;
   plan.make = [&](size_t server) {
     FlightPlan::Request request;
     request.peer = first_server + static_cast<int>(server);

@@ -10,6 +10,7 @@
 
 #include "yoke/comm/messenger.h"
 #include "yoke/ps/replica_ranks.h"
+#include "yoke/ps/server_view.h"
 
 namespace yoke::ps {
 
@@ -24,6 +25,9 @@ struct FlightPlan {
   size_t requests = 0;   // number of requests
   size_t window = 64;    // maximum in flight
   double timeout = 300;  // seconds, of each request
+  // Requests to a lost server are made again, for the server that took over. nullptr: they fail.
+  ServerView* servers = nullptr;
+  bool to_each_server = false;  // a request to a lost server counts as answered instead
   // Called by the waiting thread if a request timed out; the request is then sent again. It throws if waiting
   // is pointless. Empty: a timeout is an error.
   std::function<void()> late;
@@ -35,13 +39,21 @@ struct FlightPlan {
 
 // "parameter server 1 (rank 4)".
 std::string server_name(int server, const ReplicaRanks& ranks);
+// All servers that held the ranges of `home` are lost, in words.
+std::string lost_with_copies(int home, int replicas, int servers, const ReplicaRanks& ranks);
 
 // Sends all requests and returns once every reply has arrived. Replies trigger the next requests on the
 // messenger's thread. After an error no more are sent; throws the first error once all requests in flight
 // have ended, so that their memory is free.
 void fly(comm::Messenger& messenger, FlightPlan plan);
 
-// Leaves all servers, without statistics. Throws like fly().
-void say_goodbye(comm::Messenger& messenger, int first_server, int servers, const ReplicaRanks& ranks);
+// Asks the server that serves the ranges of `home`, and the one that takes over if it is lost. Throws
+// CommError.
+comm::Message ask_server(comm::Messenger& messenger, ServerView& servers, int home,
+                         const comm::Message& message, std::span<std::byte> into, double timeout);
+
+// Leaves all servers, without statistics. `view`: as in FlightPlan. Throws like fly().
+void say_goodbye(comm::Messenger& messenger, int first_server, int servers, const ReplicaRanks& ranks,
+                 ServerView* view = nullptr);
 
 }  // namespace yoke::ps

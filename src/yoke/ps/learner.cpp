@@ -23,6 +23,7 @@ constexpr double kAliveSeconds = 1;  // between two signs of life
 constexpr double kLateSeconds = 30;  // for a server to report late workers
 constexpr size_t kReportBytes = 8 << 20;
 constexpr double kLearnerGoodbyeSeconds = 5;
+constexpr int kSnapshots = 3;  // tries, if servers are lost meanwhile
 constexpr int64_t kNoWork = -1;
 constexpr int64_t kEnded = -2;
 
@@ -50,6 +51,9 @@ const char* describe_late(int64_t state) {
 Learner::Learner(Messenger& messenger, LearnerOptions options)
     : messenger_(messenger),
       options_(std::move(options)),
+      servers_(std::make_shared<ServerView>(
+          messenger, options_.workers, options_.servers, options_.replicas,
+          options_.ranks.parts() == 1 ? ReplicaRanks{options_.workers} : options_.ranks)),
       sharding_(options_.tensors,
                 {options_.servers, static_cast<int64_t>(size_of(options_.type)), options_.range_bytes, 1}),
       begin_(options_.replica ? options_.replica->begin : 0),
@@ -63,25 +67,35 @@ Learner::Learner(Messenger& messenger, LearnerOptions options)
     own_.push_back(i);
   }
   work_.minibatch = kNoWork;
+  listen();
+  open();
+}
+
+void Learner::listen() {
   messenger_.on_peer_lost(
-      [inbox = inbox_, workers = options_.workers, own = messenger_.rank(), names = options_.ranks,
+      [inbox = inbox_, servers = servers_, workers = options_.workers, own = messenger_.rank(),
+       names = options_.ranks,
        fellow_lost = options_.replica ? options_.replica->lost : nullptr](int peer, const std::string& why) {
         if (peer == own && fellow_lost) fellow_lost(why);
         if (peer < workers) return;
+        std::string broken = fmt::format("{} is lost", server_name(peer - workers, names));
+        if (servers->moved(peer)) broken = servers->broken();
+        if (broken.empty()) return;  // another server takes over
         std::lock_guard lock(inbox->mutex);
-        inbox->lost = fmt::format("{} is lost: {}", server_name(peer - workers, names), why);
+        inbox->lost = fmt::format("{}: {}", broken, why);
         inbox->changed.notify_all();
       });
   auto nothing = [](int from, const Message& message, size_t bytes) -> std::span<std::byte> {
     throw CommError("rank {} sent {} bytes with a message of kind {}, which has no payload", from, bytes,
                     message.kind);
   };
-  messenger_.serve(nothing, [inbox = inbox_, from_rank = scheduler()](int from, const Message& message,
-                                                                      const Messenger::Answer&) {
-    if (from != from_rank) throw CommError("rank {} is not the scheduler", from);
-    inbox->told(message);
-  });
-  open();
+  // The scheduler is on the first server, or on one that took over from it.
+  messenger_.serve(nothing,
+                   [inbox = inbox_, first = first_server(), last = first_server() + options_.replicas](
+                       int from, const Message& message, const Messenger::Answer&) {
+                     if (from < first || from > last) throw CommError("rank {} is not the scheduler", from);
+                     inbox->told(message);
+                   });
 }
 
 Learner::~Learner() {
@@ -104,6 +118,7 @@ void Learner::Inbox::told(const Message& message) {
   } else {
     auto head = message.get_head<ReleaseHead>();
     check_told(head, head.minibatch, true);
+    if (latest.load() >= 0 && head.minibatch < newest.minibatch) return;  // of a scheduler that was replaced
     newest = head;
     if (!stop) latest.store(newest.minibatch, std::memory_order_release);
   }
@@ -133,8 +148,9 @@ std::vector<double> Learner::of_all_parts(double own) {
 void Learner::open() {
   OpenHead head{sharding_.elements(), options_.range_bytes, 1, options_.type};
   FlightPlan plan = plan_of(static_cast<size_t>(options_.servers));
+  plan.to_each_server = true;
   plan.make = [&](size_t server) {
-    return FlightPlan::Request{scheduler() + static_cast<int>(server),
+    return FlightPlan::Request{first_server() + static_cast<int>(server),
                                message_with(kOpen, head, std::as_bytes(std::span(options_.tensors))),
                                {}};
   };
@@ -156,21 +172,19 @@ size_t Learner::bytes_of(const Range& range) const {
   return static_cast<size_t>(range.count) * element_;
 }
 
-Message Learner::ask(int server, const Message& message, std::span<std::byte> into, double seconds) {
-  try {
-    return messenger_.ask(scheduler() + server, message, into, Deadline::after(seconds)).get();
-  } catch (const CommError& error) {
-    throw CommError("{}: {}", server_name(server, options_.ranks), error.what());
-  }
-}
-
 Message Learner::ask_scheduler(const Message& message, std::span<std::byte> into) {
-  return ask(0, message, into, options_.timeout);
+  try {
+    return ask_server(messenger_, *servers_, 0, message, into, options_.timeout);
+  } catch (const CommError& error) {
+    if (servers_->owner(0) == Succession::kNobody) throw;
+    throw CommError("{}: {}", server_name(servers_->owner(0), options_.ranks), error.what());
+  }
 }
 
 FlightPlan Learner::plan_of(size_t requests) {
   FlightPlan plan;
-  plan.first_server = scheduler();
+  plan.first_server = first_server();
+  plan.servers = servers_.get();
   plan.ranks = options_.ranks;
   plan.requests = requests;
   plan.timeout = options_.timeout;
@@ -228,13 +242,20 @@ bool Learner::wait() {
 }
 
 double Learner::check_late() {
-  LateReply latest;
-  for (int server = 0; server < options_.servers; ++server) {
+  std::vector<LateReply> replies(static_cast<size_t>(options_.servers));
+  FlightPlan plan = plan_of(replies.size());
+  plan.timeout = std::min(kLateSeconds, options_.timeout);
+  plan.to_each_server = true;
+  plan.make = [&](size_t server) {
     Message question;
     question.kind = kAskLate;
-    auto late = ask(server, question, {}, std::min(kLateSeconds, options_.timeout)).get_head<LateReply>();
+    return FlightPlan::Request{first_server() + static_cast<int>(server), question, {}};
+  };
+  plan.got = [&](size_t server, const Message& reply) { replies[server] = reply.get_head<LateReply>(); };
+  fly(messenger_, std::move(plan));
+  LateReply latest;
+  for (const LateReply& late : replies)
     if (late.worker >= 0 && (latest.worker < 0 || late.seconds > latest.seconds)) latest = late;
-  }
   if (latest.worker < 0 && ended()) return 0;
   if (latest.worker < 0)
     throw CommError(
@@ -256,7 +277,12 @@ void Learner::say_alive() {
   said_alive_ = now;
   Message message;
   message.kind = kAlive;
-  messenger_.tell(scheduler(), message, Deadline::after(options_.timeout));
+  const int peer = servers_->scheduler();
+  try {
+    messenger_.tell(peer, message, Deadline::after(options_.timeout));
+  } catch (const CommError&) {
+    if (!servers_->moved(peer)) throw;
+  }
 }
 
 bool Learner::ended() const {
@@ -408,13 +434,8 @@ bool Learner::push(const Gradient& gradient) {
   return true;
 }
 
-Learner::State Learner::fetch_state(const std::vector<void*>& arrays,
-                                    const std::function<void(int64_t version)>& also) {
-  Message snapshot;
-  snapshot.kind = kSnapshot;
-  State state;
-  if (leads()) state.version = ask_scheduler(snapshot).get_head<VersionReply>().version;
-  take_from_first(state);
+// Returns once all ranges have arrived. A server that took over may be without the snapshot.
+void Learner::fetch_snapshot(const std::vector<void*>& arrays, State& state) {
   size_t ranges = own_.size();
   FlightPlan plan = plan_of(ranges * arrays.size());
   plan.late = [this] { check_late(); };
@@ -430,16 +451,39 @@ Learner::State Learner::fetch_state(const std::vector<void*>& arrays,
     if (index == 0) state.steps = reply.get_head<FetchReply>().steps;
   };
   fly(messenger_, std::move(plan));
+}
+
+Learner::State Learner::fetch_state(const std::vector<void*>& arrays,
+                                    const std::function<void(int64_t version)>& also) {
+  Message snapshot;
+  snapshot.kind = kSnapshot;
+  State state;
+  for (int attempts = options_.replicas > 0 ? kSnapshots : 1; attempts > 0; --attempts) {
+    if (leads()) state.version = ask_scheduler(snapshot).get_head<VersionReply>().version;
+    take_from_first(state);
+    std::exception_ptr problem;
+    try {
+      fetch_snapshot(arrays, state);
+    } catch (const CommError&) {
+      problem = std::current_exception();
+      if (options_.replicas == 0 || !servers_->broken().empty()) throw;
+    }
+    if (sum_over_parts(problem ? 1 : 0) == 0) break;
+    if (attempts > 1) continue;
+    if (problem) std::rethrow_exception(problem);
+    throw CommError("another rank of this worker could not fetch the parameters");
+  }
   if (also) also(state.version);
   // A part may be without parameters.
   for (double steps : of_all_parts(static_cast<double>(state.steps)))
     state.steps = std::max(state.steps, static_cast<int64_t>(steps));
   if (!leads()) return state;
   FlightPlan drop = plan_of(static_cast<size_t>(options_.servers));
+  drop.to_each_server = true;
   drop.make = [&](size_t server) {
     Message message;
     message.kind = kDrop;
-    return FlightPlan::Request{scheduler() + static_cast<int>(server), message, {}};
+    return FlightPlan::Request{first_server() + static_cast<int>(server), message, {}};
   };
   fly(messenger_, std::move(drop));
   return state;
@@ -487,9 +531,10 @@ void Learner::goodbye(int64_t peak_memory) {
   if (std::exchange(said_goodbye_, true) || !leads()) return;
   FlightPlan plan = plan_of(static_cast<size_t>(options_.servers));
   plan.timeout = kLearnerGoodbyeSeconds;
+  plan.to_each_server = true;
   plan.make = [&](size_t server) {
     Message message = message_with(kGoodbye, GoodbyeHead{peak_memory});
-    return FlightPlan::Request{scheduler() + static_cast<int>(server), message, {}};
+    return FlightPlan::Request{first_server() + static_cast<int>(server), message, {}};
   };
   fly(messenger_, std::move(plan));
 }

@@ -6,8 +6,9 @@
 //     learner.push({gradient, loss, lr});
 //   }
 //
-// One thread, except for cancelled(). Throws CommError (with its name) if a server is lost or refuses a
-// request, and LateWorker if a worker that others wait for is silent for LearnerOptions::timeout.
+// One thread, except for cancelled(). Throws CommError (with its name) if a server is lost and no copy of its
+// ranges is left, or if it refuses a request, and LateWorker if a worker that others wait for is silent for
+// LearnerOptions::timeout.
 #pragma once
 
 #include <atomic>
@@ -24,6 +25,7 @@
 #include "yoke/ps/flight.h"
 #include "yoke/ps/messages.h"
 #include "yoke/ps/replica_ranks.h"
+#include "yoke/ps/server_view.h"
 #include "yoke/ps/sharding.h"
 
 namespace yoke::ps {
@@ -44,6 +46,7 @@ struct ReplicaLinks {
 struct LearnerOptions {
   int workers = 1;
   int servers = 1;
+  int replicas = 0;  // of the servers: copies of each range
   // Elements of each, in the order in which the model uses them; a 0 ends the part of a rank.
   std::vector<int64_t> tensors;
   DataType type = DataType::kFloat32;
@@ -181,7 +184,8 @@ class Learner {
   double sum_over_parts(double own);
   std::vector<double> of_all_parts(double own);
   const Range& own_range(size_t index) const { return sharding_.ranges()[own_[index]]; }
-  comm::Message ask(int server, const comm::Message& message, std::span<std::byte> into, double seconds);
+  void listen();
+  void fetch_snapshot(const std::vector<void*>& arrays, State& state);
   comm::Message ask_scheduler(const comm::Message& message, std::span<std::byte> into = {});
   FlightPlan plan_of(size_t requests);
   std::byte* at(void* vector, const Range& range) const;
@@ -190,11 +194,12 @@ class Learner {
   bool fetch(int64_t version, void* parameters);
   double distance_to_newest();
   GrantReply announce(const Gradient& gradient, double distance2);
-  int scheduler() const { return options_.workers; }
-  int rank_of(const Range& range) const { return options_.workers + range.server; }
+  int first_server() const { return options_.workers; }
+  int rank_of(const Range& range) const { return servers_->peer_of(range.server); }
 
   comm::Messenger& messenger_;
   LearnerOptions options_;
+  std::shared_ptr<ServerView> servers_;  // of the messenger's thread, too
   Sharding sharding_;
   int64_t begin_ = 0, end_ = 0;  // elements of this rank
   std::vector<size_t> own_;      // and their ranges

@@ -45,6 +45,7 @@ enum Kind : uint16_t {
   kStop,      // scheduler -> worker, server: no more work
   kSquare,    // server -> scheduler: sum of squares of an update to be clipped
   kClip,      // scheduler -> server: clipping factor of an update
+  kEntry,     // server -> server: a change of ranges that both hold (ps/entries.h); replied when it is safe
   // Sparse tables (ps/sparse/messages.h), all worker -> server:
   kOpenTable,    // create a table, or check that it is the same
   kAssignTable,  // one array of some rows, at the start (payload: keys, values)
@@ -175,11 +176,17 @@ struct Contributor {
 
 struct SquareHead {
   int64_t number = 0;  // of the update
-  double square = 0;   // sum of squares of this server's part of the weighted sum
+  double square = 0;   // sum of squares of the weighted sum, of the ranges of one server
+  int64_t home = 0;    // that server
 };
 struct ClipHead {
   int64_t number = 0;
   double factor = 1;  // 0: the norm is not finite, parameters are not changed
+};
+
+struct EntryHead {
+  int64_t home = 0;    // whose ranges are concerned
+  int64_t number = 0;  // from 1, consecutive for each home
 };
 
 struct FetchHead {

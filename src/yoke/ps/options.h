@@ -28,6 +28,7 @@ struct PsOptions {
   int64_t restarts = 3;
   double timeout = 300;
   bool log_updates = false;
+  int64_t replicas = 0;
   std::string sparse = "auto";
   bool key_cache = true;
   std::string fixed_point = "none";
@@ -64,6 +65,10 @@ inline void describe(config::Fields& f, PsOptions& o) {
   f.duration(
       "timeout", o.timeout,
       "maximum silence of a server, or of a worker that others wait for, before the job ends with an error");
+  f.integer("replicas", o.replicas,
+            "copies of each parameter range on other servers: training continues if servers are killed, as "
+            "long as a copy is left",
+            0, 1023);
   f.boolean("log_updates", o.log_updates, "log every update as a JSON line to OUT/updates.jsonl");
   f.choice("sparse", o.sparse, {"auto", "on", "off"},
            "models with sparse samples: workers push and pull only the rows of a minibatch; auto: where the "

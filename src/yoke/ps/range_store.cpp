@@ -1,5 +1,6 @@
 #include "yoke/ps/range_store.h"
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -70,6 +71,32 @@ void RangeStore::begin_life(int worker, int64_t life) {
   before.resize(static_cast<size_t>(life), -1);  // lives that never pushed here
 }
 
+void RangeStore::reach_life(int worker, int64_t life) {
+  if (static_cast<int64_t>(before_[static_cast<size_t>(worker)].size()) < life) begin_life(worker, life);
+}
+
+std::vector<std::vector<int64_t>> RangeStore::marks(std::span<const Early> less) const {
+  std::vector<std::vector<int64_t>> marks = before_;
+  for (size_t worker = 0; worker < marks.size(); ++worker) marks[worker].push_back(last_[worker]);
+  for (const Early& one : less) {
+    int64_t& mark = marks[static_cast<size_t>(one.worker)][static_cast<size_t>(one.life)];
+    mark = std::min(mark, one.sequence - 1);
+  }
+  return marks;
+}
+
+void RangeStore::set_marks(std::vector<std::vector<int64_t>> marks) {
+  if (marks.size() != last_.size())
+    throw CommError("range {} has marks of {} workers, not {}", number_, last_.size(), marks.size());
+  for (const std::vector<int64_t>& own : marks)
+    if (own.empty()) throw CommError("range {}: a worker without a life", number_);
+  for (size_t worker = 0; worker < marks.size(); ++worker) {
+    last_[worker] = marks[worker].back();
+    marks[worker].pop_back();
+    before_[worker] = std::move(marks[worker]);
+  }
+}
+
 bool RangeStore::is_over(int worker, int64_t life, int64_t sequence) const {
   auto index = static_cast<size_t>(worker);
   bool past = static_cast<size_t>(life) < before_[index].size();
@@ -107,6 +134,14 @@ void RangeStore::update(double lr, double weight, int64_t version) {
 void RangeStore::pass(int64_t version) {
   version_ = version;
   counted_ = 0;
+}
+
+void RangeStore::set_sum(std::span<const std::byte> sum, int64_t counted) {
+  if (sum.size() != values_->size() || counted < 1)
+    throw CommError("range {} has {} bytes; a sum of {} gradients with {} does not fit", number_,
+                    values_->size(), counted, sum.size());
+  accumulator_.assign(sum.begin(), sum.end());
+  counted_ = counted;
 }
 
 double RangeStore::square(double weight) const {

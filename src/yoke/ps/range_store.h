@@ -43,12 +43,29 @@ class RangeStore {
   // Marks an accepted gradient as never arriving. False: it had arrived already.
   bool write_off(int worker, int64_t life, int64_t sequence);
 
+  // What was received, for a copy of this range: by worker, last minibatch of each previous life, then of
+  // the current one. `less`: received, but not in the accumulator or the values.
+  struct Early {
+    int worker;
+    int64_t life;
+    int64_t sequence;
+  };
+  std::vector<std::vector<int64_t>> marks(std::span<const Early> less) const;
+  // Throws CommError if they do not fit.
+  void set_marks(std::vector<std::vector<int64_t>> marks);
+  // Follows a worker into this life, unless it was known before.
+  void reach_life(int worker, int64_t life);
+
   // Adds the gradient of the whole range to the accumulator.
   void add(std::span<const std::byte> gradient, double scale);
   // Applies the accumulator, if it is not empty; the values then have `version`.
   void update(double lr, double weight, int64_t version);
   // Moves to `version` without applying: the accumulator is dropped.
   void pass(int64_t version);
+  // The accumulator: what update() applies or has applied last. Empty if nothing was ever added.
+  std::span<const std::byte> sum() const { return accumulator_; }
+  // Replaces it by the sum of that many gradients. Throws CommError if the size differs.
+  void set_sum(std::span<const std::byte> sum, int64_t counted);
   // Sum of squares of `weight` * accumulator.
   double square(double weight) const;
   // Like update() with a single gradient, without accumulating it. Requires: counted() == 0.

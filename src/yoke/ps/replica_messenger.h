@@ -25,6 +25,7 @@ class ReplicaMessenger final : public comm::Messenger {
   int rank() const override { return peer_of(ranks_, messenger_.rank()); }
   int size() const override { return messenger_.size() - ranks_.ranks() + ranks_.replicas; }
   const std::string& backend() const override { return messenger_.backend(); }
+  bool is_lost(int peer) const override { return messenger_.is_lost(rank_of(peer)); }
   void serve(Place place, Handler handler) override;
   void on_peer_lost(PeerLost callback) override;
   void on_peer_back(PeerBack callback) override;

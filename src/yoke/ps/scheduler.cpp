@@ -39,7 +39,7 @@ bool is_sane(const FinishedHead& head) {
 }  // namespace
 
 Scheduler::Scheduler(SchedulerOptions options, SchedulerWire wire)
-    : options_(std::move(options)), wire_(std::move(wire)), made_(now_seconds()) {
+    : options_(std::move(options)), wire_(std::move(wire)), made_(now()) {
   options_.on_update = guarded(std::move(options_.on_update));
   options_.say = guarded(std::move(options_.say));
   plan::validate(options_.policy);
@@ -48,6 +48,10 @@ Scheduler::Scheduler(SchedulerOptions options, SchedulerWire wire)
     throw ConfigError("ps.adasync = true with ps.policy = \"{}\": it has no K. Use a k_ rule.",
                       plan::to_string(options_.policy.rule));
   desks_.resize(static_cast<size_t>(options_.policy.workers));
+}
+
+double Scheduler::now() const {
+  return options_.now ? options_.now() : now_seconds();
 }
 
 int64_t Scheduler::k() const {
@@ -60,7 +64,7 @@ void Scheduler::joined(int worker, int64_t version, int64_t life) {
   Desk& own = desk(worker);
   own.here = true;
   own.computing = false;
-  own.since = own.seen = now_seconds();
+  own.since = own.seen = now();
   own.life = life;
   if (life > 0) {
     own.time.lost = false;
@@ -101,7 +105,7 @@ void Scheduler::begin() {
   policy_.emplace(policy, version);
   told_version_ = version;
   by_rounds_ = policy.rule == plan::Rule::kBoundedDelay && policy.max_delay == 0;
-  begun_ = measured_from_ = looked_at_ = now_seconds();
+  begun_ = measured_from_ = looked_at_ = now();
   if (options_.updates > 0 && version >= options_.updates) return stop(0);
   if (options_.warm_up <= version) begin_measuring();
   for (int worker = 0; worker < static_cast<int>(desks_.size()); ++worker) {
@@ -152,7 +156,7 @@ GrantReply Scheduler::finished(int worker, const FinishedHead& head) {
   reply.in_order = in_order() ? 1 : 0;
   Desk& own = desk(worker);
   own.computing = false;
-  own.since = own.seen = now_seconds();
+  own.since = own.seen = now();
   own.time.compute += static_cast<double>(head.compute_seconds);
   own.time.push += static_cast<double>(head.push_seconds);
   own.time.pull += static_cast<double>(head.pull_seconds);
@@ -216,17 +220,17 @@ void Scheduler::note_update(const plan::Update& update) {
   ++loss_count_;
   untold_.insert(untold_.end(), pending_.begin(), pending_.end());
   if (!by_rounds_) tell_update(update.weight);
-  double now = now_seconds();
-  curve_.add({update.version, now - begun_, last_loss_, static_cast<int64_t>(pending_.size())});
+  const double at = now();
+  curve_.add({update.version, at - begun_, last_loss_, static_cast<int64_t>(pending_.size())});
   if (options_.on_update)
-    options_.on_update({update.version, now - begun_, update.gradients, last_loss_,
+    options_.on_update({update.version, at - begun_, update.gradients, last_loss_,
                         static_cast<double>(pending_staleness_) / count, k(),
                         plan::traits_of(options_.policy.rule).gated
                             ? std::optional(policy_->options().max_delay)
                             : std::nullopt});
   if (measuring_) {
     ++counts_.updates;
-    counts_.seconds = now - measured_from_;
+    counts_.seconds = at - measured_from_;
   } else if (update.version >= options_.warm_up) {
     begin_measuring();
   }
@@ -253,7 +257,7 @@ void Scheduler::tell_update(double weight) {
 // Workers that are waiting now also waited before the measurement.
 void Scheduler::begin_measuring() {
   measuring_ = true;
-  measured_from_ = now_seconds();
+  measured_from_ = now();
   counts_ = {};
   for (Desk& one : desks_) {
     WorkerTime none;
@@ -265,19 +269,19 @@ void Scheduler::begin_measuring() {
 }
 
 void Scheduler::send_releases(const std::vector<plan::Release>& releases) {
-  double now = now_seconds();
+  const double at = now();
   for (const plan::Release& release : releases) {
     Desk& own = desk(release.worker);
     if (release.cancels) {
       ++own.time.cancelled;
-      own.time.cancelled_time += now - own.since;
+      own.time.cancelled_time += at - own.since;
       ++counts_.cancelled;
     } else {
-      own.time.idle += now - own.since;
+      own.time.idle += at - own.since;
     }
     if (release.fetch) ++counts_.pulls;
     own.computing = true;
-    own.since = own.seen = now;
+    own.since = own.seen = at;
     int64_t flags = (release.fetch ? kFetchFlag : 0) | (release.cancels ? kCancelFlag : 0);
     wire_.release(release.worker,
                   {release.version, release.minibatch, gradients_, flags, losses_, loss_total_, samples_});
@@ -285,10 +289,10 @@ void Scheduler::send_releases(const std::vector<plan::Release>& releases) {
 }
 
 void Scheduler::turn_dial() {
-  double now = now_seconds();
-  if (stopped_ || now - looked_at_ < options_.adasync_seconds || loss_count_ == 0) return;
+  const double at = now();
+  if (stopped_ || at - looked_at_ < options_.adasync_seconds || loss_count_ == 0) return;
   double loss = loss_sum_ / static_cast<double>(loss_count_);
-  looked_at_ = now;
+  looked_at_ = at;
   loss_sum_ = 0;
   loss_count_ = 0;
   if (!(loss > 0) || !std::isfinite(loss)) return;
@@ -343,7 +347,7 @@ void Scheduler::stop(int64_t signal) {
   if (std::exchange(stopped_, true)) return;
   stop_signal_ = signal;
   for (Desk& one : desks_) {
-    if (one.here && !one.computing) one.time.idle += now_seconds() - one.since;
+    if (one.here && !one.computing) one.time.idle += now() - one.since;
   }
   for (int worker = 0; worker < static_cast<int>(desks_.size()); ++worker) {
     if (desk(worker).here) wire_.stop(worker, stop_head());
@@ -356,17 +360,17 @@ StopHead Scheduler::stop_head() const {
 }
 
 void Scheduler::seen(int worker) {
-  desk(worker).seen = now_seconds();
+  desk(worker).seen = now();
 }
 
 LateReply Scheduler::who_is_late() const {
   LateReply latest;
-  const double now = now_seconds();
+  const double at = now();
   for (size_t worker = 0; worker < desks_.size() && !stopped_; ++worker) {
     const Desk& one = desks_[worker];
     bool joins = !policy_ && !one.here && !lost_early_.contains(static_cast<int>(worker));
     if (!joins && !(one.here && one.computing)) continue;
-    double seconds = now - (joins ? made_ : one.seen);
+    double seconds = at - (joins ? made_ : one.seen);
     if (latest.worker < 0 || seconds > latest.seconds)
       latest = {static_cast<int64_t>(worker), seconds, joins ? kNotJoined : kComputes};
   }
@@ -379,7 +383,7 @@ Accounting Scheduler::accounting() const {
   for (const Desk& one : desks_) {
     all.workers.push_back(one.time);
     bool waits = one.here && !one.computing && policy_ && !stopped_;
-    if (waits) all.workers.back().idle += now_seconds() - one.since;
+    if (waits) all.workers.back().idle += now() - one.since;
   }
   return all;
 }

@@ -48,6 +48,7 @@ struct SchedulerOptions {
   // May be empty. Exceptions are logged, so that they cannot interrupt an update.
   std::function<void(const UpdateRecord&)> on_update;
   std::function<void(const std::string&)> say;  // messages for the user
+  std::function<double()> now{};                // seconds; empty: now_seconds()
 };
 
 struct SchedulerWire {
@@ -96,6 +97,7 @@ class Scheduler {
     WorkerTime time;
   };
 
+  double now() const;
   void count_loss(double loss);
   bool in_order() const;
   StopHead stop_head() const;

@@ -25,11 +25,21 @@ constexpr int64_t kMostElements = int64_t{1} << 40;
 constexpr int64_t kMostRanges = 1 << 22;
 constexpr int64_t kMostTensors = 1 << 20;
 constexpr size_t kMostUpdate = size_t{64} << 20;  // of the list of gradients of an update
+constexpr size_t kMostMarks = size_t{64} << 20;   // of what was received, in an entry of a chain
 constexpr size_t kMostWaiting = 64;               // pending requests of one worker for the same range
 constexpr double kLastWorkersSeconds = 10;        // for the last workers, after another server is lost
 
 bool consumes_own_version_only(const plan::PolicyOptions& policy) {
   return policy.rule == plan::Rule::kSync || plan::traits_of(policy.rule).cancels;
+}
+
+// Updates of several gradients, but not of one of each worker: if a push were acknowledged with its update,
+// workers would wait for each other. Under batch rules a worker gives several gradients to an update; under
+// k_async a gradient that overtakes another takes its place, so that different ranges may lack different
+// workers.
+bool copies_each_gradient(const plan::PolicyOptions& policy) {
+  const plan::RuleTraits& traits = plan::traits_of(policy.rule);
+  return traits.k == plan::RuleTraits::kGiven && !(traits.waits && traits.cancels);
 }
 
 // Interprets the payload as an array of `T`. Throws CommError if the size does not fit.
@@ -77,14 +87,16 @@ int64_t end_of(int64_t begin, int64_t count) {
 Server::Server(Messenger& messenger, ServerOptions options)
     : messenger_(messenger),
       options_(std::move(options)),
+      succession_(options_.servers, options_.replicas),
       tables_({options_.workers, options_.servers, messenger.rank() - options_.workers, options_.make_rule,
                options_.rule_lr}),
       clipping_(options_.servers),
       strict_(consumes_own_version_only(options_.scheduler.policy)),
+      copies_gradients_(options_.replicas > 0 && copies_each_gradient(options_.scheduler.policy)),
       lost_(static_cast<size_t>(options_.workers), false),
       left_(static_cast<size_t>(options_.workers), false),
-      taken_(static_cast<size_t>(options_.workers)),
       heard_(static_cast<size_t>(options_.workers), 0),
+      why_lost_(static_cast<size_t>(options_.workers)),
       peak_memory_(static_cast<size_t>(options_.workers), 0),
       lives_(static_cast<size_t>(options_.workers), 0),
       last_named_(static_cast<size_t>(options_.workers), Contributor{0, -1, 0}),
@@ -95,22 +107,8 @@ Server::Server(Messenger& messenger, ServerOptions options)
   YOKE_CHECK(!is_worker(messenger.rank()), "rank {} is a worker", messenger.rank());
   options_.scheduler.policy.workers = options_.workers;
   if (options_.ranks.parts() == 1) options_.ranks = {options_.workers};
-  if (own_index() == 0) {
-    SchedulerWire wire;
-    wire.release = [this](int worker, const ReleaseHead& head) {
-      tell(worker, message_with(kRelease, head));
-    };
-    wire.stop = [this](int worker, const StopHead& head) { tell(worker, message_with(kStop, head)); };
-    wire.update = [this](const UpdateHead& head, const std::vector<Contributor>& from) {
-      send_update(head, from);
-    };
-    wire.ended = [this] {
-      Message over = message_with(kStop, StopHead{});
-      for (int server = 1; server < options_.servers; ++server) tell(options_.workers + server, over);
-      updates_ended();
-    };
-    scheduler_ = std::make_unique<Scheduler>(options_.scheduler, std::move(wire));
-  }
+  make_shares();
+  make_scheduler();
   messenger_.on_peer_lost([this](int peer, const std::string& why) { peer_lost(peer, why); });
   messenger_.on_peer_back([this](int peer, int life) { peer_back(peer, life); });
   auto place = [this](int from, const Message& head, size_t bytes) {
@@ -120,6 +118,8 @@ Server::Server(Messenger& messenger, ServerOptions options)
   messenger_.serve(place, [this](int from, const Message& request, const Messenger::Answer& answer) {
     try {
       handle(from, request, answer);
+    } catch (const NotServedYet&) {
+      postpone(from, request, answer);
     } catch (...) {
       ++numbers_.refused;
       throw;
@@ -136,7 +136,10 @@ void Server::run() {
   if (!changed_.wait_for(lock, std::chrono::duration<double>(kLastWorkersSeconds), all_gone) ||
       (!error_.empty() && losses_ > lost_before_))
     throw CommError("{}: {}", server_name(own_index(), options_.ranks), error_);
-  if (left_in_order_ == 0)
+  const bool served = left_in_order_ > 0;
+  lock.unlock();
+  leave_servers();
+  if (!served)
     throw CommError("{}: all {} workers were lost", server_name(own_index(), options_.ranks),
                     options_.workers);
 }
@@ -144,10 +147,12 @@ void Server::run() {
 Server::Numbers Server::numbers() const {
   Numbers numbers = numbers_;
   numbers.tables = tables_.numbers();
-  for (const auto& slot : slots_) {
-    numbers.bytes_held += slot->store.bytes_held();
-    numbers.parameter_bytes += slot->store.values()->size();
-  }
+  numbers.servers_lost = succession_.lost();
+  for (const auto& share : shares_)
+    for (const auto& slot : share->slots) {
+      numbers.bytes_held += slot->store.bytes_held();
+      numbers.parameter_bytes += slot->store.values()->size();
+    }
   return numbers;
 }
 
@@ -159,6 +164,8 @@ size_t Server::most_bytes(uint16_t kind) const {
       return kMostTensors * sizeof(int64_t);
     case kUpdate:
       return kMostUpdate;
+    case kEntry:
+      return is_copied() ? std::max(most_bytes(kPushKeys), largest_range_) + kMostMarks : 0;
     case kAssign:
     case kPush:
     case kPushPull:
@@ -184,12 +191,32 @@ void Server::check_size(int from, const Message& head, size_t bytes) const {
 // Everything a peer sends is checked here or in the functions below before it changes any state; an exception
 // refuses the message.
 void Server::handle(int from, const Message& request, const Messenger::Answer& answer) {
-  bool of_server = request.kind == kUpdate || request.kind == kSquare || request.kind == kClip ||
-                   request.kind == kSnapshot || request.kind == kStop;
-  if (!is_worker(from) && !of_server)
-    throw CommError("rank {} is not one of the {} workers", from, options_.workers);
+  check_sender(from, request.kind);
   if (is_worker(from)) heard_[static_cast<size_t>(from)] = now_seconds();
-  if (sparse::Tables::handles(request.kind)) return tables_.handle(from, request, answer);
+  if (sparse::Tables::handles(request.kind)) {
+    if (is_copied()) throw CommError("sparse tables have no copies: set ps.replicas = 0 or ps.sparse = off");
+    return tables_.handle(from, request, answer);
+  }
+  handle_kind(from, request, answer);
+}
+
+// The scheduler may be on any of the servers that hold the first home; a server may learn of a loss later
+// than others.
+void Server::check_sender(int from, uint16_t kind) const {
+  if (is_worker(from)) {
+    if (kind == kUpdate || kind == kClip) throw CommError("rank {} is not the scheduler", from);
+    if (kind == kSquare || kind == kEntry)
+      throw CommError("unexpected message of kind {} from rank {} to rank {}", kind, from, messenger_.rank());
+    return;
+  }
+  const bool decides = kind == kUpdate || kind == kClip || kind == kSnapshot || kind == kStop;
+  const bool tells = kind == kSquare || (is_copied() && (kind == kEntry || kind == kGoodbye));
+  if (!decides && !tells) throw CommError("rank {} is not one of the {} workers", from, options_.workers);
+  if (decides && (scheduler() != nullptr || !succession_.holds(0, from - options_.workers)))
+    throw CommError("rank {} is not the scheduler", from);
+}
+
+void Server::handle_kind(int from, const Message& request, const Messenger::Answer& answer) {
   switch (request.kind) {
     case kPush:
       return push(from, request, answer, /*pulls=*/false);
@@ -197,17 +224,14 @@ void Server::handle(int from, const Message& request, const Messenger::Answer& a
       return push(from, request, answer, /*pulls=*/true);
     case kPull:
       return pull(from, request, answer);
-    case kUpdate: {
-      if (scheduler_ || from != options_.workers) throw CommError("rank {} is not the scheduler", from);
+    case kUpdate:
       return update_decided(request.get_head<UpdateHead>(), list_in<Contributor>(from, request));
-    }
     case kSquare:
-      if (!scheduler_ || is_worker(from))
-        throw CommError("unexpected `square` message from rank {} to rank {}", from, messenger_.rank());
-      return take_square(from - options_.workers, request.get_head<SquareHead>());
+      return take_square(from, request.get_head<SquareHead>());
     case kClip:
-      if (scheduler_ || from != options_.workers) throw CommError("rank {} is not the scheduler", from);
       return take_factor(request.get_head<ClipHead>());
+    case kEntry:
+      return take_entry(from, request, answer);
     case kPushKeys:
       return push_keys(from, request, answer);
     case kPullKeys:
@@ -219,75 +243,22 @@ void Server::handle(int from, const Message& request, const Messenger::Answer& a
     case kFetch:
       return fetch(from, request, answer);
     case kDrop:
-      for (auto& slot : slots_) slot->store.drop_snapshot();
+      for (Slot* slot : slots_) slot->store.drop_snapshot();
       tables_.drop();
       return answer({});
     case kGoodbye:
+      if (!is_worker(from)) return server_lost(from - options_.workers, "");
       goodbye(from, request);
       return answer({});
     case kAskLate:
       return answer({message_with(kAskLate, who_is_late(from))});
     case kStop:
-      if (!scheduler_ && from == options_.workers) return updates_ended();
-      return to_scheduler(from, request, answer);
+      return is_worker(from) ? to_scheduler(from, request, answer) : updates_ended();
     case kSnapshot:
-      if (!scheduler_ && from == options_.workers) return keep(request.get_head<VersionReply>().version);
+      if (!is_worker(from)) return keep(request.get_head<VersionReply>().version);
       return to_scheduler(from, request, answer);
     default:
       return to_scheduler(from, request, answer);
-  }
-}
-
-void Server::to_scheduler(int from, const Message& request, const Messenger::Answer& answer) {
-  if (!scheduler_)
-    throw CommError("rank {} received an unexpected message of kind {}", messenger_.rank(), request.kind);
-  if (!is_worker(from)) throw CommError("rank {} is not one of the {} workers", from, options_.workers);
-  switch (request.kind) {
-    case kJoin:
-      if (int64_t updates = request.get_head<JoinHead>().updates; updates > kMostVersion)
-        throw CommError("worker {} requests {} updates: at most {} are accepted", from, updates,
-                        kMostVersion);
-      else if (updates > 0)
-        scheduler_->set_updates(updates);
-      answer({});
-      return scheduler_->joined(from, slots_.empty() ? 0 : slots_.front()->store.version(),
-                                lives_[static_cast<size_t>(from)]);
-    case kFinished:
-      return answer({message_with(kFinished, scheduler_->finished(from, request.get_head<FinishedHead>()))});
-    case kSnapshot: {
-      VersionReply head{scheduler_->version()};
-      for (int server = 1; server < options_.servers; ++server)
-        tell(options_.workers + server, message_with(kSnapshot, head));
-      keep(head.version);
-      return answer({message_with(kSnapshot, head)});
-    }
-    case kReport: {
-      Accounting counts = scheduler_->accounting();
-      auto text = std::make_shared<std::string>(
-          options_.report ? options_.report(counts, scheduler_->version(), scheduler_->k()) : std::string());
-      Reply reply;
-      reply.message.kind = kReport;
-      reply.message.payload = std::as_bytes(std::span(text->data(), text->size()));
-      reply.sent = [text] {};
-      return answer(reply);
-    }
-    case kAlive:
-      return scheduler_->seen(from);
-    case kAwaitEnd:
-      return await_end(from, answer);
-    case kSetDelay:
-      scheduler_->set_max_delay(request.get_head<DelayHead>().max_delay);
-      return answer({});
-    case kAskStop: {
-      int64_t signal = request.get_head<StopHead>().signal;
-      if (signal < 0 || signal > kMostSignal)
-        throw CommError("worker {} requests a stop for signal {}: 0 to {} are accepted", from, signal,
-                        kMostSignal);
-      scheduler_->stop(signal);
-      return answer({});
-    }
-    default:
-      throw CommError("rank {} received an unexpected message of kind {}", messenger_.rank(), request.kind);
   }
 }
 
@@ -312,37 +283,44 @@ void Server::open(int from, const Message& request, const Messenger::Answer& ans
 
 // All or nothing: allocation may fail.
 void Server::lay_out(const OpenHead& head, Sharding sharding) {
-  double wanted =
-      static_cast<double>(sharding.elements_of(own_index())) * static_cast<double>(size_of(head.type));
+  double elements = 0;
+  for (const auto& share : shares_) elements += static_cast<double>(sharding.elements_of(share->home));
+  double wanted = elements * static_cast<double>(size_of(head.type));
   double memory =
       static_cast<double>(::sysconf(_SC_PHYS_PAGES)) * static_cast<double>(::sysconf(_SC_PAGESIZE));
   if (wanted > memory)
     throw CommError("server {} needs {} for its part of {} parameters, but the machine has {}", own_index(),
                     format_bytes(wanted), head.elements, format_bytes(memory));
-  std::vector<int64_t> index(sharding.ranges().size(), -1);
-  std::vector<std::unique_ptr<Slot>> slots;
-  for (size_t i = 0; i < index.size(); ++i) {
+  std::vector<Slot*> by_range(sharding.ranges().size(), nullptr);
+  std::vector<std::vector<std::unique_ptr<Slot>>> slots(shares_.size());
+  for (size_t i = 0; i < by_range.size(); ++i) {
     const Range& range = sharding.ranges()[i];
-    if (range.server != own_index()) continue;
-    index[i] = static_cast<int64_t>(slots.size());
+    Share* share = share_of(range.server);
+    if (share == nullptr) continue;
     auto updater = options_.make_updater(head.type, range.begin, range.count);
-    slots.push_back(std::make_unique<Slot>(
-        Slot{.store = RangeStore(i, range, head.type, std::move(updater), options_.workers)}));
+    slots[share->index].push_back(std::make_unique<Slot>(Slot{
+        .store = RangeStore(i, range, head.type, std::move(updater), options_.workers), .share = share}));
+    by_range[i] = slots[share->index].back().get();
   }
   sharding_ = std::move(sharding);
   opened_ = head;
-  slot_index_ = std::move(index);
-  slots_ = std::move(slots);
-  for (const auto& slot : slots_) largest_range_ = std::max(largest_range_, slot->store.values()->size());
+  by_range_ = std::move(by_range);
+  for (auto& share : shares_) share->slots = std::move(slots[share->index]);
+  for (Slot* slot : by_range_) {
+    if (slot == nullptr) continue;
+    largest_range_ = std::max(largest_range_, slot->store.values()->size());
+    if (slot->share->serves) slots_.push_back(slot);
+  }
 }
 
 Server::Slot& Server::slot_of(int from, int64_t range) {
-  bool known = range >= 0 && static_cast<size_t>(range) < slot_index_.size();
-  int64_t index = known ? slot_index_[static_cast<size_t>(range)] : -1;
-  if (index < 0)
+  bool known = range >= 0 && static_cast<size_t>(range) < by_range_.size();
+  Slot* slot = known ? by_range_[static_cast<size_t>(range)] : nullptr;
+  if (slot == nullptr)
     throw CommError("worker {} refers to range {}, which is not on server {} (of {} ranges)", from, range,
-                    own_index(), slot_index_.size());
-  return *slots_[static_cast<size_t>(index)];
+                    own_index(), by_range_.size());
+  if (!slot->share->serves) throw NotServedYet();
+  return *slot;
 }
 
 void Server::check_part(int from, const Slot& slot, int64_t begin, int64_t count) const {
@@ -370,7 +348,8 @@ void Server::assign(int from, const Message& request, const Messenger::Answer& a
     throw CommError("worker {} sets range {} to version {} and {} steps: 0 to {} are accepted", from,
                     head.range, head.version, head.steps, kMostVersion);
   slot.store.assign(head.array, request.payload, head.version, head.steps);
-  answer({});
+  if (is_copied()) log_change(slot, EntryWriter(Change::kAssign).put(head).put_bytes(request.payload).take());
+  answer_when_safe(slot, answer, {});
 }
 
 void Server::push(int from, const Message& request, const Messenger::Answer& answer, bool pulls) {
@@ -387,24 +366,29 @@ void Server::push(int from, const Message& request, const Messenger::Answer& ans
     throw CommError("worker {} pushed number {} for update {} with a message of kind {}; nothing was applied",
                     from, head.sequence, head.update, request.kind);
   numbers_.payload_bytes += static_cast<int64_t>(wanted);
+  numbers_.pushed_bytes += static_cast<int64_t>(wanted);
   if (head.update != 0) return push_gradient(slot, from, head, request.payload, answer);
-  if (is_new_push(from, head.sequence, head.settled)) {
+  if (is_new_push(*slot.share, from, head.sequence, head.settled)) {
     check_finite(from, request.payload);
     slot.store.apply_now(head.begin, request.payload, head.scale);
-    taken_[static_cast<size_t>(from)].take(head.sequence);
+    slot.share->taken[static_cast<size_t>(from)].take(head.sequence);
     slot.square = -1;
+    if (is_copied()) {
+      NowChange now{head.range, head.begin, from, head.sequence, head.settled, head.scale};
+      log_change(slot, EntryWriter(Change::kNow).put(now).put_bytes(request.payload).take());
+    }
     after_change(slot);
   }
   if (pulls) return answer_pull(slot, {head.range, head.begin, head.count, 0}, answer);
-  answer({});
+  answer_when_safe(slot, answer, {});
 }
 
 // For pushes outside of updates.
-bool Server::is_new_push(int from, int64_t number, int64_t settled) {
+bool Server::is_new_push(Share& share, int from, int64_t number, int64_t settled) {
   if (number < 1 || settled < 1 || settled > number)
     throw CommError("worker {} pushed number {} after {} were settled; nothing was applied", from, number,
                     settled - 1);
-  TakenNumbers& taken = taken_[static_cast<size_t>(from)];
+  TakenNumbers& taken = share.taken[static_cast<size_t>(from)];
   taken.settle(settled);
   if (taken.has(number)) {
     ++numbers_.duplicates;
@@ -420,7 +404,7 @@ void Server::push_gradient(Slot& slot, int from, const PushHead& head, std::span
                            const Messenger::Answer& answer) {
   if (!slot.store.is_new(from, head.sequence)) {
     ++numbers_.duplicates;
-    return answers_again(slot, from, head, answer) ? void() : answer({});
+    return answers_again(slot, from, head, answer) ? void() : answer_when_safe(slot, answer, {});
   }
   check_finite(from, payload);
   take_push(slot, from, head, payload, answer);
@@ -445,6 +429,8 @@ void Server::fetch(int from, const Message& request, const Messenger::Answer& an
                     fetch.head.range);
   if (slot.store.snapshot() && slot.store.snapshot()->version == fetch.head.version)
     return answer_fetch(slot, fetch);
+  if (slot.store.version() > fetch.head.version)
+    throw CommError("version {} of range {} was not kept", fetch.head.version, fetch.head.range);
   if (waiting_of(slot.fetches, from) >= kMostWaiting)
     throw CommError("worker {} waits for version {} of range {}, with {} other requests pending", from,
                     fetch.head.version, fetch.head.range, waiting_of(slot.fetches, from));

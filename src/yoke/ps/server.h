@@ -10,6 +10,13 @@
 // nothing is applied; so are messages larger than their kind allows (beyond MessengerSetup::largest the
 // sender is disconnected). Resends are recognised by worker, minibatch and range, or outside of updates by
 // their number, and are applied once.
+//
+// With replicas (ps/succession.h), each server also holds copies of the ranges of the servers before it.
+// Every change passes down the chain of servers that hold the range (ps/chain.h, ps/entries.h), after
+// aggregation: an update once, whatever the number of workers. No reply exposes or acknowledges a change
+// before it is safe. Under rules whose workers would wait for each other's updates then (server.cpp),
+// gradients pass down the chain one by one instead. A request for a range whose server is not known to be
+// lost yet waits until it is.
 #pragma once
 
 #include <condition_variable>
@@ -21,11 +28,14 @@
 #include <vector>
 
 #include "yoke/comm/messenger.h"
+#include "yoke/ps/chain.h"
 #include "yoke/ps/clip.h"
+#include "yoke/ps/copied_scheduler.h"
 #include "yoke/ps/range_store.h"
 #include "yoke/ps/replica_ranks.h"
 #include "yoke/ps/scheduler.h"
 #include "yoke/ps/sparse/tables.h"
+#include "yoke/ps/succession.h"
 #include "yoke/ps/taken_numbers.h"
 
 namespace yoke::ps {
@@ -33,6 +43,8 @@ namespace yoke::ps {
 struct ServerOptions {
   int workers = 1;
   int servers = 1;
+  int replicas = 0;      // copies of each range on other servers; tables have none
+  double timeout = 300;  // seconds for a copy to acknowledge a change
   ReplicaRanks ranks{};  // of the job, for messages; by default each worker is a rank
   MakeUpdater make_updater;
   // Rules of sparse tables, by their number. Empty: there are none.
@@ -51,8 +63,8 @@ class Server {
   // the server. Throws ConfigError.
   Server(comm::Messenger& messenger, ServerOptions options);
 
-  // Blocks until every worker has left or is lost. Throws CommError if another server is lost, or if all
-  // workers were lost.
+  // Blocks until every worker has left or is lost. Throws CommError if another server is lost and no copy of
+  // its ranges is left, or if all workers were lost.
   void run();
 
   struct Numbers {
@@ -61,7 +73,10 @@ class Server {
     size_t most_early_bytes = 0;  // peak size of gradients held because they arrived early
     int64_t duplicates = 0;       // resends that were recognised
     int64_t refused = 0;
-    int64_t payload_bytes = 0;  // pushed and pulled
+    int64_t payload_bytes = 0;     // pushed and pulled
+    int64_t pushed_bytes = 0;      // of these
+    int64_t replicated_bytes = 0;  // sent to copies of ranges
+    int64_t servers_lost = 0;
     sparse::Tables::Numbers tables{};
     double cpu_seconds = 0;  // of the serving thread, until the last worker left
   };
@@ -72,12 +87,13 @@ class Server {
   struct Decided {
     UpdateHead head;
     std::vector<Contributor> from;
-    size_t ranges_left = 0;  // ranges that have not applied it
+    size_t ranges_left = 0;  // ranges that have not applied it, copies included
     // With clipping:
-    size_t ranges_summed = 0;  // ranges that have all its gradients
-    bool told = false;         // the sum of squares was sent to the scheduler
+    std::vector<size_t> summed{};  // by share: ranges that have all its gradients
+    std::vector<bool> told{};      // by share: the sum of squares was sent to the scheduler
     std::optional<double> factor{};
     double since = 0;  // time of the decision
+    bool is_done() const { return ranges_left == 0 && (head.clip_norm <= 0 || factor); }
   };
   struct WaitingPull {
     int from;
@@ -97,9 +113,16 @@ class Server {
     FetchHead head;
     comm::Messenger::Answer answer;
   };
+  struct Unanswered {
+    int from;
+    int64_t sequence;
+    comm::Messenger::Answer answer;
+  };
+  struct Share;
   // A range and the requests that wait for it.
   struct Slot {
     RangeStore store;
+    Share* share = nullptr;
     int64_t updates = 0;    // applied
     int64_t shortfall = 0;  // accepted gradients of lost workers that will never arrive
     std::vector<WaitingPull> pulls{};
@@ -109,16 +132,38 @@ class Server {
     bool measure = false;            // a worker wants the norm of the next update
     std::optional<double> summed{};  // sum of squares of the next update, complete and waiting to be clipped
     double square = -1;              // of the last update, see PullReply
+    bool sum_copied = false;         // copies have the sum of the next update
+    int64_t entry = 0;               // last one of the chain that concerns this range
+    std::vector<Unanswered> unanswered{};  // pushes whose gradients no copy has yet
   };
+  // The ranges of one home: served, or held as a copy.
+  struct Share {
+    int home = 0;
+    size_t index = 0;  // in shares_
+    bool serves = false;
+    std::vector<std::unique_ptr<Slot>> slots{};
+    std::vector<TakenNumbers> taken{};  // by worker: numbers of pushes outside of updates
+    std::unique_ptr<Chain> chain{};
+  };
+  // A request for a home whose server is not known to be lost.
+  struct Postponed {
+    int from;
+    comm::Message request;
+    std::vector<std::byte> payload;
+    comm::Messenger::Answer answer;
+  };
+  struct NotServedYet {};  // thrown, to postpone a request
 
   void handle(int from, const comm::Message& request, const comm::Messenger::Answer& answer);
+  void handle_kind(int from, const comm::Message& request, const comm::Messenger::Answer& answer);
+  void check_sender(int from, uint16_t kind) const;
   void check_size(int from, const comm::Message& head, size_t bytes) const;
   size_t most_bytes(uint16_t kind) const;
   void open(int from, const comm::Message& request, const comm::Messenger::Answer& answer);
   void lay_out(const OpenHead& head, Sharding sharding);
   void assign(int from, const comm::Message& request, const comm::Messenger::Answer& answer);
   void push(int from, const comm::Message& request, const comm::Messenger::Answer& answer, bool pulls);
-  bool is_new_push(int from, int64_t number, int64_t settled);
+  bool is_new_push(Share& share, int from, int64_t number, int64_t settled);
   void push_gradient(Slot& slot, int from, const PushHead& head, std::span<const std::byte> payload,
                      const comm::Messenger::Answer& answer);
   void pull(int from, const comm::Message& request, const comm::Messenger::Answer& answer);
@@ -130,7 +175,6 @@ class Server {
   LateReply who_is_late(int asker) const;
   void await_end(int from, const comm::Messenger::Answer& answer);
   void answer_await_end();
-  void to_scheduler(int from, const comm::Message& request, const comm::Messenger::Answer& answer);
   void peer_lost(int peer, const std::string& why);
   void peer_back(int peer, int life);
 
@@ -143,30 +187,81 @@ class Server {
   bool is_turn(const Slot& slot, int from, const PushHead& head) const;
   static bool holds(const Slot& slot, int from, int64_t life);
   void add_held(Slot& slot);
-  void release(HeldPush& push);
+  void discard(HeldPush& push);
+  void add(Slot& slot, int from, int64_t life, const PushHead& head, std::span<const std::byte> gradient);
   void updates_ended();
   void update_decided(const UpdateHead& head, std::vector<Contributor> from);
   void advance(Slot& slot);
   static int64_t needed(const Slot& slot, const Decided& update);
   void write_off(const Contributor& gradient);
+  static void write_off(Slot& slot, const Contributor& gradient);
   Decided* decided(int64_t number);
   const Decided* decided(int64_t number) const;
   bool apply(Slot& slot, Decided& update);
-  void applied(Slot& slot, int64_t missing);
+  void applied(Slot& slot);
   void keep(int64_t version);
   void after_change(Slot& slot);
   void answer_pull(Slot& slot, const PullHead& head, const comm::Messenger::Answer& answer);
-  void answer_fetch(const Slot& slot, const WaitingFetch& fetch);
-  void send_update(const UpdateHead& head, const std::vector<Contributor>& from);
+  void answer_fetch(Slot& slot, const WaitingFetch& fetch);
   void tell(int peer, const comm::Message& message);
+  void tell_servers(const comm::Message& message);
+  size_t ranges_before(int64_t update) const;
+  void forget_done();
+  void acknowledge(Slot& slot, int from, const PushHead& head, const comm::Messenger::Answer& answer);
+  void answer_when_safe(Slot& slot, const comm::Messenger::Answer& answer, const comm::Reply& reply);
+  void apply_keys(Share& share, std::span<const int64_t> keys, std::span<const std::byte> values);
+
+  // The scheduler (server_scheduler.cpp).
+  void make_scheduler();
+  Scheduler* scheduler();  // if this server runs it; else nullptr
+  const Scheduler* scheduler() const { return const_cast<Server*>(this)->scheduler(); }
+  int scheduler_peer() const;
+  GrantReply decide(SchedulerInput input, const std::string& why = "");
+  void once_decided(std::function<void()> task);
+  void scheduler_moved(bool here);
+  void to_scheduler(int from, const comm::Message& request, const comm::Messenger::Answer& answer);
+  void join(int from, const comm::Message& request, const comm::Messenger::Answer& answer);
+  void finished(int from, const comm::Message& request, const comm::Messenger::Answer& answer);
+  void snapshot(const comm::Messenger::Answer& answer);
+  void report(const comm::Messenger::Answer& answer);
+  void send_update(const UpdateHead& head, const std::vector<Contributor>& from);
+
+  // Copies of ranges (server_chain.cpp).
+  bool is_copied() const { return options_.replicas > 0; }
+  void make_shares();
+  Share* share_of(int home);
+  void send_entry(int server, const EntryHead& head, const Chain::Bytes& entry, Chain::Task acknowledged);
+  void fail(const std::string& error);
+  void log_change(Share& share, std::vector<std::byte> entry);
+  void log_change(Slot& slot, std::vector<std::byte> entry);
+  void log_update(Slot& slot, int64_t version, double lr, double weight, ApplyChange::Gradient gradient,
+                  std::span<const std::byte> data);
+  void log_sum(Slot& slot);
+  void answer_pushes(Slot& slot);
+  static void check_bytes(const Slot& slot, size_t bytes);
+  std::vector<RangeStore::Early> early_of(const Slot& slot) const;
+  void take_entry(int from, const comm::Message& request, const comm::Messenger::Answer& answer);
+  void change(Share& share, std::span<const std::byte> entry);
+  void copy_update(Slot& slot, const ApplyChange& change, std::span<const std::byte> data);
+  Slot& copy_of(Share& share, int64_t range);
+  void server_lost(int server, const std::string& why);
+  void take_over(Share& share);
+  void catch_up(Slot& slot);
+  void postpone(int from, const comm::Message& request, const comm::Messenger::Answer& answer);
+  void handle_postponed();
+  void say_taken_over(int lost, const std::string& why);
+  void leave_servers();
 
   // Clipping (server_clip.cpp).
   void tell_square();
-  void tell_square_of(int64_t number, double square);
-  void take_square(int server, const SquareHead& head);
+  bool tell_square(Share& share);
+  void take_square(int from, const SquareHead& head);
+  void send_factor(const ClipHead& clip);
+  void tell_squares_again();
   void take_factor(const ClipHead& head);
 
   Slot& slot_of(int from, int64_t range);
+  Share& share_for_keys(int from, std::span<const int64_t> keys, int64_t width);
   void check_part(int from, const Slot& slot, int64_t begin, int64_t count) const;
   void check_finite(int from, std::span<const std::byte> payload) const;
   bool has_keys(const KeysHead& head, size_t bytes, size_t each) const;
@@ -175,31 +270,36 @@ class Server {
 
   comm::Messenger& messenger_;
   ServerOptions options_;
-  std::unique_ptr<Scheduler> scheduler_;
+  Succession succession_;
+  std::unique_ptr<Scheduler> scheduler_;     // in the first server, unless there are copies
+  std::unique_ptr<CopiedScheduler> copied_;  // in servers that hold the first home, if there are
   sparse::Tables tables_;
-  Clipping clipping_;    // used by the first server
-  bool strict_ = false;  // updates consume gradients of their own version only
+  Clipping clipping_;              // used by the scheduler's server
+  bool strict_ = false;            // updates consume gradients of their own version only
+  bool copies_gradients_ = false;  // one by one, not their sum
   std::optional<OpenHead> opened_;
   Sharding sharding_;
-  std::vector<int64_t> slot_index_;  // by range: its slot; -1: on another server
-  std::vector<std::unique_ptr<Slot>> slots_;
+  std::vector<std::unique_ptr<Share>> shares_;  // the own one first
+  std::vector<Slot*> by_range_;                 // nullptr: on other servers
+  std::vector<Slot*> slots_;                    // of the shares that are served, by range
+  std::vector<Postponed> postponed_;
   size_t largest_range_ = 0;  // bytes
   std::deque<Decided> decided_;
   int64_t updates_heard_ = 0;
   int64_t snapshot_wanted_ = -1;
-  bool ended_ = false;                // no more updates will be decided
-  std::vector<bool> lost_;            // by worker
-  std::vector<bool> left_;            // by worker: left normally
-  std::vector<TakenNumbers> taken_;   // by worker: numbers of pushes outside of updates
-  std::vector<double> heard_;         // by worker: time of its last request
-  std::vector<int64_t> peak_memory_;  // by worker: as reported when it left
+  bool ended_ = false;                 // no more updates will be decided
+  std::vector<bool> lost_;             // by worker
+  std::vector<bool> left_;             // by worker: left normally
+  std::vector<double> heard_;          // by worker: time of its last request
+  std::vector<std::string> why_lost_;  // by worker
+  std::vector<int64_t> peak_memory_;   // by worker: as reported when it left
   std::vector<std::pair<int, comm::Messenger::Answer>> await_end_;
   size_t early_bytes_ = 0;
   std::vector<int64_t> lives_;           // by worker: restart count
   std::vector<Contributor> last_named_;  // by worker: its last gradient consumed by an update
   Numbers numbers_;
 
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<bool> gone_;     // by worker: left or lost; guarded by mutex_, like all below
   int64_t left_in_order_ = 0;  // workers

@@ -1,7 +1,8 @@
 // The part of Server that clips the gradient of an update by its norm over all servers.
 //
-// Ranges that have all gradients of such an update wait for its factor. A server sends its sum only after all
-// of its ranges are complete, so none of them can be past the update when the factor arrives.
+// Ranges that have all gradients of such an update wait for its factor. The sum of a home is sent only after
+// all of its ranges are complete, so none of them can be past the update when the factor arrives. Sums are by
+// home, so that the result does not depend on who serves it.
 #include <algorithm>
 #include <cmath>
 
@@ -9,51 +10,76 @@
 #include "yoke/ps/server.h"
 
 namespace yoke::ps {
-namespace {
-
-template <class Head>
-comm::Message clip_message(uint16_t kind, const Head& head) {
-  comm::Message message;
-  message.kind = kind;
-  message.set_head(head);
-  return message;
+// Sends the sums of squares of the oldest update that waits to be clipped, for each home once all its ranges
+// have its gradients. Call it last: it may trigger the next update.
+void Server::tell_square() {
+  for (bool told = true; told;) {
+    told = false;
+    for (size_t i = 0; i < shares_.size() && !told; ++i)
+      told = shares_[i]->serves && tell_square(*shares_[i]);
+  }
 }
 
-}  // namespace
-
-// Sends the sum of squares of the oldest update that waits to be clipped, once all ranges have its gradients.
-// Call it last: it may trigger the next update.
-void Server::tell_square() {
+bool Server::tell_square(Share& share) {
   auto update = std::find_if(decided_.begin(), decided_.end(),
                              [](const Decided& one) { return one.head.clip_norm > 0 && !one.factor; });
-  if (update == decided_.end() || update->told || update->ranges_summed < slots_.size()) return;
-  update->told = true;
+  if (update == decided_.end() || update->told[share.index]) return false;
+  if (update->summed[share.index] < share.slots.size()) return false;
   double square = 0;
-  for (const auto& slot : slots_) square += *slot->summed;
-  tell_square_of(update->head.number, square);
+  for (const auto& slot : share.slots) square += *slot->summed;
+  update->told[share.index] = true;
+  SquareHead head{update->head.number, square, share.home};
+  if (scheduler() != nullptr)
+    take_square(messenger_.rank(), head);
+  else
+    tell(scheduler_peer(), message_with(kSquare, head));
+  return true;
 }
 
-void Server::tell_square_of(int64_t number, double square) {
-  if (scheduler_) return take_square(own_index(), {number, square});
-  tell(options_.workers, clip_message(kSquare, SquareHead{number, square}));
+// The scheduler is another: it does not know what its predecessor was told.
+void Server::tell_squares_again() {
+  for (Decided& update : decided_)
+    if (!update.factor) update.told.assign(shares_.size(), false);
+  tell_square();
 }
 
-void Server::take_square(int server, const SquareHead& head) {
-  std::optional<ClipHead> clip = clipping_.add(server, head);
+void Server::take_square(int from, const SquareHead& head) {
+  if (copied_ && scheduler() == nullptr) throw NotServedYet();
+  if (scheduler() == nullptr)
+    throw CommError("unexpected `square` message from rank {} to rank {}", from, messenger_.rank());
+  if (std::optional<ClipHead> known = copied_ ? copied_->factor(head.number) : std::nullopt)
+    return from == messenger_.rank() ? take_factor(*known) : tell(from, message_with(kClip, *known));
+  const int home = is_copied() ? static_cast<int>(head.home) : from - options_.workers;
+  std::optional<ClipHead> clip = clipping_.add(home, head, is_copied());
   if (!clip) return;
-  for (int other = 1; other < options_.servers; ++other)
-    tell(options_.workers + other, clip_message(kClip, *clip));
-  take_factor(*clip);
+  if (!copied_) return send_factor(*clip);
+  copied_->note_factor(*clip);
+  Share& share = *share_of(0);
+  log_change(share, EntryWriter(Change::kClipped).put(*clip).take());
+  share.chain->when_safe(share.chain->last(), [this, clip] { send_factor(*clip); });
+}
+
+void Server::send_factor(const ClipHead& clip) {
+  tell_servers(message_with(kClip, clip));
+  take_factor(clip);
 }
 
 void Server::take_factor(const ClipHead& head) {
-  if (slots_.empty()) return;  // nothing to clip
+  if (!(head.factor >= 0 && head.factor <= 1))
+    throw CommError("unexpected `clip` message from the scheduler: update {} by {}", head.number,
+                    head.factor);
   Decided* update = decided(head.number);
-  bool awaited = update != nullptr && update->told && !update->factor;
-  if (!awaited || !(head.factor >= 0 && head.factor <= 1))
+  if (update == nullptr || update->factor) {
+    if (is_copied()) return;  // told again by a new scheduler
+    throw CommError("unexpected `clip` message from the scheduler: update {} by {}", head.number,
+                    head.factor);
+  }
+  const bool told = std::find(update->told.begin(), update->told.end(), true) != update->told.end();
+  if (!told && !is_copied())
     throw CommError("unexpected `clip` message from the scheduler: update {} by {}", head.number,
                     head.factor);
   update->factor = head.factor;
+  forget_done();
   for (auto& slot : slots_) advance(*slot);
   tell_square();
 }

@@ -64,6 +64,8 @@ size_t head_bytes(uint16_t kind) {
       return sizeof(SquareHead);
     case kClip:
       return sizeof(ClipHead);
+    case kEntry:
+      return sizeof(EntryHead);
     case kOpenTable:
       return sizeof(sparse::OpenTableHead);
     case kAssignTable:
@@ -101,7 +103,7 @@ void deliver(ScriptedMessenger& messenger, Bytes& bytes) {
   bool carries = message.kind == kOpen || message.kind == kAssign || message.kind == kPush ||
                  message.kind == kPushPull || message.kind == kPushKeys || message.kind == kPullKeys ||
                  message.kind == kUpdate || message.kind == kAssignTable || message.kind == kPushTable ||
-                 message.kind == kPullTable;
+                 message.kind == kPullTable || message.kind == kEntry;
   std::vector<std::byte> payload(carries || (form & 32) ? bytes.byte() : 0);
   bytes.read(payload.data(), payload.size());
   message.payload = payload;
@@ -115,6 +117,7 @@ void serve(int rank, Bytes bytes) {
   options.servers = kServers;
   options.make_updater = make_optimizer({.momentum = 0.9});
   options.make_rule = [](int) { return sparse::make_rule({.name = "adagrad"}); };
+  options.replicas = bytes.byte() % 2;
   uint8_t rule = bytes.byte();
   options.scheduler.policy = {static_cast<plan::Rule>(rule % 8), kWorkers, 1 + rule / 8 % kWorkers,
                               rule / 16};
@@ -132,6 +135,8 @@ void serve(int rank, Bytes bytes) {
     uint8_t what = bytes.byte();
     if (what < 4) {
       messenger.lose(what % kWorkers);
+    } else if (what == 8) {
+      messenger.lose(rank == kWorkers ? rank + 1 : kWorkers);
     } else if (what < 8) {
       messenger.bring_back(what % kWorkers, life++);
     } else {

@@ -32,7 +32,9 @@ void Server::goodbye(int from, const Message& request) {
 
 void Server::left(int from, bool lost, const std::string& why, int64_t peak_memory) {
   peak_memory_[static_cast<size_t>(from)] = peak_memory;
-  if (scheduler_) scheduler_->left(from, lost, why);
+  why_lost_[static_cast<size_t>(from)] = why;
+  if (scheduler() != nullptr)
+    decide({.what = SchedulerInput::kLeft, .worker = from, .value = lost ? 1 : 0}, why);
   timespec cpu{};
   ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &cpu);
   numbers_.cpu_seconds = static_cast<double>(cpu.tv_sec) + 1e-9 * static_cast<double>(cpu.tv_nsec);
@@ -80,30 +82,22 @@ LateReply Server::who_is_late(int asker) const {
   for (int worker = 0; ended_ && decided_.empty() && worker < options_.workers; ++worker) {
     if (worker != asker && !gone_[static_cast<size_t>(worker)]) return {worker, 0, kComputes};
   }
-  if (!decided_.empty()) {
-    const Decided& oldest = decided_.front();
-    for (const auto& slot : slots_) {
-      if (slot->updates + 1 != oldest.head.number) continue;
-      for (const Contributor& one : oldest.from) {
-        if (!slot->store.is_over(static_cast<int>(one.worker), one.life, one.minibatch))
-          return {one.worker, now_seconds() - std::max(oldest.since, heard_[static_cast<size_t>(one.worker)]),
-                  kOwes};
-      }
+  for (const Slot* slot : slots_) {
+    const Decided* next = decided(slot->updates + 1);
+    if (next == nullptr) continue;
+    for (const Contributor& one : next->from) {
+      if (!slot->store.is_over(static_cast<int>(one.worker), one.life, one.minibatch))
+        return {one.worker, now_seconds() - std::max(next->since, heard_[static_cast<size_t>(one.worker)]),
+                kOwes};
     }
   }
   if (std::optional<int> worker = tables_.owes())
     return {*worker, now_seconds() - heard_[static_cast<size_t>(*worker)], kOwes};
-  return scheduler_ ? scheduler_->who_is_late() : LateReply{};
+  return scheduler() != nullptr ? scheduler()->who_is_late() : LateReply{};
 }
 
 void Server::peer_lost(int peer, const std::string& why) {
-  if (!is_worker(peer)) {
-    std::lock_guard lock(mutex_);
-    if (error_.empty()) lost_before_ = losses_;
-    error_ = fmt::format("{} is lost: {}", server_name(peer - options_.workers, options_.ranks), why);
-    changed_.notify_all();
-    return;
-  }
+  if (!is_worker(peer)) return server_lost(peer - options_.workers, why);
   auto worker = static_cast<size_t>(peer);
   {
     std::lock_guard lock(mutex_);
@@ -131,9 +125,9 @@ void Server::peer_back(int peer, int life) {
   lost_[worker] = false;
   left_[worker] = false;
   lives_[worker] = life;
-  taken_[worker] = {};
   tables_.worker_back(peer, life);
-  for (auto& slot : slots_) slot->store.begin_life(peer, life);
+  for (auto& share : shares_) share->taken[worker] = {};
+  for (auto& slot : slots_) slot->store.reach_life(peer, life);
   std::lock_guard lock(mutex_);
   gone_[worker] = false;
 }

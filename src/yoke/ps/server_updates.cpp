@@ -42,14 +42,9 @@ void Server::tell(int peer, const Message& message) {
   }
 }
 
-void Server::send_update(const UpdateHead& head, const std::vector<Contributor>& from) {
-  Message message;
-  message.kind = kUpdate;
-  message.set_head(head);
-  message.payload = std::as_bytes(std::span(from));
-  for (int server = 1; server < options_.servers; ++server) tell(options_.workers + server, message);
-  if (head.clip_norm > 0) clipping_.await(head.number, head.clip_norm);
-  update_decided(head, from);
+void Server::tell_servers(const Message& message) {
+  for (int server = 0; server < options_.servers; ++server)
+    if (server != own_index() && !succession_.is_lost(server)) tell(options_.workers + server, message);
 }
 
 const Server::Decided* Server::decided(int64_t number) const {
@@ -63,6 +58,7 @@ Server::Decided* Server::decided(int64_t number) {
 }
 
 void Server::update_decided(const UpdateHead& head, std::vector<Contributor> from) {
+  if (is_copied() && head.number <= updates_heard_) return;  // told again by a new scheduler
   if (head.number != updates_heard_ + 1)
     throw CommError("invalid message from the scheduler: update {} after {}", head.number, updates_heard_);
   if (head.version < 0 || head.version > kMostVersion || !std::isfinite(head.weight) ||
@@ -83,23 +79,39 @@ void Server::update_decided(const UpdateHead& head, std::vector<Contributor> fro
     if (past || lost_[worker]) write_off(one);
   }
   tables_.update_decided(head, from);
-  if (slots_.empty()) {
-    if (head.clip_norm > 0) tell_square_of(head.number, 0);
-    return;
-  }
-  decided_.push_back(
-      {.head = head, .from = std::move(from), .ranges_left = slots_.size(), .since = now_seconds()});
+  decided_.push_back({.head = head,
+                      .from = std::move(from),
+                      .ranges_left = ranges_before(head.number),
+                      .summed = std::vector<size_t>(shares_.size(), 0),
+                      .told = std::vector<bool>(shares_.size(), false),
+                      .since = now_seconds()});
+  forget_done();
   for (auto& slot : slots_) advance(*slot);
   tell_square();
+}
+
+// Ranges that have not applied this update; a copy may have it before this server hears of it.
+size_t Server::ranges_before(int64_t update) const {
+  size_t count = 0;
+  for (const auto& share : shares_)
+    count += static_cast<size_t>(std::count_if(share->slots.begin(), share->slots.end(),
+                                               [&](const auto& slot) { return slot->updates < update; }));
+  return count;
+}
+
+void Server::forget_done() {
+  while (!decided_.empty() && decided_.front().is_done()) decided_.pop_front();
 }
 
 // An accepted gradient of a lost worker that has not arrived never will: an update consumes one less. Which
 // update does not matter, because another gradient may already have taken its place.
 void Server::write_off(const Contributor& gradient) {
-  for (auto& slot : slots_) {
-    if (slot->store.write_off(static_cast<int>(gradient.worker), gradient.life, gradient.minibatch))
-      ++slot->shortfall;
-  }
+  for (Slot* slot : slots_) write_off(*slot, gradient);
+}
+
+void Server::write_off(Slot& slot, const Contributor& gradient) {
+  if (slot.store.write_off(static_cast<int>(gradient.worker), gradient.life, gradient.minibatch))
+    ++slot.shortfall;
 }
 
 int64_t Server::needed(const Slot& slot, const Decided& update) {
@@ -124,13 +136,24 @@ void Server::hold(Slot& slot, int from, const PushHead& head, std::span<const st
   slot.store.note(from, head.sequence);
   early_bytes_ += payload.size();
   numbers_.most_early_bytes = std::max(numbers_.most_early_bytes, early_bytes_);
-  bool in_order = (head.flags & kInOrderFlag) != 0;
-  if (!in_order) answer({});
-  slot.held.push_back({from,
-                       life,
-                       head,
-                       {payload.begin(), payload.end()},
-                       in_order ? std::move(answer) : Messenger::Answer()});
+  const bool waits = (head.flags & kInOrderFlag) != 0 || is_copied();
+  if (!waits) answer({});
+  slot.held.push_back(
+      {from, life, head, {payload.begin(), payload.end()}, waits ? std::move(answer) : Messenger::Answer()});
+}
+
+// A gradient is in the accumulator. With copies, its sender may forget it once a copy has it: with the sum of
+// its update, or where it continues before that is complete, by itself.
+void Server::acknowledge(Slot& slot, int from, const PushHead& head, const Messenger::Answer& answer) {
+  if (!answer) return;
+  if (!is_copied() || copies_gradients_) return answer_when_safe(slot, answer, {});
+  slot.unanswered.push_back({from, head.sequence, answer});
+}
+
+// No copy has to be asked where there is none.
+void Server::answer_when_safe(Slot& slot, const Messenger::Answer& answer, const Reply& reply) {
+  if (!is_copied() || slot.share->chain->is_safe(slot.entry)) return answer(reply);
+  slot.share->chain->when_safe(slot.entry, [answer, reply] { answer(reply); });
 }
 
 // A resend of a held push: reply to the new request instead of the old one.
@@ -140,10 +163,16 @@ bool Server::answers_again(Slot& slot, int from, const PushHead& head, const Mes
     push.answer = answer;
     return true;
   }
+  for (Unanswered& push : slot.unanswered) {
+    if (push.from != from || push.sequence != head.sequence) continue;
+    push.answer = answer;
+    return true;
+  }
   return false;
 }
 
-void Server::release(HeldPush& push) {
+// It is not added.
+void Server::discard(HeldPush& push) {
   early_bytes_ -= push.payload.size();
   if (push.answer) push.answer({});
 }
@@ -180,8 +209,10 @@ void Server::updates_ended() {
   tables_.ended();
   for (auto& slot : slots_) {
     for (HeldPush& push : slot->held)
-      if (push.head.update > updates_heard_) release(push);
+      if (push.head.update > updates_heard_) discard(push);
     std::erase_if(slot->held, [&](const HeldPush& push) { return push.head.update > updates_heard_; });
+    if (slot->updates < updates_heard_) continue;
+    for (const Unanswered& push : std::exchange(slot->unanswered, {})) push.answer({});
   }
 }
 
@@ -204,20 +235,32 @@ void Server::take_push(Slot& slot, int from, const PushHead& head, std::span<con
     return hold(slot, from, head, payload, answer);
   store.note(from, head.sequence);
   slot.measure |= (head.flags & kMeasureFlag) != 0;
-  bool as_it_is = update != nullptr && update->head.clip_norm <= 0 && !slot.measure;
+  const bool as_it_is = update != nullptr && update->head.clip_norm <= 0 && !slot.measure;
   if (as_it_is && store.counted() == 0 && needed(slot, *update) == 1) {
-    double share = static_cast<double>(update->from.size());
-    store.update_with(payload, head.scale, update->head.lr, update->head.weight * share,
-                      update->head.version);
+    const double weight = update->head.weight * static_cast<double>(update->from.size());
+    const UpdateHead told = update->head;
+    store.update_with(payload, head.scale, told.lr, weight, told.version);
     slot.square = -1;
-    applied(slot, static_cast<int64_t>(update->from.size()) - 1);
+    slot.shortfall -= static_cast<int64_t>(update->from.size()) - 1;
+    log_update(slot, told.version, told.lr, weight * head.scale, ApplyChange::kHere, payload);
+    applied(slot);
+    answer_when_safe(slot, answer, {});
   } else {
-    store.add(payload, head.scale);
-    slot.added.push_back(from);
+    add(slot, from, lives_[static_cast<size_t>(from)], head, payload);
+    acknowledge(slot, from, head, answer);
   }
-  answer({});
   advance(slot);
   tell_square();
+}
+
+void Server::add(Slot& slot, int from, int64_t life, const PushHead& head,
+                 std::span<const std::byte> gradient) {
+  slot.store.add(gradient, head.scale);
+  slot.measure |= (head.flags & kMeasureFlag) != 0;
+  slot.added.push_back(from);
+  if (!copies_gradients_) return;
+  AddChange change{head.range, from, life, head.sequence, head.scale};
+  log_change(slot, EntryWriter(Change::kAdd).put(change).put_bytes(gradient).take());
 }
 
 void Server::advance(Slot& slot) {
@@ -245,12 +288,11 @@ void Server::add_held(Slot& slot) {
       ++push;
       continue;
     }
-    store.add(push->payload, push->head.scale);
-    slot.measure |= (push->head.flags & kMeasureFlag) != 0;
-    slot.added.push_back(push->from);
     HeldPush taken = std::move(*push);
     slot.held.erase(push);
-    release(taken);
+    early_bytes_ -= taken.payload.size();
+    add(slot, taken.from, taken.life, taken.head, taken.payload);
+    acknowledge(slot, taken.from, taken.head, taken.answer);
     push = slot.held.begin();
   }
 }
@@ -266,29 +308,37 @@ bool Server::apply(Slot& slot, Decided& update) {
   bool clips = update.head.clip_norm > 0;
   if (clips && !slot.summed) {
     slot.summed = store.square(weight);
-    ++update.ranges_summed;
+    ++update.summed[slot.share->index];
+    if (!update.factor && !slot.sum_copied) log_sum(slot);
   }
   if (clips && !update.factor) return false;
   std::optional<double> square = std::exchange(slot.summed, std::nullopt);
   if (std::exchange(slot.measure, false) && !square) square = store.square(weight);
   double factor = clips ? *update.factor : square && !std::isfinite(*square) ? 0 : 1;
   fault::at(fault::Point::kPsServerUpdate);
+  const bool moves = factor > 0 && store.counted() > 0;
+  const bool is_there = copies_gradients_ || std::exchange(slot.sum_copied, false);
   if (factor > 0)
     store.update(update.head.lr, weight * factor, update.head.version);
   else
     store.pass(update.head.version);
   slot.square = square.value_or(-1);
-  applied(slot, missing);
+  slot.shortfall -= missing;
+  log_update(slot, update.head.version, update.head.lr, weight * factor,
+             !moves     ? ApplyChange::kNone
+             : is_there ? ApplyChange::kThere
+                        : ApplyChange::kHere,
+             store.sum());
+  applied(slot);
   return true;
 }
 
 // The slot has applied its next update.
-void Server::applied(Slot& slot, int64_t missing) {
+void Server::applied(Slot& slot) {
   ++slot.updates;
   slot.added.clear();
-  slot.shortfall -= missing;
-  --decided_[static_cast<size_t>(slot.updates - decided_.front().head.number)].ranges_left;
-  while (!decided_.empty() && decided_.front().ranges_left == 0) decided_.pop_front();
+  if (Decided* update = decided(slot.updates)) --update->ranges_left;
+  forget_done();
   after_change(slot);
 }
 
@@ -315,7 +365,7 @@ void Server::answer_pull(Slot& slot, const PullHead& head, const Messenger::Answ
   reply.message.payload = slot.store.part(head.begin, head.count);
   reply.sent = [values = slot.store.values()] {};  // keeps the values unchanged until they are sent
   numbers_.payload_bytes += static_cast<int64_t>(reply.message.payload.size());
-  answer(reply);
+  answer_when_safe(slot, answer, reply);
 }
 
 // Every range is at this version or will pass through it: no later update has been decided yet.
@@ -331,7 +381,7 @@ void Server::keep(int64_t version) {
   }
 }
 
-void Server::answer_fetch(const Slot& slot, const WaitingFetch& fetch) {
+void Server::answer_fetch(Slot& slot, const WaitingFetch& fetch) {
   const RangeStore::Snapshot& snapshot = *slot.store.snapshot();
   auto array = static_cast<size_t>(fetch.head.array);
   RangeStore::Buffer data = array == 0 ? snapshot.values : snapshot.state[array - 1];
@@ -340,7 +390,7 @@ void Server::answer_fetch(const Slot& slot, const WaitingFetch& fetch) {
   reply.message.set_head(FetchReply{snapshot.steps});
   reply.message.payload = *data;
   reply.sent = [data] {};
-  fetch.answer(reply);
+  answer_when_safe(slot, fetch.answer, reply);
 }
 
 // Whether the payload has the size for the keys of this head, with `each` bytes per key.
@@ -362,19 +412,43 @@ void Server::push_keys(int from, const Message& request, const Messenger::Answer
   std::memcpy(keys.data(), request.payload.data(), keys_bytes);
   std::span<const std::byte> values = request.payload.subspan(keys_bytes);
   check_finite(from, values);
-  std::vector<Slot*> slots;
+  Share& share = share_for_keys(from, keys, head.width);
+  numbers_.pushed_bytes += static_cast<int64_t>(values.size());
+  if (is_new_push(share, from, head.sequence, head.settled)) {
+    apply_keys(share, keys, values);
+    share.taken[static_cast<size_t>(from)].take(head.sequence);
+    if (is_copied()) {
+      KeysChange change{from, head.keys, head.sequence, head.settled};
+      log_change(share, EntryWriter(Change::kKeys).put(change).put_bytes(request.payload).take());
+    }
+  }
+  if (!is_copied()) return answer({});
+  share.chain->when_safe(share.chain->last(), [answer] { answer({}); });
+}
+
+// The keys of a request belong to the ranges of one server.
+Server::Share& Server::share_for_keys(int from, std::span<const int64_t> keys, int64_t width) {
+  Share* share = nullptr;
   for (int64_t key : keys) {
-    if (key < 0 || key >= sharding_.elements() / head.width)
+    if (key < 0 || key >= sharding_.elements() / width)
       throw CommError("worker {} uses key {}, but there are {}; nothing was applied", from, key,
-                      sharding_.elements() / head.width);
-    slots.push_back(&slot_of(from, static_cast<int64_t>(sharding_.range_at(key * head.width))));
+                      sharding_.elements() / width);
+    Slot& slot = slot_of(from, static_cast<int64_t>(sharding_.range_at(key * width)));
+    if (share != nullptr && slot.share != share)
+      throw CommError("worker {} uses keys of servers {} and {} together; nothing was applied", from,
+                      share->home, slot.share->home);
+    share = slot.share;
   }
-  if (is_new_push(from, head.sequence, head.settled)) {
-    for (size_t i = 0; i < keys.size(); ++i)
-      slots[i]->store.apply_now(keys[i] * head.width, values.subspan(i * value_bytes, value_bytes), 1);
-    taken_[static_cast<size_t>(from)].take(head.sequence);
+  return *share;
+}
+
+void Server::apply_keys(Share& share, std::span<const int64_t> keys, std::span<const std::byte> values) {
+  const int64_t width = opened_->align;
+  const size_t each = static_cast<size_t>(width) * size_of(opened_->type);
+  for (size_t i = 0; i < keys.size(); ++i) {
+    Slot& slot = copy_of(share, static_cast<int64_t>(sharding_.range_at(keys[i] * width)));
+    slot.store.apply_now(keys[i] * width, values.subspan(i * each, each), 1);
   }
-  answer({});
 }
 
 void Server::pull_keys(int from, const Message& request, const Messenger::Answer& answer) {
@@ -385,14 +459,12 @@ void Server::pull_keys(int from, const Message& request, const Messenger::Answer
       static_cast<size_t>(head.keys) > kMostKeysBytes / value_bytes)
     throw CommError("worker {} requested {} keys of {} values with {} bytes", from, head.keys, head.width,
                     request.payload.size());
+  std::vector<int64_t> keys(static_cast<size_t>(head.keys));
+  std::memcpy(keys.data(), request.payload.data(), request.payload.size());
+  Share& share = share_for_keys(from, keys, head.width);
   auto values = std::make_shared<std::vector<std::byte>>();
-  for (int64_t i = 0; i < head.keys; ++i) {
-    int64_t key = 0;
-    std::memcpy(&key, request.payload.data() + static_cast<size_t>(i) * sizeof(int64_t), sizeof(int64_t));
-    if (key < 0 || key >= sharding_.elements() / head.width)
-      throw CommError("worker {} uses key {}, but there are {}", from, key,
-                      sharding_.elements() / head.width);
-    Slot& slot = slot_of(from, static_cast<int64_t>(sharding_.range_at(key * head.width)));
+  for (int64_t key : keys) {
+    const Slot& slot = *by_range_[sharding_.range_at(key * head.width)];
     std::span<const std::byte> part = slot.store.part(key * head.width, head.width);
     values->insert(values->end(), part.begin(), part.end());
   }
@@ -401,7 +473,8 @@ void Server::pull_keys(int from, const Message& request, const Messenger::Answer
   reply.message.kind = kPullKeys;
   reply.message.payload = *values;
   reply.sent = [values] {};
-  answer(reply);
+  if (!is_copied()) return answer(reply);
+  share.chain->when_safe(share.chain->last(), [answer, reply] { answer(reply); });
 }
 
 }  // namespace yoke::ps

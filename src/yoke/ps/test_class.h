@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <mutex>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -26,12 +28,19 @@ struct Class {
   double clip_norm = 0;
   std::string backend = "shm";
   double timeout = 20;
+  int replicas = 0;
   // Filled by run():
   Accounting counts{};
   int64_t version = 0;
   std::vector<Server::Numbers> numbers{};
   std::vector<std::string> news{};
+  std::set<int> closed{};  // servers
 
+  // Call it from one thread. The others lose this server.
+  void close_server(LocalGroup& group, int server) {
+    closed.insert(server);
+    group.close(policy.workers + server);
+  }
   // `body(learner, worker, group)` on a thread for each worker; the first sets the start to ones.
   void run(const std::function<void(Learner&, int, LocalGroup&)>& body) {
     int workers = policy.workers;
@@ -41,13 +50,17 @@ struct Class {
       ServerOptions options;
       options.workers = workers;
       options.servers = servers;
+      options.replicas = replicas;
       options.make_updater = make_optimizer(optimizer);
       options.scheduler.policy = policy;
       options.scheduler.updates = updates;
       options.scheduler.stale_step = stale_step;
       options.scheduler.warm_start = warm_start;
       options.scheduler.clip_norm = clip_norm;
-      options.scheduler.say = [this](const std::string& text) { news.push_back(text); };
+      options.scheduler.say = [this](const std::string& text) {
+        std::lock_guard lock(news_mutex());
+        news.push_back(text);
+      };
       options.report = [this](const Accounting& all, int64_t at, int64_t) {
         counts = all;
         version = at;
@@ -71,14 +84,22 @@ struct Class {
         }
       });
     for (auto& thread : threads) thread.join();
-    for (auto& shop : shops) shop->run();
+    for (size_t s = 0; s < shops.size(); ++s)
+      if (!closed.contains(static_cast<int>(s))) shops[s]->run();
     for (auto& shop : shops) numbers.push_back(shop->numbers());
+  }
+
+  // Servers have threads of their own.
+  static std::mutex& news_mutex() {
+    static std::mutex mutex;
+    return mutex;
   }
 
   LearnerOptions learner_options() const {
     LearnerOptions options;
     options.workers = policy.workers;
     options.servers = servers;
+    options.replicas = replicas;
     options.tensors = tensors;
     options.type = DataType::kFloat64;
     options.range_bytes = range_bytes;

@@ -21,6 +21,7 @@ class ScriptedMessenger final : public comm::Messenger {
   int rank() const override { return rank_; }
   int size() const override { return size_; }
   const std::string& backend() const override { return backend_; }
+  bool is_lost(int peer) const override { return fallen_.contains(peer); }
   void serve(Place place, Handler handler) override {
     place_ = std::move(place);
     handler_ = std::move(handler);
@@ -58,7 +59,10 @@ class ScriptedMessenger final : public comm::Messenger {
       return error.what();
     }
   }
-  void lose(int peer) { lost_(peer, "it fell"); }
+  void lose(int peer) {
+    fallen_.insert(peer);
+    lost_(peer, "it fell");
+  }
   void bring_back(int peer, int life) { back_(peer, life); }
 
   std::function<comm::Message(int peer, const comm::Message& request, std::span<std::byte> into)> answer_to;
@@ -73,6 +77,7 @@ class ScriptedMessenger final : public comm::Messenger {
   Handler handler_;
   PeerLost lost_;
   PeerBack back_;
+  std::set<int> fallen_;
 };
 
 // Passes on, but sends every third request of the given kinds twice: as if its first answer had been lost on
@@ -84,6 +89,7 @@ class ResendingMessenger final : public comm::Messenger {
   int rank() const override { return under_.rank(); }
   int size() const override { return under_.size(); }
   const std::string& backend() const override { return under_.backend(); }
+  bool is_lost(int peer) const override { return under_.is_lost(peer); }
   void serve(Place place, Handler handler) override { under_.serve(std::move(place), std::move(handler)); }
   void on_peer_lost(PeerLost callback) override { under_.on_peer_lost(std::move(callback)); }
   void on_peer_back(PeerBack callback) override { under_.on_peer_back(std::move(callback)); }

@@ -311,6 +311,7 @@ bool Attempt::starts_again(const Child& child, int wait_status) const {
   if (elastic())  // somebody has to have the state that it needs
     return child.life < work_.options.rank_restarts &&
            std::any_of(children_.begin(), children_.end(), [](const Child& other) { return other.running; });
+  if (work_.options.restartable >= 0 && child.rank >= work_.options.restartable) return false;
   bool job_runs = std::all_of(children_.begin(), children_.end(),
                               [&](const Child& other) { return other.running || expendable(other.rank); });
   return job_runs && child.life < work_.options.rank_restarts;

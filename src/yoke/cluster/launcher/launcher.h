@@ -51,6 +51,7 @@ struct LaunchOptions {
   // Fewest ranks of an elastic job: it continues without ranks that fail. 0: not elastic.
   int elastic_min = 0;
   int rank_restarts = 0;          // how often such a rank is restarted into the running job
+  int restartable = -1;           // only ranks below this; -1: all
   bool stdout_is_taken = false;   // stdout of ranks goes to stderr (--json)
   bool stdout_is_hidden = false;  // stdout of ranks is discarded
 

@@ -160,7 +160,11 @@ void MessengerCore::tell(int peer, const Message& message, Deadline deadline) {
   if (std::string lost = lost_text(peer); !lost.empty()) throw CommError("{}", lost);
 }
 
-std::string MessengerCore::lost_text(int peer) {
+bool MessengerCore::is_lost(int peer) const {
+  return !lost_text(peer).empty();
+}
+
+std::string MessengerCore::lost_text(int peer) const {
   Peer& state = *peers_[static_cast<size_t>(peer)];
   std::lock_guard lock(state.asking);
   return state.lost;

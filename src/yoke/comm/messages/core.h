@@ -25,6 +25,7 @@ class MessengerCore final : public Messenger {
   int rank() const override { return setup_.rank; }
   int size() const override { return setup_.size; }
   const std::string& backend() const override { return transport_->name(); }
+  bool is_lost(int peer) const override;
   void serve(Place place, Handler handler) override;
   void on_peer_lost(PeerLost callback) override;
   void on_peer_back(PeerBack callback) override;
@@ -101,7 +102,7 @@ class MessengerCore final : public Messenger {
   void lose(int peer, const std::string& symptom);
   // (M) Reopens a peer that was restarted.
   void welcome(int peer, int life);
-  std::string lost_text(int peer);
+  std::string lost_text(int peer) const;
   void check(int peer, const Message& message) const;
   bool on_own_thread() const { return std::this_thread::get_id() == own_thread_.load(); }
 

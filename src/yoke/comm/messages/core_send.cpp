@@ -3,6 +3,8 @@
 // Locks: Peer::writing guards the queue and the write side of the transport, Peer::asking the requests. They
 // are never held together, and neither is held while a callback of the user runs.
 #include <algorithm>
+#include <iterator>
+#include <map>
 #include <utility>
 
 #include "yoke/base/clock.h"
@@ -13,6 +15,7 @@
 namespace yoke::comm::messages {
 
 void MessengerCore::answer(int peer, uint64_t id, const Reply& reply) {
+  if (!reply.refusal.empty()) return refuse(peer, id, reply.refusal);
   check(peer, reply.message);
   Outgoing out;
   out.head.id = id;
@@ -185,11 +188,12 @@ void MessengerCore::lose(int peer, const std::string& symptom) {
     std::lock_guard lock(state.writing);
     transport_->close(peer);
   }
-  std::unordered_map<uint64_t, Ask> asks;
+  std::map<uint64_t, Ask> asks;  // in the order in which they were sent
   std::string why;
   {
     std::lock_guard lock(state.asking);
-    asks.swap(state.asks);
+    asks.insert(std::make_move_iterator(state.asks.begin()), std::make_move_iterator(state.asks.end()));
+    state.asks.clear();
     why = state.lost;
   }
   for (auto& [id, ask] : asks) call_back("Done", [&, &done = ask.done] { done(Message{}, why); });

@@ -91,6 +91,7 @@ void PsStrategy::open_servers() {
   ps::LearnerOptions learner;
   learner.workers = setup_.workers;
   learner.servers = static_cast<int>(setup_.ps.servers);
+  learner.replicas = static_cast<int>(setup_.ps.replicas);
   learner.tensors = layout_->tensors();
   learner.type = flat_.scalar_type() == torch::kFloat64 ? DataType::kFloat64 : DataType::kFloat32;
   learner.range_bytes = setup_.ps.range_bytes;

@@ -18,6 +18,7 @@
 #include "yoke/plan/policies/delay_schedule.h"
 #include "yoke/ps/connect.h"
 #include "yoke/ps/replica_messenger.h"
+#include "yoke/ps/succession.h"
 
 namespace yoke::parallel {
 
@@ -37,7 +38,8 @@ class PsLedger {
     else if (record.max_delay)
       line["max_delay"] = *record.max_delay;
     lines_ << line.dump() << '\n';
-    if (record.version % 64 == 0) lines_.flush();
+    // A server that takes over continues the file: little of it may be in memory only.
+    if (record.version % 64 == 0 || config_.ps.replicas > 0) lines_.flush();
   }
   void open() {
     std::filesystem::create_directories(out_);
@@ -51,6 +53,7 @@ class PsLedger {
     document["version"] = version;
     document["servers"] = config_.ps.servers;
     document["place"] = config_.ps.place;
+    document["replicas"] = config_.ps.replicas;
     document["slowdown"] = config_.slowdown.law;
     return document.dump();
   }
@@ -90,6 +93,7 @@ std::string why_not_sparse(const Choices& config, const optim::OptimizerOptions&
   if (optimizer.clip_norm > 0) return "train.clip_norm: gradients in tables are not clipped";
   if (config.ps.n_push > 1 || config.ps.n_fetch > 1)
     return "ps.n_push and ps.n_fetch: local steps need all rows";
+  if (config.ps.replicas > 0) return "ps.replicas: rows of tables have no copies";
   if (config.ps.stale_step == "distance") return "ps.stale_step = \"distance\": it compares all rows";
   if (config.parallel.pipeline * config.parallel.tensor > 1)
     return "parallel.pipeline and parallel.tensor: tables are for workers of one rank";
@@ -110,6 +114,8 @@ ps::ServerOptions server_options(const Choices& config, const optim::OptimizerOp
                                  int workers) {
   ps::ServerOptions options;
   options.servers = static_cast<int>(config.ps.servers);
+  options.replicas = replicas_of(config);
+  options.timeout = config.ps.timeout;
   options.ranks = replica_ranks(config, workers);
   options.workers = options.ranks.replicas;
   options.make_updater = ps::make_optimizer(updater_options(optimizer));
@@ -180,16 +186,31 @@ int workers_beside_servers(const Choices& config, int world_size) {
   return inside ? world_size : world_size - servers;
 }
 
+int replicas_of(const Choices& config) {
+  const auto replicas = static_cast<int>(config.ps.replicas);
+  ps::Succession(static_cast<int>(config.ps.servers), replicas);  // checks
+  if (replicas > 0 && config.ps.place == "colocated")
+    throw ConfigError(
+        "ps.replicas = {} with ps.place = \"colocated\": a server inside a worker ends with it, and the job "
+        "with the first worker. Use ps.place = \"dedicated\".",
+        replicas);
+  return replicas;
+}
+
 int ranks_with_servers(const Choices& config, int workers) {
+  replicas_of(config);
   policy_of(config, replica_ranks(config, workers).replicas);
   return workers + (config.ps.place == "colocated" ? 0 : static_cast<int>(config.ps.servers));
 }
 
-// The first worker writes records and checkpoints; servers hold the parameters.
+// The first worker writes records and checkpoints; servers hold the parameters, unless others have copies.
 std::vector<bool> expendable_ranks(const Choices& config, int world_size) {
   int workers = workers_beside_servers(config, world_size);
-  if (config.ps.on_worker_loss == "stop") return {};
+  const bool copied = replicas_of(config) > 0;
+  if (config.ps.on_worker_loss == "stop" && !copied) return {};
   std::vector<bool> expendable(static_cast<size_t>(world_size), false);
+  for (int rank = workers; rank < world_size; ++rank) expendable[static_cast<size_t>(rank)] = copied;
+  if (config.ps.on_worker_loss == "stop") return expendable;
   const ps::ReplicaRanks ranks = replica_ranks(config, workers);
   int first = config.ps.place == "colocated" ? static_cast<int>(config.ps.servers) : 1;
   for (int rank = 0; rank < workers; ++rank)
@@ -264,6 +285,8 @@ void serve(const Choices& choices, const optim::OptimizerOptions& optimizer,
   cluster::JoinOptions options;
   options.expendable = expendable_ranks(choices, identity.world_size);
   cluster::World world(identity, options);
+  if (world.life() > 0)
+    throw ConfigError("rank {} is a parameter server: it cannot rejoin a running job.", world.rank());
   world.take_role(
       fmt::format("parameter server {}", world.rank() - workers_beside_servers(choices, world.size())));
   HostedServer(choices, optimizer, out, world, ps::connect(world, choices.parallel.backend)).finish();

@@ -26,6 +26,9 @@ plan::PolicyOptions policy_of(const Choices& choices, int workers);
 // Ranks of workers in a world of that size. Throws ConfigError where servers and workers do not go together.
 int workers_beside_servers(const Choices& choices, int world_size);
 
+// Copies of each range on other servers (ps.replicas). Throws ConfigError where there cannot be that many.
+int replicas_of(const Choices& choices);
+
 // Ranks of a job with that many workers.
 int ranks_with_servers(const Choices& choices, int workers);
 

@@ -1,0 +1,369 @@
+// The part of Server that keeps copies of ranges on other servers, and takes over from those that are lost.
+//
+// A copy is a Slot that does not serve: it applies what the entries of its home's chain say, to its own
+// values and optimizer state, which are therefore identical bit by bit. Once all servers before it in the
+// chain are lost, it serves: gradients that no entry had brought are sent again by their workers, which have
+// not been answered.
+#include <algorithm>
+#include <utility>
+
+#include "yoke/base/error.h"
+#include "yoke/base/fault.h"
+#include "yoke/ps/flight.h"
+#include "yoke/ps/server.h"
+
+namespace yoke::ps {
+namespace {
+
+using comm::Message;
+using comm::Messenger;
+
+constexpr int64_t kMostRestarts = 1 << 20;
+constexpr size_t kMostPostponed = 1024;  // requests of one worker
+
+void put_marks(EntryWriter& entry, const std::vector<std::vector<int64_t>>& marks) {
+  entry.put(static_cast<int64_t>(marks.size()));
+  for (const std::vector<int64_t>& own : marks) entry.put_list(own);
+}
+
+std::vector<std::vector<int64_t>> get_marks(EntryReader& entry) {
+  std::vector<std::vector<int64_t>> marks;
+  for (auto left = entry.get<int64_t>(); left > 0; --left) marks.push_back(entry.get_list());
+  return marks;
+}
+
+}  // namespace
+
+// The own home, and those of the servers before this one of which it holds copies.
+void Server::make_shares() {
+  for (int back = 0; back <= options_.replicas; ++back) {
+    auto share = std::make_unique<Share>();
+    share->home = (own_index() - back + options_.servers) % options_.servers;
+    share->index = shares_.size();
+    share->serves = back == 0;
+    share->taken.resize(static_cast<size_t>(options_.workers));
+    auto send = [this, home = share->home](int server, int64_t number, const Chain::Bytes& entry,
+                                           Chain::Task acknowledged) {
+      send_entry(server, {home, number}, entry, std::move(acknowledged));
+    };
+    share->chain = std::make_unique<Chain>(send, succession_.next(share->home, own_index()));
+    shares_.push_back(std::move(share));
+  }
+}
+
+Server::Share* Server::share_of(int home) {
+  auto found =
+      std::find_if(shares_.begin(), shares_.end(), [&](const auto& share) { return share->home == home; });
+  return found == shares_.end() ? nullptr : found->get();
+}
+
+void Server::send_entry(int server, const EntryHead& head, const Chain::Bytes& entry,
+                        Chain::Task acknowledged) {
+  fault::at(fault::Point::kPsReplicate);
+  numbers_.replicated_bytes += static_cast<int64_t>(entry->size());
+  const int peer = options_.workers + server;
+  auto done = [this, peer, entry, acknowledged = std::move(acknowledged)](const Message&,
+                                                                          const std::string& error) {
+    if (!error.empty()) {
+      if (!messenger_.is_lost(peer))
+        fail(fmt::format("{} did not take a change: {}", server_name(peer - options_.workers, options_.ranks),
+                         error));
+      return;  // a lost one is replaced in server_lost()
+    }
+    fault::at(fault::Point::kPsReplicated);
+    acknowledged();
+  };
+  messenger_.ask_then(peer, message_with(kEntry, head, *entry), {}, Deadline::after(options_.timeout), done);
+}
+
+void Server::fail(const std::string& error) {
+  std::lock_guard lock(mutex_);
+  if (error_.empty()) lost_before_ = losses_;
+  error_ = error;
+  changed_.notify_all();
+}
+
+void Server::log_change(Share& share, std::vector<std::byte> entry) {
+  share.chain->append(std::move(entry));
+}
+
+void Server::log_change(Slot& slot, std::vector<std::byte> entry) {
+  slot.entry = slot.share->chain->append(std::move(entry));
+}
+
+// Gradients that were received but are in no sum: a copy must take them when they are sent again.
+std::vector<RangeStore::Early> Server::early_of(const Slot& slot) const {
+  std::vector<RangeStore::Early> early;
+  for (const HeldPush& push : slot.held) early.push_back({push.from, push.life, push.head.sequence});
+  return early;
+}
+
+// The slot is about to count its next update as applied. `data`: its gradient, if it is to be sent.
+void Server::log_update(Slot& slot, int64_t version, double lr, double weight, ApplyChange::Gradient gradient,
+                        std::span<const std::byte> data) {
+  if (!is_copied()) return;
+  EntryWriter entry(Change::kApply);
+  entry.put(ApplyChange{static_cast<int64_t>(slot.store.number()), slot.updates + 1, version, lr, weight,
+                        slot.square, slot.shortfall, gradient});
+  put_marks(entry, slot.store.marks(early_of(slot)));
+  if (gradient == ApplyChange::kHere) entry.put_bytes(data);
+  log_change(slot, entry.take());
+  answer_pushes(slot);
+}
+
+// All gradients of the slot's next update are in its sum, which waits to be clipped.
+void Server::log_sum(Slot& slot) {
+  if (!is_copied() || copies_gradients_) return;
+  if (slot.store.counted() > 0) {
+    EntryWriter entry(Change::kSum);
+    entry.put(SumChange{static_cast<int64_t>(slot.store.number()), slot.updates + 1, slot.store.counted(),
+                        slot.shortfall, slot.measure ? 1 : 0});
+    put_marks(entry, slot.store.marks(early_of(slot)));
+    log_change(slot, entry.put_bytes(slot.store.sum()).take());
+    slot.sum_copied = true;
+  }
+  answer_pushes(slot);
+}
+
+void Server::answer_pushes(Slot& slot) {
+  for (const Unanswered& push : std::exchange(slot.unanswered, {})) answer_when_safe(slot, push.answer, {});
+}
+
+void Server::take_entry(int from, const Message& request, const Messenger::Answer& answer) {
+  auto head = request.get_head<EntryHead>();
+  const int server = from - options_.workers;
+  const bool known = head.home >= 0 && head.home < options_.servers;
+  Share* share = known ? share_of(static_cast<int>(head.home)) : nullptr;
+  if (share == nullptr || share->serves || !succession_.holds(share->home, server))
+    throw CommError("rank {} sent a change of the ranges of server {}, of which server {} holds no copy",
+                    from, head.home, own_index());
+  Chain& chain = *share->chain;
+  if (head.number > chain.last() + 1 || head.number < 1)
+    throw CommError("rank {} sent change {} of the ranges of server {} after {}", from, head.number,
+                    head.home, chain.last());
+  if (head.number == chain.last() + 1) {
+    change(*share, request.payload);
+    std::vector<std::byte> copy;
+    if (chain.passes_on()) copy.assign(request.payload.begin(), request.payload.end());
+    chain.append(std::move(copy));
+  }
+  chain.when_safe(head.number, [answer] { answer({}); });
+}
+
+Server::Slot& Server::copy_of(Share& share, int64_t range) {
+  bool known = range >= 0 && static_cast<size_t>(range) < by_range_.size();
+  Slot* slot = known ? by_range_[static_cast<size_t>(range)] : nullptr;
+  if (slot == nullptr || slot->share != &share)
+    throw CommError("range {} is not one of server {}, as server {} knows them", range, share.home,
+                    own_index());
+  return *slot;
+}
+
+// Applies an entry to the copies of a home.
+void Server::change(Share& share, std::span<const std::byte> bytes) {
+  EntryReader entry(bytes);
+  auto touched = [&](int64_t range) -> Slot& {
+    Slot& slot = copy_of(share, range);
+    slot.entry = share.chain->last() + 1;
+    return slot;
+  };
+  auto check_worker = [&](int64_t worker) {
+    if (worker < 0 || worker >= options_.workers) throw CommError("rank {} is not a worker", worker);
+    return static_cast<size_t>(worker);
+  };
+  auto take_number = [&](int64_t worker, int64_t number, int64_t settled) {
+    TakenNumbers& taken = share.taken[check_worker(worker)];
+    if (number < 1 || number > kMostVersion || settled > number || taken.full())
+      throw CommError("push {} of worker {}, of which {} are settled, is out of range", number, worker,
+                      settled);
+    taken.settle(settled);
+    if (!taken.has(number)) taken.take(number);
+  };
+  auto check_keys = [&](std::span<const int64_t> keys, size_t size) {
+    const int64_t width = opened_ ? opened_->align : 1;
+    const bool fits = opened_ && size == keys.size() * static_cast<size_t>(width) * size_of(opened_->type);
+    if (!fits) throw CommError("{} keys of server {} with {} bytes", keys.size(), share.home, size);
+    for (int64_t key : keys) {
+      if (key < 0 || key >= sharding_.elements() / width)
+        throw CommError("key {} of server {}: there are {}", key, share.home, sharding_.elements() / width);
+      copy_of(share, static_cast<int64_t>(sharding_.range_at(key * width)));
+    }
+  };
+  switch (entry.get<Change>()) {
+    case Change::kAssign: {
+      auto head = entry.get<AssignHead>();
+      return touched(head.range).store.assign(head.array, entry.rest(), head.version, head.steps);
+    }
+    case Change::kApply: {
+      auto head = entry.get<ApplyChange>();
+      Slot& slot = touched(head.range);
+      slot.store.set_marks(get_marks(entry));
+      return copy_update(slot, head, entry.rest());
+    }
+    case Change::kSum: {
+      auto head = entry.get<SumChange>();
+      Slot& slot = touched(head.range);
+      slot.store.set_marks(get_marks(entry));
+      slot.store.set_sum(entry.rest(), head.counted);
+      slot.shortfall = head.shortfall;
+      slot.measure = head.measure != 0;
+      slot.sum_copied = true;
+      return;
+    }
+    case Change::kAdd: {
+      auto head = entry.get<AddChange>();
+      Slot& slot = touched(head.range);
+      auto worker = static_cast<int>(check_worker(head.worker));
+      if (head.life < 0 || head.life > kMostRestarts)
+        throw CommError("worker {} was restarted {} times", worker, head.life);
+      slot.store.reach_life(worker, head.life);
+      slot.store.write_off(worker, head.life, head.minibatch);  // received
+      check_bytes(slot, entry.left());
+      return slot.store.add(entry.rest(), head.scale);
+    }
+    case Change::kNow: {
+      auto head = entry.get<NowChange>();
+      Slot& slot = touched(head.range);
+      std::span<const std::byte> data = entry.rest();
+      check_part(static_cast<int>(head.worker), slot, head.begin,
+                 static_cast<int64_t>(data.size() / size_of(opened_->type)));
+      take_number(head.worker, head.sequence, head.settled);
+      slot.square = -1;
+      return slot.store.apply_now(head.begin, data, head.scale);
+    }
+    case Change::kKeys: {
+      auto head = entry.get<KeysChange>();
+      std::vector<int64_t> keys = entry.get_many(head.keys);
+      check_keys(keys, entry.left());
+      take_number(head.worker, head.sequence, head.settled);
+      return apply_keys(share, keys, entry.rest());
+    }
+    case Change::kDecide: {
+      auto input = entry.get<SchedulerInput>();
+      std::span<const std::byte> why = entry.rest();
+      if (!copied_) throw CommError("server {} has no copy of the scheduler", own_index());
+      copied_->take(input, {reinterpret_cast<const char*>(why.data()), why.size()});
+      return;
+    }
+    case Change::kClipped:
+      if (!copied_) throw CommError("server {} has no copy of the scheduler", own_index());
+      return copied_->note_factor(entry.get<ClipHead>());
+  }
+  throw CommError("unknown change of the ranges of server {}", share.home);
+}
+
+void Server::check_bytes(const Slot& slot, size_t bytes) {
+  if (bytes != slot.store.values()->size())
+    throw CommError("range {} has {} bytes; a change with {} does not fit", slot.store.number(),
+                    slot.store.values()->size(), bytes);
+}
+
+void Server::copy_update(Slot& slot, const ApplyChange& change, std::span<const std::byte> data) {
+  if (change.number != slot.updates + 1)
+    throw CommError("update {} of the copy of range {} after {}", change.number, slot.store.number(),
+                    slot.updates);
+  if (change.gradient == ApplyChange::kHere) {
+    check_bytes(slot, data.size());
+    slot.store.update_with(data, 1, change.lr, change.weight, change.version);
+  } else if (change.gradient == ApplyChange::kThere) {
+    slot.store.update(change.lr, change.weight, change.version);
+  } else {
+    slot.store.pass(change.version);
+  }
+  slot.square = change.square;
+  slot.shortfall = change.shortfall;
+  slot.measure = slot.sum_copied = false;
+  applied(slot);
+}
+
+// `why` is empty if it has ended normally, which it does once it has seen all workers leave.
+void Server::server_lost(int server, const std::string& why) {
+  const int scheduled = succession_.owner(0);
+  if (!succession_.lose(server)) return;
+  for (auto& share : shares_) share->chain->set_next(succession_.next(share->home, own_index()));
+  if (why.empty()) return;
+  ++numbers_.servers_lost;
+  const int orphan = succession_.orphan();
+  if (!is_copied())
+    fail(fmt::format("{} is lost: {}", server_name(server, options_.ranks), why));
+  else if (orphan != Succession::kNobody)
+    fail(fmt::format("{}: {}",
+                     lost_with_copies(orphan, options_.replicas, options_.servers, options_.ranks), why));
+  else if (succession_.owner(server) == own_index())
+    say_taken_over(server, why);
+  if (!is_copied()) return;
+  // Also if the job ends: requests for other ranges must not wait.
+  for (auto& share : shares_)
+    if (!share->serves && succession_.owner(share->home) == own_index()) take_over(*share);
+  if (succession_.owner(0) != scheduled) scheduler_moved(succession_.owner(0) == own_index());
+  for (Slot* slot : slots_) advance(*slot);
+  tell_square();
+  handle_postponed();
+}
+
+void Server::say_taken_over(int lost, const std::string& why) {
+  if (!options_.scheduler.say) return;
+  const int left = succession_.copies(lost);
+  options_.scheduler.say(fmt::format(
+      "{} is lost ({}); {} took over its parameters{}. Redundancy is reduced: they have {} of {} cop{} now",
+      server_name(lost, options_.ranks), why, server_name(own_index(), options_.ranks),
+      lost == 0 ? " and the scheduler" : "", left, options_.replicas, options_.replicas == 1 ? "y" : "ies"));
+}
+
+void Server::take_over(Share& share) {
+  share.serves = true;
+  for (auto& slot : share.slots) {
+    catch_up(*slot);
+    slots_.push_back(slot.get());
+  }
+  std::sort(slots_.begin(), slots_.end(),
+            [](const Slot* a, const Slot* b) { return a->store.number() < b->store.number(); });
+}
+
+// The copy learns what this server knows of workers.
+void Server::catch_up(Slot& slot) {
+  for (int worker = 0; worker < options_.workers; ++worker) {
+    auto index = static_cast<size_t>(worker);
+    slot.store.reach_life(worker, lives_[index]);
+    if (lost_[index] && last_named_[index].life == lives_[index]) write_off(slot, last_named_[index]);
+  }
+  for (const Decided& update : decided_) {
+    for (const Contributor& one : update.from)
+      if (update.head.number > slot.updates && one.life < lives_[static_cast<size_t>(one.worker)])
+        write_off(slot, one);
+  }
+  if (slot.store.version() == snapshot_wanted_) slot.store.take_snapshot();
+}
+
+// Its sender knows of a loss before this server does.
+void Server::postpone(int from, const Message& request, const Messenger::Answer& answer) {
+  auto own = std::count_if(postponed_.begin(), postponed_.end(),
+                           [&](const Postponed& one) { return one.from == from; });
+  if (static_cast<size_t>(own) >= kMostPostponed)
+    throw CommError("rank {} has sent {} requests for ranges that another server serves", from, own);
+  postponed_.push_back({from, request, {request.payload.begin(), request.payload.end()}, answer});
+}
+
+void Server::handle_postponed() {
+  for (Postponed& one : std::exchange(postponed_, {})) {
+    one.request.payload = one.payload;
+    try {
+      handle(one.from, one.request, one.answer);
+    } catch (const NotServedYet&) {
+      postponed_.push_back(std::move(one));
+    } catch (const std::exception& error) {
+      ++numbers_.refused;
+      one.answer({.message = {}, .refusal = error.what()});
+    }
+  }
+}
+
+// The others do not take the end of this server for a loss.
+void Server::leave_servers() {
+  Message goodbye;
+  goodbye.kind = kGoodbye;
+  for (int server = 0; is_copied() && server < options_.servers; ++server)
+    if (server != own_index()) tell(options_.workers + server, goodbye);
+}
+
+}  // namespace yoke::ps
