@@ -70,7 +70,7 @@ std::vector<Row> built_in() {
       {"sync",
        "servers",
        "parallel.sync = \"ps\"",
-       "Workers push gradients to parameter servers, which update by the rule ps.policy.",
+       "Workers push gradients to parameter servers, which update by the rule ps.policy, or by L-BFGS.",
        [](const Choices& c) { return c.parallel.sync == "ps"; },
        {},
        /*lockstep=*/false},
@@ -177,13 +177,16 @@ void check_optimizer(const Choices& choices, const std::string& optimizer) {
       {"slice", "its dot products need the whole gradient, and a rank has slices of it"},
       {"sharded", "its dot products need the whole gradient, and a rank has a shard of it"},
       {"threads", "it decides by the loss of one replica"},
-      {"average", "it decides by the loss of all replicas, which differ"},
-      {"servers", "servers update element by element"}};
+      {"average", "it decides by the loss of all replicas, which differ"}};
   for (const Row& row : choose(choices).rows)
     for (const auto& [name, why] : kReasons)
       if (row.name == name)
         throw ConfigError("train.optimizer = \"lbfgs\" cannot be combined with {}: {}. Use sgd or adamw.",
                           called(row), why);
+  if (choose(choices).has("servers") && choices.ps.on_worker_loss == "restart")
+    throw ConfigError(
+        "train.optimizer = \"lbfgs\" with parallel.sync = \"ps\" cannot be combined with "
+        "ps.on_worker_loss = \"restart\": a worker enters when the run starts. Use continue or stop.");
 }
 
 }  // namespace yoke::parallel

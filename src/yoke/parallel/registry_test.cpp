@@ -29,8 +29,17 @@ TEST(CheckOptimizer, LbfgsNeedsTheWholeGradientAndOneLoss) {
   refused([](ParallelOptions& o) { o.zero = 1; }, "parallel.zero");
   refused([](ParallelOptions& o) { o.zero = 3; }, "parallel.zero");
   refused([](ParallelOptions& o) { o.sync = "threads"; }, "threads");
-  refused([](ParallelOptions& o) { o.sync = "ps"; }, "ps");
   refused([](ParallelOptions& o) { o.sync = "average"; }, "average");
+}
+
+TEST(CheckOptimizer, LbfgsOnServersTakesNoWorkerBack) {
+  Choices served;
+  served.parallel.sync = "ps";
+  EXPECT_NO_THROW(check_optimizer(served, "lbfgs"));
+  served.ps.on_worker_loss = "restart";
+  EXPECT_NO_THROW(check_optimizer(served, "sgd"));
+  EXPECT_THAT([&] { check_optimizer(served, "lbfgs"); },
+              ThrowsMessage<ConfigError>(HasSubstr("ps.on_worker_loss")));
 }
 
 }  // namespace

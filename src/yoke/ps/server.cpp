@@ -79,6 +79,7 @@ Server::Server(Messenger& messenger, ServerOptions options)
       options_(std::move(options)),
       tables_({options_.workers, options_.servers, messenger.rank() - options_.workers, options_.make_rule,
                options_.rule_lr}),
+      vectors_(messenger, options_.workers, options_.servers, options_.sandblaster),
       clipping_(options_.servers),
       strict_(consumes_own_version_only(options_.scheduler.policy)),
       lost_(static_cast<size_t>(options_.workers), false),
@@ -128,6 +129,11 @@ Server::Server(Messenger& messenger, ServerOptions options)
 }
 
 void Server::run() {
+  // The coordinator's thread uses the messenger, which ends before this object.
+  struct Guard {
+    sandblaster::VectorService& vectors;
+    ~Guard() { vectors.stop(); }
+  } guard{vectors_};
   std::unique_lock lock(mutex_);
   auto all_gone = [&] { return std::all_of(gone_.begin(), gone_.end(), [](bool gone) { return gone; }); };
   changed_.wait(lock, [&] { return all_gone() || !error_.empty(); });
@@ -144,6 +150,7 @@ void Server::run() {
 Server::Numbers Server::numbers() const {
   Numbers numbers = numbers_;
   numbers.tables = tables_.numbers();
+  numbers.bytes_held = vectors_.bytes_held();
   for (const auto& slot : slots_) {
     numbers.bytes_held += slot->store.bytes_held();
     numbers.parameter_bytes += slot->store.values()->size();
@@ -154,6 +161,7 @@ Server::Numbers Server::numbers() const {
 // Given by the layout; before that, what kOpen needs.
 size_t Server::most_bytes(uint16_t kind) const {
   if (sparse::Tables::handles(kind)) return sparse::Tables::most_bytes(kind);
+  if (sandblaster::VectorService::handles(kind)) return vectors_.most_bytes(kind);
   switch (kind) {
     case kOpen:
       return kMostTensors * sizeof(int64_t);
@@ -185,11 +193,13 @@ void Server::check_size(int from, const Message& head, size_t bytes) const {
 // refuses the message.
 void Server::handle(int from, const Message& request, const Messenger::Answer& answer) {
   bool of_server = request.kind == kUpdate || request.kind == kSquare || request.kind == kClip ||
-                   request.kind == kSnapshot || request.kind == kStop;
+                   request.kind == kSnapshot || request.kind == kStop || request.kind == kCommand;
   if (!is_worker(from) && !of_server)
     throw CommError("rank {} is not one of the {} workers", from, options_.workers);
   if (is_worker(from)) heard_[static_cast<size_t>(from)] = now_seconds();
   if (sparse::Tables::handles(request.kind)) return tables_.handle(from, request, answer);
+  if (sandblaster::VectorService::handles(request.kind))
+    return vectors_.handle(from, request, answer, now_seconds() - heard_[0]);
   switch (request.kind) {
     case kPush:
       return push(from, request, answer, /*pulls=*/false);
