@@ -189,6 +189,11 @@ Reason graph(const Run& run) {
   return run.on({"sparse_lr"}) ? because_of(run, "model.name") : kWorks;
 }
 
+Reason follows_a_rule(const Run& run) {
+  if (!run.served || run.optimizer != "lbfgs") return kWorks;
+  return because_of(run, "train.optimizer", "workers share every batch instead of following a rule");
+}
+
 Reason has_sparse_samples(const Run& run) {
   if (!models::is_built_in(run.config.model.name) || run.on({"sparse_lr"})) return kWorks;
   return because_of(run, "model.name", "its samples are not sparse");
@@ -240,6 +245,12 @@ const KeyRow kKeyRows[] = {
     {"train.ftrl_beta", [](const Run& r) { return needs_optimizer(r, {"ftrl"}); }},
     {"train.history", [](const Run& r) { return needs_optimizer(r, {"lbfgs"}); }},
     {"train.inner_steps", [](const Run& r) { return needs_optimizer(r, {"lbfgs"}); }},
+    {"train.line_search", [](const Run& r) { return needs_optimizer(r, {"lbfgs"}); }},
+    {"train.clip_norm",
+     [](const Run& r) {
+       return unless(r.optimizer != "lbfgs",
+                     because_of(r, "train.optimizer", "it evaluates gradients again and does not clip them"));
+     }},
     {"train.schedule",
      [](const Run& r) {
        return unless(
@@ -329,6 +340,19 @@ const KeyRow kKeyRows[] = {
                                            "\"ps\"",
                                            r.config.parallel.sync));
      }},
+    {"ps.portions", [](const Run& r) { return needs_optimizer(r, {"lbfgs"}); }},
+    {"ps.policy", follows_a_rule},
+    {"ps.k", follows_a_rule},
+    {"ps.max_delay", follows_a_rule},
+    {"ps.stale_step", follows_a_rule},
+    {"ps.stale_c", follows_a_rule},
+    {"ps.stale_max", follows_a_rule},
+    {"ps.adasync", follows_a_rule},
+    {"ps.adasync_interval", follows_a_rule},
+    {"ps.n_push", follows_a_rule},
+    {"ps.n_fetch", follows_a_rule},
+    {"ps.warm_start", follows_a_rule},
+    {"ps.log_updates", follows_a_rule},
     {"ps.k",
      [](const Run& r) -> Reason {
        if (r.rule.k == plan::RuleTraits::kGiven) return kWorks;
@@ -502,10 +526,10 @@ struct KeysRead {
   std::vector<std::string> except;
 };
 
-const std::vector<std::string> kOptimizerKeys = {"train.optimizer",   "train.lr",           "train.momentum",
-                                                 "train.nesterov",    "train.weight_decay", "train.beta1",
-                                                 "train.beta2",       "train.eps",          "train.history",
-                                                 "train.inner_steps", "train.clip_norm"};
+const std::vector<std::string> kOptimizerKeys = {
+    "train.optimizer",    "train.lr",          "train.momentum",    "train.nesterov",
+    "train.weight_decay", "train.beta1",       "train.beta2",       "train.eps",
+    "train.history",      "train.inner_steps", "train.line_search", "train.clip_norm"};
 const std::vector<std::string> kComputeKeys = {"train.device", "train.precision",     "train.threads",
                                                "train.conv",   "train.channels_last", "train.seed"};
 

@@ -82,8 +82,9 @@ const Expected kExpected[] = {
     {"train.l1", "0.5", kEverywhere, {"train.optimizer=ftrl", "train.schedule=constant"}},
     {"train.l2", "0.5", kEverywhere, {"train.optimizer=proximal"}},
     {"train.ftrl_beta", "0.5", kEverywhere, {"train.optimizer=ftrl", "train.schedule=constant"}},
-    {"train.history", "5", "++-----", {"train.optimizer=lbfgs"}},
-    {"train.inner_steps", "5", "++-----", {"train.optimizer=lbfgs"}},
+    {"train.history", "5", "++--+--", {"train.optimizer=lbfgs"}},
+    {"train.inner_steps", "5", "++--+--", {"train.optimizer=lbfgs"}},
+    {"train.line_search", "strong_wolfe", "++--+--", {"train.optimizer=lbfgs"}},
     {"train.clip_norm", "1", kEverywhere, {}},
     {"train.schedule", "cosine", kEverywhere, {}},
     {"train.warmup_steps", "5", kEverywhere, {}},
@@ -156,6 +157,7 @@ const Expected kExpected[] = {
     {"ps.compress", "true", kServed, {"model.name=sparse_lr"}},
     {"ps.significant", "0.001", kServed, {"model.name=sparse_lr"}},
     {"ps.random_skip", "0.5", kServed, {"model.name=sparse_lr"}},
+    {"ps.portions", "4", kServed, {"train.optimizer=lbfgs"}},
     {"slowdown.law", "exp:1ms", "+++-+-+", {}},
     {"slowdown.link", "exp:1ms", kServed, {}},
     {"slowdown.workers", "0", "+++-+-+", {"slowdown.law=const:2x"}},
@@ -251,6 +253,15 @@ TEST(IdleKeys, ASavedConfigurationHoldsNoLeftovers) {
   EXPECT_EQ(run.values.train.optimizer.beta2, 0.999);
   EXPECT_TRUE(run.values.train.schedule.scale_lr) << "idle on few ranks only";
   EXPECT_EQ(refusal({}, 4, run.schema.to_toml()), "");
+}
+
+TEST(IdleKeys, LbfgsFollowsNoRuleOfServersAndClipsNothing) {
+  const Words lbfgs = {"train.optimizer=lbfgs"}, served = {"parallel.sync=ps"};
+  EXPECT_EQ(refusal(together({lbfgs, served, {"ps.servers=2"}}), 2), "");
+  for (const char* word : {"ps.policy=async", "ps.warm_start=3", "ps.adasync=true", "ps.log_updates=true"})
+    EXPECT_THAT(refusal(together({lbfgs, served, {word}}), 2),
+                AllOf(HasSubstr(key_of(word)), HasSubstr("train.optimizer = \"lbfgs\"")));
+  EXPECT_THAT(refusal(together({lbfgs, {"train.clip_norm=1"}}), 1), HasSubstr("train.clip_norm"));
 }
 
 TEST(IdleKeys, RecipesHaveNone) {

@@ -8,6 +8,7 @@
 #include "yoke/engine/state_pieces.h"
 #include "yoke/parallel/common/gather_json.h"
 #include "yoke/parallel/fit.h"
+#include "yoke/parallel/membership.h"
 
 namespace yoke::cli {
 namespace {
@@ -81,9 +82,9 @@ void RankUsage::gather(engine::Worker& worker, const RunConfig& config, int64_t 
 }
 
 void RankUsage::put(metrics::Summary& summary, const RunConfig& config, const engine::LoopPlan& plan,
-                    int workers, int64_t parts, std::vector<int64_t> peaks) const {
+                    int workers, std::vector<int64_t> peaks) const {
   summary.parameter_hash = hash_;
-  summary.world_size = plan.replicas * workers / parts;
+  summary.world_size = parallel::in_one_process(config) ? plan.replicas : workers;
   summary.peak_memory_bytes = std::move(peaks);
   const parallel::Mesh mesh = parallel::mesh_of(config, workers);
   summary.mesh = {mesh.pipeline, mesh.data, mesh.tensor};

@@ -20,9 +20,9 @@ class RankUsage {
   // ConfigError if a budget of memory was not kept.
   parallel::RunEnd end(engine::Worker& worker, const RunConfig& config, const engine::Outcome& outcome);
 
-  // `parts`: of the batch (DataShare). `peaks`: of each rank, as end() returned them.
+  // `peaks`: of each rank, as end() returned them.
   void put(metrics::Summary& summary, const RunConfig& config, const engine::LoopPlan& plan, int workers,
-           int64_t parts, std::vector<int64_t> peaks) const;
+           std::vector<int64_t> peaks) const;
 
  private:
   void gather(engine::Worker& worker, const RunConfig& config, int64_t steps, int64_t peak_memory);

@@ -57,7 +57,7 @@ int train_as_rank(const CommandLine& line, Configuration& configuration, paralle
   if (!first) return code;
   metrics::Summary summary =
       folder->summarise(outcome, plan, *worker, resume.kept, resume.resumed_from(start));
-  usage.put(summary, config, plan, member.workers(), strategy.share().parts, end.peak_memory);
+  usage.put(summary, config, plan, member.workers(), end.peak_memory);
   epochs.put(summary);
   finish_run(*folder, summary, end, attached.writer(), strategy);
   print_end(line, summary, config, code, plan.total_steps);

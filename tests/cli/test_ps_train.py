@@ -206,7 +206,6 @@ MISTAKES = [
     (["--ps.policy", "asink"], "ps.policy"),
     (["--ps.policy", "ssp", "--ps.max_delay", "0, 9:1, 4:2"], "'4:2'"),
     (["--ps.n_push", 2], "asynchronous rule"),
-    (["--train.optimizer", "lbfgs"], "servers update element by element"),
     (["--slowdown.law", "gauss:1"], "'gauss:1' is unknown"),
     (["--slowdown.link", "const:2x"], "the delay of a link is a time"),
     (["--ps.servers", 0], "ps.servers"),

@@ -1,33 +1,32 @@
-// torch.optim.LBFGS with a fixed step length (no line search), after minFunc.
+// torch.optim.LBFGS, on the tensors of one device.
 #include <ATen/ops/cat.h>
-#include <ATen/ops/neg.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 #include <torch/utils.h>
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 #include "yoke/base/error.h"
+#include "yoke/kernels/lbfgs.h"
+#include "yoke/optim/lbfgs_state.h"
 #include "yoke/optim/optimizers.h"
 #include "yoke/optim/parameter_list.h"
 
 namespace yoke::optim {
 namespace {
 
-constexpr double kGradientTolerance = 1e-7;
-constexpr double kChangeTolerance = 1e-9;
-constexpr double kLeastCurvature = 1e-10;
+using Vector = kernels::LbfgsVector;
 
 // All state lives in tensors of fixed shape, so that a checkpoint can copy into them at any time.
-class Lbfgs final : public Optimizer {
+class Lbfgs final : public Optimizer, private kernels::LbfgsVectors {
  public:
-  Lbfgs(const OptimizerOptions& options, std::vector<NamedTensor> parameters)
-      : options_(options), list_(std::move(parameters)) {
+  Lbfgs(const OptimizerOptions& options, std::vector<NamedTensor> parameters) : list_(std::move(parameters)) {
     YOKE_CHECK(list_.size() > 0, "L-BFGS without parameters");
     auto wide = list_.target(0).options().requires_grad(false);
+    options_ = {options.history, options.inner_steps, options.line_search == "strong_wolfe",
+                wide.dtype() != torch::kDouble};
     int64_t count = 0;
     for (size_t i = 0; i < list_.size(); ++i) count += list_.target(i).numel();
     direction_ = at::zeros({count}, wide);
@@ -35,23 +34,24 @@ class Lbfgs final : public Optimizer {
     gradient_changes_ = at::zeros({options.history, count}, wide);
     steps_ = at::zeros({options.history, count}, wide);
     inverse_curvature_ = at::zeros({options.history}, wide);
-    scale_ = at::ones({}, wide);
+    scale_ = at::ones({1}, wide);
     counters_ = at::zeros({3}, torch::kLong);
-    step_length_ = at::zeros({}, torch::kDouble);
+    step_length_ = at::zeros({1}, torch::kDouble);
+    if (options_.strong_wolfe) trials_ = at::zeros({2, count}, wide);
   }
 
   void set_lr(double lr) override { lr_ = lr; }
   void zero_grad() override { list_.zero_grad(); }
 
   std::vector<NamedTensor> state() override {
-    std::vector<NamedTensor> state = {{"direction", direction_},
-                                      {"previous_gradient", previous_gradient_},
-                                      {"gradient_changes", gradient_changes_},
-                                      {"steps", steps_},
-                                      {"inverse_curvature", inverse_curvature_},
-                                      {"scale", scale_},
-                                      {"counters", counters_},
-                                      {"step_length", step_length_}};
+    std::vector<NamedTensor> state = {{"lbfgs/direction", direction_},
+                                      {"lbfgs/previous_gradient", previous_gradient_},
+                                      {"lbfgs/gradient_changes", gradient_changes_},
+                                      {"lbfgs/steps", steps_},
+                                      {"lbfgs/inverse_curvature", inverse_curvature_},
+                                      {"lbfgs/scale", scale_},
+                                      {"lbfgs/counters", counters_},
+                                      {"lbfgs/step_length", step_length_}};
     list_.append_masters(state);
     return state;
   }
@@ -60,43 +60,59 @@ class Lbfgs final : public Optimizer {
     if (!loss.evaluate)
       throw ConfigError("L-BFGS re-evaluates the loss: call step(lr, loss) with a loss function.");
     torch::NoGradGuard no_grad;
-    same_everywhere_ = loss.same_everywhere;
-    double value = evaluate(loss);
-    torch::Tensor gradient = flat_gradient();
-    if (max_abs(gradient) <= kGradientTolerance) return;
-    int64_t most_evaluations = options_.inner_steps * 5 / 4;
-    int64_t evaluations = 1;
-    for (int64_t inner = 1;; ++inner) {
-      find_direction(gradient);
-      if (dot(gradient, direction_).item<double>() > -kChangeTolerance) break;
-      move(step_length_.item<double>());
-      if (inner == options_.inner_steps) break;
-      double previous = std::exchange(value, evaluate(loss));
-      gradient = flat_gradient();
-      if (++evaluations >= most_evaluations || max_abs(gradient) <= kGradientTolerance ||
-          max_abs(direction_) * step_length_.item<double>() <= kChangeTolerance ||
-          std::abs(value - previous) < kChangeTolerance) {
-        break;
-      }
-    }
+    loss_ = &loss;
+    const LbfgsState stored(state());
+    numbers_ = stored.numbers();
+    const double value = evaluate();
+    kernels::Lbfgs(options_, *this, numbers_).step(lr_, value);
+    stored.set(numbers_);
+    loss_ = nullptr;
   }
 
  private:
-  // Indices into counters_.
-  enum Counter { kIterations, kRemembered, kOldest };
-  int64_t& counter(Counter which) { return counters_.data_ptr<int64_t>()[which]; }
+  torch::Tensor& vector(int64_t number) {
+    if (number == Vector::kGradient) return gradient_;
+    if (number == Vector::kDirection) return direction_;
+    if (number == Vector::kPrevious) return previous_gradient_;
+    const int64_t behind = number - Vector::kFirstPair;
+    if (behind >= 2 * options_.history) return row_ = trials_[behind - 2 * options_.history];
+    return row_ = (behind % 2 == 0 ? gradient_changes_ : steps_)[behind / 2];
+  }
 
   // Values computed from many elements must steer all replicas alike: they are only made here.
-  torch::Tensor same(const torch::Tensor& number) const {
-    return same_everywhere_ ? same_everywhere_(number) : number;
+  double same(const torch::Tensor& number) const {
+    return (loss_->same_everywhere ? loss_->same_everywhere(number) : number).item<double>();
   }
-  torch::Tensor dot(const torch::Tensor& a, const torch::Tensor& b) const { return same(a.dot(b)); }
-  double max_abs(const torch::Tensor& x) const { return same(x.abs().max()).item<double>(); }
+  double dot(int64_t a, int64_t b) override {
+    const torch::Tensor first = vector(a);
+    return same(first.dot(vector(b)));
+  }
+  double max_abs(int64_t a) override { return same(vector(a).abs().max()); }
+  double sum_abs(int64_t a) override { return same(vector(a).abs().sum()); }
+  void scale(int64_t to, double factor, int64_t from) override {
+    const torch::Tensor target = vector(to);
+    if (to == from) {
+      target.mul_(factor);
+    } else {
+      target.copy_(vector(from));
+      if (factor != 1) target.mul_(factor);
+    }
+  }
+  void add(int64_t to, double factor, int64_t from) override {
+    if (to == Vector::kParameters) return move(factor, vector(from));
+    const torch::Tensor target = vector(to);
+    target.add_(vector(from), factor);
+  }
 
-  double evaluate(const LossFunction& loss) {
-    torch::AutoGradMode with_grad(true);
-    zero_grad();
-    return loss.evaluate().item<double>();
+  double evaluate() override {
+    double value = 0;
+    {
+      torch::AutoGradMode with_grad(true);
+      zero_grad();
+      value = loss_->evaluate().item<double>();
+    }
+    gradient_ = flat_gradient();
+    return value;
   }
 
   torch::Tensor flat_gradient() const {
@@ -113,75 +129,29 @@ class Lbfgs final : public Optimizer {
     return at::cat(parts);
   }
 
-  void move(double length) {
+  void move(double length, const torch::Tensor& along) {
     int64_t offset = 0;
     for (size_t i = 0; i < list_.size(); ++i) {
       const torch::Tensor& target = list_.target(i);
-      target.add_(direction_.narrow(0, offset, target.numel()).view(target.sizes()), length);
+      target.add_(along.narrow(0, offset, target.numel()).view(target.sizes()), length);
       offset += target.numel();
     }
     list_.write_back();
   }
 
-  // Row of the i-th oldest stored step: the history is a ring buffer.
-  int64_t row(int64_t i) { return (counter(kOldest) + i) % options_.history; }
-
-  void find_direction(const torch::Tensor& gradient) {
-    bool first = counter(kIterations)++ == 0;
-    if (first) {
-      at::neg_out(direction_, gradient);
-      step_length_.fill_(std::min(1.0, 1.0 / same(gradient.abs().sum()).item<double>()) * lr_);
-    } else {
-      remember(gradient);
-      two_loop_recursion(gradient);
-      step_length_.fill_(lr_);
-    }
-    previous_gradient_.copy_(gradient);
-  }
-
-  void remember(const torch::Tensor& gradient) {
-    torch::Tensor change = gradient - previous_gradient_;
-    torch::Tensor step = direction_ * step_length_.item<double>();
-    torch::Tensor curvature = dot(change, step);
-    if (!(curvature.item<double>() > kLeastCurvature)) return;
-    if (counter(kRemembered) == options_.history) {
-      counter(kOldest) = row(1);
-    } else {
-      counter(kRemembered)++;
-    }
-    int64_t newest = row(counter(kRemembered) - 1);
-    gradient_changes_[newest].copy_(change);
-    steps_[newest].copy_(step);
-    inverse_curvature_[newest].copy_(curvature.reciprocal());
-    scale_.copy_(curvature / dot(change, change));
-  }
-
-  // Nocedal & Wright, algorithm 7.4: the approximate inverse Hessian times the negative gradient.
-  void two_loop_recursion(const torch::Tensor& gradient) {
-    int64_t count = counter(kRemembered);
-    std::vector<torch::Tensor> alpha(count);
-    at::neg_out(direction_, gradient);
-    for (int64_t i = count - 1; i >= 0; --i) {
-      alpha[i] = dot(steps_[row(i)], direction_) * inverse_curvature_[row(i)];
-      direction_.addcmul_(gradient_changes_[row(i)], alpha[i], -1);
-    }
-    direction_.mul_(scale_);
-    for (int64_t i = 0; i < count; ++i) {
-      torch::Tensor beta = dot(gradient_changes_[row(i)], direction_) * inverse_curvature_[row(i)];
-      direction_.addcmul_(steps_[row(i)], alpha[i] - beta);
-    }
-  }
-
-  OptimizerOptions options_;
+  kernels::LbfgsOptions options_;
   ParameterList list_;
   double lr_ = 0;
-  std::function<torch::Tensor(const torch::Tensor&)> same_everywhere_;  // of this step
-  torch::Tensor direction_, previous_gradient_;                         // [n], n the number of all elements
-  torch::Tensor gradient_changes_, steps_;                              // [history, n]
-  torch::Tensor inverse_curvature_;                                     // [history]
-  torch::Tensor scale_;                                                 // of the initial inverse Hessian
-  torch::Tensor counters_;                                              // int64 [3] on the CPU
-  torch::Tensor step_length_;                                           // fp64 on the CPU
+  const LossFunction* loss_ = nullptr;           // of this step
+  kernels::LbfgsNumbers numbers_;                // of this step
+  torch::Tensor gradient_, row_;                 // [n], n the number of all elements
+  torch::Tensor direction_, previous_gradient_;  // [n]
+  torch::Tensor gradient_changes_, steps_;       // [history, n]
+  torch::Tensor trials_;                         // [2, n], for the line search
+  torch::Tensor inverse_curvature_;              // [history]
+  torch::Tensor scale_;                          // of the initial inverse Hessian
+  torch::Tensor counters_;                       // int64 [3] on the CPU: iterations, remembered, oldest
+  torch::Tensor step_length_;                    // fp64 on the CPU
 };
 
 }  // namespace

@@ -12,18 +12,19 @@ namespace yoke::optim {
 struct OptimizerOptions {
   std::string optimizer = "sgd";
   double lr = 0.05;
-  double momentum = 0.9;      // sgd
-  bool nesterov = false;      // sgd
-  double weight_decay = 0.0;  // decoupled for adamw, L2 for the others
-  double beta1 = 0.9;         // adamw
-  double beta2 = 0.999;       // adamw
-  double eps = 0;             // adamw, adagrad; 0: PyTorch's default for each (effective_eps)
-  double l1 = 0;              // ftrl, proximal
-  double l2 = 0;              // ftrl, proximal
-  double ftrl_beta = 1;       // ftrl
-  int64_t history = 10;       // lbfgs
-  int64_t inner_steps = 20;   // lbfgs: iterations per step
-  double clip_norm = 0.0;     // 0: no clipping
+  double momentum = 0.9;             // sgd
+  bool nesterov = false;             // sgd
+  double weight_decay = 0.0;         // decoupled for adamw, L2 for the others
+  double beta1 = 0.9;                // adamw
+  double beta2 = 0.999;              // adamw
+  double eps = 0;                    // adamw, adagrad; 0: PyTorch's default for each (effective_eps)
+  double l1 = 0;                     // ftrl, proximal
+  double l2 = 0;                     // ftrl, proximal
+  double ftrl_beta = 1;              // ftrl
+  int64_t history = 10;              // lbfgs
+  int64_t inner_steps = 20;          // lbfgs: iterations per step
+  std::string line_search = "none";  // lbfgs
+  double clip_norm = 0.0;            // 0: no clipping
 };
 
 inline void describe(config::Fields& f, OptimizerOptions& o) {
@@ -43,6 +44,8 @@ inline void describe(config::Fields& f, OptimizerOptions& o) {
   f.number("ftrl_beta", o.ftrl_beta, "ftrl: smooths the learning rate of a weight's first steps", 0);
   f.integer("history", o.history, "lbfgs: history size", 1);
   f.integer("inner_steps", o.inner_steps, "lbfgs: maximum iterations per step", 1);
+  f.choice("line_search", o.line_search, {"none", "strong_wolfe"},
+           "lbfgs: step length of an iteration: the learning rate, or by a search that starts with it");
   f.number("clip_norm", o.clip_norm, "clip the gradient norm to this value; 0: no clipping");
 }
 

@@ -19,6 +19,7 @@
 #include "yoke/parallel/schedule/threads/threads_strategy.h"
 #include "yoke/parallel/sync/average/average_strategy.h"
 #include "yoke/parallel/sync/servers/ps_strategy.h"
+#include "yoke/parallel/sync/servers/sandblaster_strategy.h"
 #include "yoke/parallel/sync/servers/served_maker.h"
 #include "yoke/parallel/sync/servers/server_ranks.h"
 #include "yoke/parallel/sync/sharded/check_sharded.h"
@@ -86,6 +87,9 @@ class WholeMaker : public Maker {
       norms_ = replicas_->split(0, replicas_->rank(), "norms");
       convert_sync_batchnorm(*kit_.model.module, *norms_);
     }
+    if (options_.links.messenger != nullptr && options_.optimizer.optimizer == "lbfgs")
+      return std::make_unique<SandblasterStrategy>(kit_.model, *kit_.optimizer, kit_.scaler,
+                                                   std::move(device), served_setup(options_));
     if (options_.links.messenger != nullptr)
       return std::make_unique<PsStrategy>(kit_.model, *kit_.optimizer, kit_.scaler, std::move(device),
                                           served_setup(options_));

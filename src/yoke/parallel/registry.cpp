@@ -80,7 +80,7 @@ std::vector<Row> built_in() {
       {"sync",
        "servers",
        "parallel.sync = \"ps\"",
-       "Workers push gradients to parameter servers, which update by the rule ps.policy.",
+       "Workers push gradients to parameter servers, which update by the rule ps.policy, or by L-BFGS.",
        [](const Choices& c) { return c.parallel.sync == "ps"; },
        {},
        /*lockstep=*/false},
@@ -198,13 +198,22 @@ void check_optimizer(const Choices& choices, const std::string& optimizer) {
       {"slice", "its dot products need the whole gradient, and a rank has slices of it"},
       {"sharded", "its dot products need the whole gradient, and a rank has a shard of it"},
       {"threads", "it decides by the loss of one replica"},
-      {"average", "it decides by the loss of all replicas, which differ"},
-      {"servers", "servers update element by element"}};
+      {"average", "it decides by the loss of all replicas, which differ"}};
   for (const Row& row : choose(choices).rows)
     for (const auto& [name, why] : kReasons)
       if (row.name == name)
         throw ConfigError("train.optimizer = \"lbfgs\" cannot be combined with {}: {}. Use sgd or adamw.",
                           called(row), why);
+  if (!choose(choices).has("servers")) return;
+  if (choices.ps.replicas > 0)
+    throw ConfigError(
+        "train.optimizer = \"lbfgs\" with parallel.sync = \"ps\" cannot be combined with ps.replicas = {}: "
+        "servers keep no copies of its vectors. Set ps.replicas = 0.",
+        choices.ps.replicas);
+  if (choices.ps.on_worker_loss == "restart")
+    throw ConfigError(
+        "train.optimizer = \"lbfgs\" with parallel.sync = \"ps\" cannot be combined with "
+        "ps.on_worker_loss = \"restart\": a worker enters when the run starts. Use continue or stop.");
 }
 
 }  // namespace yoke::parallel

@@ -29,7 +29,6 @@ TEST(CheckOptimizer, LbfgsNeedsTheWholeGradientAndOneLoss) {
   refused([](ParallelOptions& o) { o.zero = 1; }, "parallel.zero");
   refused([](ParallelOptions& o) { o.zero = 3; }, "parallel.zero");
   refused([](ParallelOptions& o) { o.sync = "threads"; }, "threads");
-  refused([](ParallelOptions& o) { o.sync = "ps"; }, "ps");
   refused([](ParallelOptions& o) { o.sync = "average"; }, "average");
 }
 
@@ -46,6 +45,20 @@ TEST(Choose, SpareRanksSumForReplicasOfTheWholeModel) {
   refused([](ParallelOptions& o) { o.pipeline = 2; }, "parallel.pipeline");
   refused([](ParallelOptions& o) { o.partition = "auto"; }, "parallel.partition");
   refused([](ParallelOptions& o) { o.zero = 1; }, "parallel.zero");
+}
+
+TEST(CheckOptimizer, LbfgsOnServersTakesNoWorkerBackAndHasNoCopies) {
+  Choices served;
+  served.parallel.sync = "ps";
+  EXPECT_NO_THROW(check_optimizer(served, "lbfgs"));
+  served.ps.replicas = 1;
+  EXPECT_THAT([&] { check_optimizer(served, "lbfgs"); },
+              ThrowsMessage<ConfigError>(HasSubstr("ps.replicas = 1")));
+  served.ps.replicas = 0;
+  served.ps.on_worker_loss = "restart";
+  EXPECT_NO_THROW(check_optimizer(served, "sgd"));
+  EXPECT_THAT([&] { check_optimizer(served, "lbfgs"); },
+              ThrowsMessage<ConfigError>(HasSubstr("ps.on_worker_loss")));
 }
 
 }  // namespace

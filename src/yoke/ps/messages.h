@@ -54,6 +54,16 @@ enum Kind : uint16_t {
   kFetchTable,   // rows in a range of keys, of the snapshot or as they are
   kPushRound,    // this worker's part of a round: gradients of rows in a range of keys, at one time
   kPullRound,    // values of some rows, once the round of their range was applied (payload: keys)
+  // Vectors of L-BFGS (ps/sandblaster/messages.h):
+  kOpenVectors,    // worker -> server: allocate the vectors (payload: elements of each tensor)
+  kAssignVector,   // worker -> server: a range of a vector, at the start
+  kPullVector,     // worker -> server: a range of a vector
+  kPushPortion,    // worker -> server: a range of the gradient of a portion of the batch
+  kAskPortion,     // worker -> coordinator: has computed a portion, requests the next
+  kAssignNumbers,  // worker -> coordinator: the numbers of a checkpoint
+  kFetchNumbers,   // worker -> coordinator: the same
+  kCount,          // worker -> coordinator: statistics, as JSON
+  kCommand,        // coordinator -> server: an operation on vectors; the reply is a number
   kKinds,
 };
 

@@ -90,6 +90,7 @@ Server::Server(Messenger& messenger, ServerOptions options)
       succession_(options_.servers, options_.replicas),
       tables_({options_.workers, options_.servers, messenger.rank() - options_.workers, options_.make_rule,
                options_.rule_lr}),
+      vectors_(messenger, options_.workers, options_.servers, options_.sandblaster),
       clipping_(options_.servers),
       strict_(consumes_own_version_only(options_.scheduler.policy)),
       copies_gradients_(options_.replicas > 0 && copies_each_gradient(options_.scheduler.policy)),
@@ -128,6 +129,11 @@ Server::Server(Messenger& messenger, ServerOptions options)
 }
 
 void Server::run() {
+  // The coordinator's thread uses the messenger, which ends before this object.
+  struct Guard {
+    sandblaster::VectorService& vectors;
+    ~Guard() { vectors.stop(); }
+  } guard{vectors_};
   std::unique_lock lock(mutex_);
   auto all_gone = [&] { return std::all_of(gone_.begin(), gone_.end(), [](bool gone) { return gone; }); };
   changed_.wait(lock, [&] { return all_gone() || !error_.empty(); });
@@ -147,6 +153,7 @@ void Server::run() {
 Server::Numbers Server::numbers() const {
   Numbers numbers = numbers_;
   numbers.tables = tables_.numbers();
+  numbers.bytes_held = vectors_.bytes_held();
   numbers.servers_lost = succession_.lost();
   for (const auto& share : shares_)
     for (const auto& slot : share->slots) {
@@ -159,6 +166,7 @@ Server::Numbers Server::numbers() const {
 // Given by the layout; before that, what kOpen needs.
 size_t Server::most_bytes(uint16_t kind) const {
   if (sparse::Tables::handles(kind)) return sparse::Tables::most_bytes(kind);
+  if (sandblaster::VectorService::handles(kind)) return vectors_.most_bytes(kind);
   switch (kind) {
     case kOpen:
       return kMostTensors * sizeof(int64_t);
@@ -197,6 +205,8 @@ void Server::handle(int from, const Message& request, const Messenger::Answer& a
     if (is_copied()) throw CommError("sparse tables have no copies: set ps.replicas = 0 or ps.sparse = off");
     return tables_.handle(from, request, answer);
   }
+  if (sandblaster::VectorService::handles(request.kind))
+    return vectors_.handle(from, request, answer, now_seconds() - heard_[0]);
   handle_kind(from, request, answer);
 }
 
@@ -205,12 +215,12 @@ void Server::handle(int from, const Message& request, const Messenger::Answer& a
 void Server::check_sender(int from, uint16_t kind) const {
   if (is_worker(from)) {
     if (kind == kUpdate || kind == kClip) throw CommError("rank {} is not the scheduler", from);
-    if (kind == kSquare || kind == kEntry)
+    if (kind == kSquare || kind == kEntry || kind == kCommand)
       throw CommError("unexpected message of kind {} from rank {} to rank {}", kind, from, messenger_.rank());
     return;
   }
   const bool decides = kind == kUpdate || kind == kClip || kind == kSnapshot || kind == kStop;
-  const bool tells = kind == kSquare || (is_copied() && (kind == kEntry || kind == kGoodbye));
+  const bool tells = kind == kSquare || kind == kCommand || (is_copied() && (kind == kEntry || kind == kGoodbye));
   if (!decides && !tells) throw CommError("rank {} is not one of the {} workers", from, options_.workers);
   if (decides && (scheduler() != nullptr || !succession_.holds(0, from - options_.workers)))
     throw CommError("rank {} is not the scheduler", from);

@@ -33,6 +33,7 @@
 #include "yoke/ps/copied_scheduler.h"
 #include "yoke/ps/range_store.h"
 #include "yoke/ps/replica_ranks.h"
+#include "yoke/ps/sandblaster/vector_service.h"
 #include "yoke/ps/scheduler.h"
 #include "yoke/ps/sparse/tables.h"
 #include "yoke/ps/succession.h"
@@ -49,8 +50,9 @@ struct ServerOptions {
   MakeUpdater make_updater;
   // Rules of sparse tables, by their number. Empty: there are none.
   std::function<std::shared_ptr<const sparse::Rule>(int table)> make_rule{};
-  double rule_lr = 1;          // of pushes to tables outside of updates
-  SchedulerOptions scheduler;  // used by the first server
+  double rule_lr = 1;                                            // of pushes to tables outside of updates
+  std::optional<sandblaster::SandblasterOptions> sandblaster{};  // L-BFGS; empty: it is refused
+  SchedulerOptions scheduler;                                    // used by the first server
   // Gradients that a worker may push before it pulls again: more than one with Downpour.
   int64_t pushes_between_pulls = 1;
   // First server: formats the statistics when a worker requests them.
@@ -274,6 +276,7 @@ class Server {
   std::unique_ptr<Scheduler> scheduler_;     // in the first server, unless there are copies
   std::unique_ptr<CopiedScheduler> copied_;  // in servers that hold the first home, if there are
   sparse::Tables tables_;
+  sandblaster::VectorService vectors_;
   Clipping clipping_;              // used by the scheduler's server
   bool strict_ = false;            // updates consume gradients of their own version only
   bool copies_gradients_ = false;  // one by one, not their sum

@@ -76,6 +76,17 @@ size_t head_bytes(uint16_t kind) {
       return sizeof(sparse::PullTableHead);
     case kFetchTable:
       return sizeof(sparse::FetchTableHead);
+    case kOpenVectors:
+      return sizeof(OpenHead);
+    case kAssignVector:
+    case kPullVector:
+      return sizeof(sandblaster::VectorHead);
+    case kPushPortion:
+      return sizeof(sandblaster::PortionHead);
+    case kAskPortion:
+      return sizeof(sandblaster::AskHead);
+    case kCommand:
+      return sizeof(sandblaster::CommandHead);
     default:
       return sizeof(int64_t);
   }
@@ -97,13 +108,15 @@ void deliver(ScriptedMessenger& messenger, Bytes& bytes) {
   } else {
     bytes.read(message.head.data(), message.head_bytes);
   }
-  if (message.kind == kOpen && message.head_bytes == sizeof(OpenHead) &&
+  if ((message.kind == kOpen || message.kind == kOpenVectors) && message.head_bytes == sizeof(OpenHead) &&
       message.get_head<OpenHead>().elements > 4096)
     return;  // memory that a real model may need
   bool carries = message.kind == kOpen || message.kind == kAssign || message.kind == kPush ||
                  message.kind == kPushPull || message.kind == kPushKeys || message.kind == kPullKeys ||
                  message.kind == kUpdate || message.kind == kAssignTable || message.kind == kPushTable ||
-                 message.kind == kPullTable || message.kind == kEntry;
+                 message.kind == kPullTable || message.kind == kOpenVectors ||
+                 message.kind == kAssignVector || message.kind == kPushPortion ||
+                 message.kind == kAssignNumbers || message.kind == kEntry;
   std::vector<std::byte> payload(carries || (form & 32) ? bytes.byte() : 0);
   bytes.read(payload.data(), payload.size());
   message.payload = payload;
@@ -118,6 +131,10 @@ void serve(int rank, Bytes bytes) {
   options.make_updater = make_optimizer({.momentum = 0.9});
   options.make_rule = [](int) { return sparse::make_rule({.name = "adagrad"}); };
   options.replicas = bytes.byte() % 2;
+  options.sandblaster = sandblaster::SandblasterOptions{{.history = 2, .inner_steps = 2}, 2, 1};
+  messenger.answer_to = [](int, const comm::Message& request, std::span<std::byte>) {
+    return message_with(request.kind, sandblaster::CommandReply{1});
+  };
   uint8_t rule = bytes.byte();
   options.scheduler.policy = {static_cast<plan::Rule>(rule % 8), kWorkers, 1 + rule / 8 % kWorkers,
                               rule / 16};
@@ -129,6 +146,9 @@ void serve(int rank, Bytes bytes) {
                       message_with(kOpen, OpenHead{kElements, kRangeBytes, kWidth, DataType::kFloat32},
                                    std::as_bytes(std::span(tensors))));
     messenger.deliver(worker, message_with(kOpenTable, sparse::OpenTableHead{0, 1, 64, DataType::kFloat32}));
+    messenger.deliver(worker,
+                      message_with(kOpenVectors, OpenHead{kElements, kRangeBytes, 1, DataType::kFloat64},
+                                   std::as_bytes(std::span(tensors))));
     messenger.deliver(worker, message_with(kJoin, JoinHead{1000}));
   }
   for (int life = 1; !bytes.empty() && life < 200;) {

@@ -111,6 +111,7 @@ void Server::peer_lost(int peer, const std::string& why) {
   }
   if (last_named_[worker].life == lives_[worker]) write_off(last_named_[worker]);
   tables_.worker_lost(peer);
+  vectors_.worker_lost(peer);
   for (auto& slot : slots_) advance(*slot);
   tell_square();
   left(peer, /*lost=*/true, why);

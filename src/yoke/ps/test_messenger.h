@@ -67,7 +67,7 @@ class ScriptedMessenger final : public comm::Messenger {
 
   std::function<comm::Message(int peer, const comm::Message& request, std::span<std::byte> into)> answer_to;
   std::vector<uint16_t> told;
-  int answers = 0;
+  std::atomic<int> answers{0};
 
  private:
   int rank_;

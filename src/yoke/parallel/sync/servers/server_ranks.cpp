@@ -118,7 +118,15 @@ ps::ServerOptions server_options(const Choices& config, const optim::OptimizerOp
   options.timeout = config.ps.timeout;
   options.ranks = replica_ranks(config, workers);
   options.workers = options.ranks.replicas;
-  options.make_updater = ps::make_optimizer(updater_options(optimizer));
+  if (optimizer.optimizer == "lbfgs") {
+    options.make_updater = ps::make_adder();  // not used: parameters lie in vectors
+    options.sandblaster = ps::sandblaster::SandblasterOptions{
+        {optimizer.history, optimizer.inner_steps, optimizer.line_search == "strong_wolfe"},
+        config.ps.portions,
+        config.ps.timeout};
+  } else {
+    options.make_updater = ps::make_optimizer(updater_options(optimizer));
+  }
   if (const std::string rule = rule_of(optimizer); !rule.empty())
     options.make_rule = [rule, optimizer](int) {
       return ps::sparse::make_rule({.name = rule,
