@@ -11,6 +11,7 @@
 
 #include "yoke/base/error.h"
 #include "yoke/comm/run_ranks.h"
+#include "yoke/engine/state_pieces.h"
 
 namespace yoke::engine {
 namespace {
@@ -134,6 +135,33 @@ TEST(RunState, WhatIsNotFiniteIsNotSavedByAnyStrategy) {
       EXPECT_EQ(errors.count(*errors.begin()), 2u);  // all ranks throw the same
       EXPECT_THAT(*errors.begin(), HasSubstr("not finite, so this state is not saved"));
     }
+  }
+}
+
+std::unique_ptr<Worker> mlp_worker(torch::ScalarType type) {
+  WorkerOptions options;
+  options.model.name = "mlp";
+  options.model.sizes = {784, 8, 10};
+  options.optimizer.optimizer = "adamw";
+  options.compute.threads = 1;
+  options.type = type;
+  std::lock_guard lock(building);
+  return make_worker(options);
+}
+
+TEST(RunState, Fp32WeightsAndNarrowOnesWithMastersContinueEachOther) {
+  torch::NoGradGuard no_grad;
+  auto full = mlp_worker(torch::kFloat), narrow = mlp_worker(torch::kHalf), again = mlp_worker(torch::kFloat);
+  for (torch::Tensor& weight : full->model.module->parameters()) weight.add_(1e-5);  // lost by rounding
+  restore_pieces(state_here(*full), *narrow, "test");
+  restore_pieces(state_here(*narrow), *again, "test");
+  const auto masters = narrow->optimizer->state();
+  for (const auto& item : full->model.module->named_parameters()) {
+    const auto rounded = narrow->model.module->named_parameters()[item.key()];
+    EXPECT_TRUE(rounded.equal(item.value().to(torch::kHalf))) << item.key();
+    EXPECT_TRUE(again->model.module->named_parameters()[item.key()].equal(item.value())) << item.key();
+    for (const auto& [name, master] : masters)
+      if (name == "master/" + item.key()) EXPECT_TRUE(master.equal(item.value())) << name;
   }
 }
 

@@ -97,8 +97,28 @@ void fill(const StatePiece& piece, const torch::Tensor& whole, const std::string
   piece.values.copy_(checkpoint::cut(whole, piece).view_as(piece.values));
 }
 
-std::map<std::string, torch::Tensor> by_name(const Named& tensors) {
+using ByName = std::map<std::string, torch::Tensor>;
+
+ByName by_name(const Named& tensors) {
   return {tensors.begin(), tensors.end()};
+}
+
+// Runs with fp32 weights and with narrow ones that have fp32 masters continue each other: which of the two a
+// run has may depend on the number of its ranks.
+void match_masters(const std::vector<StatePiece>& state, ByName& model, ByName& optimizer) {
+  const std::string prefix = "master/";
+  for (const StatePiece& piece : state) {
+    if (piece.kind != Kind::kOptimizer || !piece.name.starts_with(prefix)) continue;
+    auto weight = model.find(piece.name.substr(prefix.size()));
+    if (weight != model.end() && weight->second.scalar_type() == torch::kFloat)
+      optimizer.emplace(piece.name, weight->second);
+  }
+  for (const StatePiece& piece : state) {
+    auto weight = piece.kind == Kind::kParameter ? model.find(piece.name) : model.end();
+    if (weight == model.end() || weight->second.scalar_type() == piece.values.scalar_type()) continue;
+    auto master = optimizer.find(prefix + piece.name);
+    if (master != optimizer.end()) weight->second = master->second.to(piece.values.scalar_type());
+  }
 }
 
 std::vector<int64_t> flat_ranges(const StatePiece& piece) {
@@ -166,8 +186,9 @@ checkpoint::State state_here(Worker& worker) {
 
 void restore_pieces(const checkpoint::State& whole, Worker& worker, const std::string& where) {
   torch::NoGradGuard no_grad;
-  std::map<std::string, torch::Tensor> model = by_name(whole.model), optimizer = by_name(whole.optimizer);
+  ByName model = by_name(whole.model), optimizer = by_name(whole.optimizer);
   std::vector<StatePiece> state = worker.strategy->state();
+  match_masters(state, model, optimizer);
   for (const StatePiece& piece : state) {
     const bool of_optimizer = piece.kind == Kind::kOptimizer;
     const std::string what = where + (of_optimizer ? ", optimizer" : ", model");

@@ -18,7 +18,7 @@
 #include "yoke/engine/fit_budget.h"
 #include "yoke/engine/out_of_memory.h"
 #include "yoke/engine/run_state.h"
-#include "yoke/parallel/schedule/graphed/can_record.h"
+#include "yoke/parallel/can_record.h"
 
 namespace yoke::engine {
 namespace {

@@ -1,4 +1,4 @@
-#include "yoke/parallel/schedule/graphed/can_record.h"
+#include "yoke/parallel/can_record.h"
 
 #include "yoke/optim/scaled_update.h"
 
