@@ -20,9 +20,11 @@ struct Link {
   std::vector<Sent> sent;
   Chain chain;
   explicit Link(int next)
-      : chain([this](int server, int64_t number, const Chain::Bytes&,
-                     Chain::Task done) { sent.push_back({server, number, std::move(done)}); },
-              next) {}
+      : chain(
+            [this](int server, int64_t number, const Chain::Bytes&, Chain::Task done) {
+              sent.push_back({server, number, std::move(done)});
+            },
+            next) {}
 };
 
 TEST(PsChain, AnEntryIsSafeOnceTheNextServerHasAcknowledgedIt) {
@@ -68,9 +70,8 @@ TEST(PsChain, OpenEntriesGoToTheNewNextServerInOrder) {
 TEST(PsChain, ATaskMayAppend) {
   Link link(1);
   int safe = 0;
-  link.chain.when_safe(link.chain.append({}), [&] {
-    link.chain.when_safe(link.chain.append({}), [&] { ++safe; });
-  });
+  link.chain.when_safe(link.chain.append({}),
+                       [&] { link.chain.when_safe(link.chain.append({}), [&] { ++safe; }); });
   link.sent[0].acknowledge();
   EXPECT_EQ(safe, 0);
   link.sent[1].acknowledge();

@@ -17,7 +17,8 @@ enum class Change : int64_t {
   kAssign,   // AssignHead, data: one array of a range
   kApply,    // ApplyChange, marks, data if it has: a range has applied an update
   kSum,      // SumChange, marks, data: a range has all gradients of an update that waits to be clipped
-  kAdd,      // AddChange, data: a gradient of an update that is not complete
+  kHold,     // HoldChange, data: a gradient that came before its turn
+  kAdd,      // AddChange, data unless it was held: a gradient of an update that is not complete
   kNow,      // NowChange, data: a push outside of updates
   kKeys,     // KeysChange, data: a push of keys outside of updates
   kDecide,   // SchedulerInput, text: something the scheduler was told
@@ -43,12 +44,18 @@ struct SumChange {
   int64_t shortfall = 0;
   int64_t measure = 0;
 };
+struct HoldChange {
+  int64_t worker = 0;
+  int64_t life = 0;
+  PushHead head;
+};
 struct AddChange {
   int64_t range = 0;
   int64_t worker = 0;
   int64_t life = 0;
   int64_t minibatch = 0;
   double scale = 1;
+  int64_t held = 0;  // 1: kHold has brought it
 };
 struct NowChange {
   int64_t range = 0;
@@ -110,9 +117,7 @@ class EntryReader {
     std::memcpy(&value, get_bytes(sizeof(T)).data(), sizeof(T));
     return value;
   }
-  std::vector<int64_t> get_list() {
-    return get_many(get<int64_t>());
-  }
+  std::vector<int64_t> get_list() { return get_many(get<int64_t>()); }
   std::vector<int64_t> get_many(int64_t count) {
     if (count < 0 || static_cast<size_t>(count) > bytes_.size() / sizeof(int64_t))
       throw CommError("an entry of a chain ends in the middle of a list of {}", count);

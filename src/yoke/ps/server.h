@@ -190,7 +190,8 @@ class Server {
   static bool holds(const Slot& slot, int from, int64_t life);
   void add_held(Slot& slot);
   void discard(HeldPush& push);
-  void add(Slot& slot, int from, int64_t life, const PushHead& head, std::span<const std::byte> gradient);
+  void add(Slot& slot, int from, int64_t life, const PushHead& head, std::span<const std::byte> gradient,
+           bool held);
   void updates_ended();
   void update_decided(const UpdateHead& head, std::vector<Contributor> from);
   void advance(Slot& slot);
@@ -244,6 +245,8 @@ class Server {
   std::vector<RangeStore::Early> early_of(const Slot& slot) const;
   void take_entry(int from, const comm::Message& request, const comm::Messenger::Answer& answer);
   void change(Share& share, std::span<const std::byte> entry);
+  void copy_held(Slot& slot, const HoldChange& change, std::span<const std::byte> gradient);
+  void copy_gradient(Slot& slot, const AddChange& change, std::span<const std::byte> gradient);
   void copy_update(Slot& slot, const ApplyChange& change, std::span<const std::byte> data);
   Slot& copy_of(Share& share, int64_t range);
   void server_lost(int server, const std::string& why);

@@ -94,6 +94,7 @@ void Server::log_change(Slot& slot, std::vector<std::byte> entry) {
 // Gradients that were received but are in no sum: a copy must take them when they are sent again.
 std::vector<RangeStore::Early> Server::early_of(const Slot& slot) const {
   std::vector<RangeStore::Early> early;
+  if (copies_gradients_) return early;  // copies hold them, too
   for (const HeldPush& push : slot.held) early.push_back({push.from, push.life, push.head.sequence});
   return early;
 }
@@ -210,16 +211,15 @@ void Server::change(Share& share, std::span<const std::byte> bytes) {
       slot.sum_copied = true;
       return;
     }
+    case Change::kHold: {
+      auto head = entry.get<HoldChange>();
+      check_worker(head.worker);
+      return copy_held(touched(head.head.range), head, entry.rest());
+    }
     case Change::kAdd: {
       auto head = entry.get<AddChange>();
-      Slot& slot = touched(head.range);
-      auto worker = static_cast<int>(check_worker(head.worker));
-      if (head.life < 0 || head.life > kMostRestarts)
-        throw CommError("worker {} was restarted {} times", worker, head.life);
-      slot.store.reach_life(worker, head.life);
-      slot.store.write_off(worker, head.life, head.minibatch);  // received
-      check_bytes(slot, entry.left());
-      return slot.store.add(entry.rest(), head.scale);
+      check_worker(head.worker);
+      return copy_gradient(touched(head.range), head, entry.rest());
     }
     case Change::kNow: {
       auto head = entry.get<NowChange>();
@@ -250,6 +250,32 @@ void Server::change(Share& share, std::span<const std::byte> bytes) {
       return copied_->note_factor(entry.get<ClipHead>());
   }
   throw CommError("unknown change of the ranges of server {}", share.home);
+}
+
+void Server::copy_held(Slot& slot, const HoldChange& change, std::span<const std::byte> gradient) {
+  const auto worker = static_cast<int>(change.worker);
+  check_bytes(slot, gradient.size());
+  if (change.life < 0 || change.life > kMostRestarts)
+    throw CommError("worker {} was restarted {} times", worker, change.life);
+  slot.store.reach_life(worker, change.life);
+  slot.store.write_off(worker, change.life, change.head.sequence);  // received
+  early_bytes_ += gradient.size();
+  slot.held.push_back({worker, change.life, change.head, {gradient.begin(), gradient.end()}, {}});
+}
+
+void Server::copy_gradient(Slot& slot, const AddChange& change, std::span<const std::byte> gradient) {
+  const auto worker = static_cast<int>(change.worker);
+  if (change.held == 0)
+    copy_held(slot, {change.worker, change.life, {.sequence = change.minibatch}}, gradient);
+  auto found = std::find_if(slot.held.begin(), slot.held.end(), [&](const HeldPush& push) {
+    return push.from == worker && push.life == change.life && push.head.sequence == change.minibatch;
+  });
+  if (found == slot.held.end())
+    throw CommError("minibatch {} of worker {} is not held for range {}", change.minibatch, worker,
+                    slot.store.number());
+  slot.store.add(found->payload, change.scale);
+  early_bytes_ -= found->payload.size();
+  slot.held.erase(found);
 }
 
 void Server::check_bytes(const Slot& slot, size_t bytes) {
@@ -287,8 +313,8 @@ void Server::server_lost(int server, const std::string& why) {
   if (!is_copied())
     fail(fmt::format("{} is lost: {}", server_name(server, options_.ranks), why));
   else if (orphan != Succession::kNobody)
-    fail(fmt::format("{}: {}",
-                     lost_with_copies(orphan, options_.replicas, options_.servers, options_.ranks), why));
+    fail(fmt::format("{}: {}", lost_with_copies(orphan, options_.replicas, options_.servers, options_.ranks),
+                     why));
   else if (succession_.owner(server) == own_index())
     say_taken_over(server, why);
   if (!is_copied()) return;

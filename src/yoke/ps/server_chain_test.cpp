@@ -49,7 +49,8 @@ TEST(PsServerChain, TakesEachEntryOnceAndInOrder) {
   holder.open();
   EXPECT_EQ(holder.send({0, 1}, Holder::push()), "");
   EXPECT_EQ(holder.send({0, 1}, Holder::push()), "") << "sent again";
-  EXPECT_THAT(holder.send({0, 3}, Holder::push(0, 3)), HasSubstr("change 3 of the ranges of server 0 after 1"));
+  EXPECT_THAT(holder.send({0, 3}, Holder::push(0, 3)),
+              HasSubstr("change 3 of the ranges of server 0 after 1"));
   EXPECT_THAT(holder.send({0, 0}, Holder::push()), HasSubstr("change 0"));
   EXPECT_EQ(holder.send({0, 2}, Holder::push(0, 2)), "");
 }

@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <chrono>
 #include <latch>
 #include <thread>
 #include <utility>
@@ -33,13 +35,13 @@ struct Counting {
     std::vector<std::unique_ptr<Server>> shops;
     LocalGroup group(kWorkers + kServers, backend);
     for (int s = 0; s < kServers; ++s)
-      shops.push_back(std::make_unique<Server>(group.messenger(kWorkers + s),
-                                               ServerOptions{.workers = kWorkers,
-                                                             .servers = kServers,
-                                                             .replicas = replicas,
-                                                             .make_updater = make_adder(),
-                                                             .scheduler = {},
-                                                             .report = {}}));
+      shops.push_back(
+          std::make_unique<Server>(group.messenger(kWorkers + s), ServerOptions{.workers = kWorkers,
+                                                                                .servers = kServers,
+                                                                                .replicas = replicas,
+                                                                                .make_updater = make_adder(),
+                                                                                .scheduler = {},
+                                                                                .report = {}}));
     std::latch all_pushed(kWorkers);
     std::vector<std::thread> threads;
     for (int w = 0; w < kWorkers; ++w)
@@ -75,8 +77,8 @@ struct Counting {
       if (i % 2 == 0)
         open.push_back(client.push_keys(keys, std::as_bytes(std::span(ones))));
       else
-        open.push_back(client.push_pull(0, std::as_bytes(std::span(ones)),
-                                        std::as_writable_bytes(std::span(pulled))));
+        open.push_back(
+            client.push_pull(0, std::as_bytes(std::span(ones)), std::as_writable_bytes(std::span(pulled))));
       const bool falls = worker == 0 && next < lost.size() && i == 10 + 20 * static_cast<int>(next);
       if (falls) group.close(kWorkers + lost[next++]);
       if (i % 8 == 7)
@@ -110,18 +112,17 @@ TEST(PsServerLoss, TwoCopiesSurviveTwoNeighbours) {
 // A gradient of ones, so that every update moves every parameter by the learning rate, under every rule.
 struct Training {
   Class lesson;
-  std::vector<int> lost{};
+  int lost = 0;
   std::vector<double> values{};
 
+  // The first worker that sees version 10 closes the server.
   void run() {
+    std::atomic<bool> closed{false};
     lesson.run([&](Learner& learner, int worker, LocalGroup& group) {
       std::vector<double> parameters(static_cast<size_t>(learner.elements()));
       const std::vector<double> ones(parameters.size(), 1.0);
-      size_t next = 0;
       while (learner.wait()) {
-        if (worker == 0 && next < lost.size() &&
-            learner.work().version >= 10 * (static_cast<int64_t>(next) + 1))
-          lesson.close_server(group, lost[next++]);
+        if (learner.work().version >= 10 && !closed.exchange(true)) lesson.close_server(group, lost);
         if (learner.pull(parameters.data())) learner.push({ones.data(), 1, 0.125, 0});
       }
       if (worker != 0) return;
@@ -143,7 +144,7 @@ TEST(PsServerLoss, EveryRuleGoesOnAndLosesNoUpdate) {
                               .updates = 40,
                               .backend = backend,
                               .replicas = 1},
-                   .lost = {lost}};
+                   .lost = lost};
       run.run();
       EXPECT_EQ(run.lesson.version, 40);
       EXPECT_EQ(run.lesson.counts.servers_lost, 1);
@@ -160,17 +161,22 @@ TEST(PsServerLoss, AWorkerAndThenAServerAreLost) {
   for (auto rule : {plan::Rule::kSync, plan::Rule::kAsync, plan::Rule::kKBatchAsync}) {
     for (int lost : {0, 1}) {
       Class lesson{.policy = {rule, 3, 2, 0}, .servers = 3, .updates = 40, .replicas = 1};
+      std::atomic<bool> gone{false}, closed{false};
       lesson.run([&](Learner& learner, int worker, LocalGroup& group) {
         std::vector<double> parameters(static_cast<size_t>(learner.elements()));
-        bool closed = false;
+        const Deadline patience = Deadline::after(20);
         for (int i = 0; learner.wait(); ++i) {
-          if (worker == 2 && i == 3) {
+          if (worker == 2 && i == 1) {
             learner.abandon();
-            return group.close(worker);
+            group.close(worker);
+            gone = true;
+            return;
           }
-          if (worker == 0 && learner.work().version >= 15 && !std::exchange(closed, true))
-            lesson.close_server(group, lost);
-          if (learner.pull(parameters.data()) && learner.sleep(0.005)) step(learner, parameters, 0.5);
+          if (learner.work().version >= 15) {
+            while (!gone && !patience.passed()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+            if (!closed.exchange(true)) lesson.close_server(group, lost);
+          }
+          if (learner.pull(parameters.data())) step(learner, parameters, 0.5);
         }
         if (worker == 0) learner.report();
       });
@@ -255,7 +261,8 @@ TEST(PsServerLoss, LosingAllCopiesEndsTheRunWithTheNames) {
       }
       ADD_FAILURE() << "nobody has the parameters of server 1";
     } catch (const CommError& error) {
-      EXPECT_THAT(error.what(), HasSubstr("parameter server 1 (rank 2), parameter server 2 (rank 3) are lost"));
+      EXPECT_THAT(error.what(),
+                  HasSubstr("parameter server 1 (rank 2), parameter server 2 (rank 3) are lost"));
     }
     learner.abandon();
     lesson.close_server(group, 0);

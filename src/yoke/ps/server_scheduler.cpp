@@ -117,8 +117,7 @@ void Server::join(int from, const Message& request, const Messenger::Answer& ans
   if (copied_ && copied_->has_joined(from, life))
     return once_decided([this, from] { copied_->send_again(from); });
   if (copied_ && copied_->knows_earlier_life(from, life))
-    decide({.what = SchedulerInput::kLeft, .worker = from, .value = 1},
-           why_lost_[static_cast<size_t>(from)]);
+    decide({.what = SchedulerInput::kLeft, .worker = from, .value = 1}, why_lost_[static_cast<size_t>(from)]);
   decide({.what = SchedulerInput::kJoined,
           .worker = from,
           .value = slots_.empty() ? 0 : slots_.front()->store.version(),
@@ -126,9 +125,8 @@ void Server::join(int from, const Message& request, const Messenger::Answer& ans
 }
 
 void Server::finished(int from, const Message& request, const Messenger::Answer& answer) {
-  SchedulerInput input{.what = SchedulerInput::kFinished,
-                       .worker = from,
-                       .finished = request.get_head<FinishedHead>()};
+  SchedulerInput input{
+      .what = SchedulerInput::kFinished, .worker = from, .finished = request.get_head<FinishedHead>()};
   std::optional<GrantReply> grant;
   if (copied_) grant = copied_->granted(from, input.finished.minibatch);
   if (!grant) grant = decide(input);

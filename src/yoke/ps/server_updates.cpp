@@ -136,8 +136,10 @@ void Server::hold(Slot& slot, int from, const PushHead& head, std::span<const st
   slot.store.note(from, head.sequence);
   early_bytes_ += payload.size();
   numbers_.most_early_bytes = std::max(numbers_.most_early_bytes, early_bytes_);
-  const bool waits = (head.flags & kInOrderFlag) != 0 || is_copied();
-  if (!waits) answer({});
+  if (copies_gradients_)
+    log_change(slot, EntryWriter(Change::kHold).put(HoldChange{from, life, head}).put_bytes(payload).take());
+  const bool waits = !copies_gradients_ && (is_copied() || (head.flags & kInOrderFlag) != 0);
+  if (!waits) answer_when_safe(slot, answer, {});
   slot.held.push_back(
       {from, life, head, {payload.begin(), payload.end()}, waits ? std::move(answer) : Messenger::Answer()});
 }
@@ -246,7 +248,7 @@ void Server::take_push(Slot& slot, int from, const PushHead& head, std::span<con
     applied(slot);
     answer_when_safe(slot, answer, {});
   } else {
-    add(slot, from, lives_[static_cast<size_t>(from)], head, payload);
+    add(slot, from, lives_[static_cast<size_t>(from)], head, payload, /*held=*/false);
     acknowledge(slot, from, head, answer);
   }
   advance(slot);
@@ -254,13 +256,14 @@ void Server::take_push(Slot& slot, int from, const PushHead& head, std::span<con
 }
 
 void Server::add(Slot& slot, int from, int64_t life, const PushHead& head,
-                 std::span<const std::byte> gradient) {
+                 std::span<const std::byte> gradient, bool held) {
   slot.store.add(gradient, head.scale);
   slot.measure |= (head.flags & kMeasureFlag) != 0;
   slot.added.push_back(from);
   if (!copies_gradients_) return;
-  AddChange change{head.range, from, life, head.sequence, head.scale};
-  log_change(slot, EntryWriter(Change::kAdd).put(change).put_bytes(gradient).take());
+  EntryWriter entry(Change::kAdd);
+  entry.put(AddChange{head.range, from, life, head.sequence, head.scale, held ? 1 : 0});
+  log_change(slot, entry.put_bytes(held ? std::span<const std::byte>() : gradient).take());
 }
 
 void Server::advance(Slot& slot) {
@@ -291,7 +294,7 @@ void Server::add_held(Slot& slot) {
     HeldPush taken = std::move(*push);
     slot.held.erase(push);
     early_bytes_ -= taken.payload.size();
-    add(slot, taken.from, taken.life, taken.head, taken.payload);
+    add(slot, taken.from, taken.life, taken.head, taken.payload, /*held=*/true);
     acknowledge(slot, taken.from, taken.head, taken.answer);
     push = slot.held.begin();
   }
