@@ -231,6 +231,12 @@ class Parser {
         "yoke lab averaging configs/mlp_tiny.toml --workers 4 --steps 200 --bandwidth 100mbit\n"
         "Every configuration key is also an option.");
     add_options(*averaging, out_.lab_averaging);
+    auto* downpour =
+        common(group->add_subcommand(
+                   "downpour", "compare SGD, Downpour and Sandblaster L-BFGS: who reaches an accuracy first"),
+               "yoke lab downpour configs/mlp_tiny.toml --workers 4 --epochs 5\n"
+               "Every configuration key is also an option.");
+    add_options(*downpour, out_.lab_downpour);
   }
 
   void add_bench_collectives(Subcommand* group) {

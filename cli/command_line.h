@@ -89,6 +89,7 @@ struct CommandLine {
   BenchPsArguments bench_ps;
   LabArguments lab;
   AveragingLabArguments lab_averaging;
+  DownpourLabArguments lab_downpour;
   CheckpointArguments checkpoint;
   ReportArguments report;
   RunArguments run;

@@ -36,6 +36,8 @@ const std::map<std::string, std::string> kAlways = {
     {"lab stragglers", "FILE --policies --workers --servers --delay --target-loss --output"},
     {"lab averaging",
      "FILE --methods --workers --every --steps --bandwidth --latency --compute --target-loss --output"},
+    {"lab downpour",
+     "FILE --methods --workers --servers --epochs --adagrad-lr --lbfgs-batch --target-accuracy --output"},
     {"ckpt ls", "DIR"},
     {"ckpt verify", "DIR"},
     {"ckpt export", "DIR --output"},

@@ -11,6 +11,7 @@
 #include "cli/idle_keys.h"
 #include "cli/lab_averaging_command.h"
 #include "cli/lab_command.h"
+#include "cli/lab_downpour_command.h"
 #include "cli/output.h"
 #include "cli/partition_command.h"
 #include "cli/plan_command.h"
@@ -125,6 +126,7 @@ constexpr std::pair<const char*, Command> kCommands[] = {
     {"bench ps", bench_ps},
     {"lab stragglers", run_lab_stragglers},
     {"lab averaging", run_lab_averaging},
+    {"lab downpour", run_lab_downpour},
 };
 
 }  // namespace

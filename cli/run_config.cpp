@@ -124,6 +124,7 @@ Configuration::Configuration() {
   schema.section("ddp", values.ddp);
   schema.section("average", values.average);
   schema.section("ps", values.ps);
+  schema.section("sandblaster", values.sandblaster);
   schema.section("slowdown", values.slowdown);
   schema.section("pipeline", values.pipeline);
   schema.section("elastic", values.elastic);

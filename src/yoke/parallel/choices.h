@@ -8,6 +8,7 @@
 #include "yoke/parallel/placement/stage/options.h"
 #include "yoke/parallel/sync/average/options.h"
 #include "yoke/ps/options.h"
+#include "yoke/ps/sandblaster/options.h"
 
 namespace yoke::parallel {
 
@@ -16,6 +17,7 @@ struct Choices {
   DdpOptions ddp;
   AverageOptions average;
   ps::PsOptions ps;
+  ps::sandblaster::PortionOptions sandblaster;
   ps::SlowdownOptions slowdown;
   PipelineOptions pipeline;
   std::vector<int> stage_replicas;  // of a plan; not a configuration key
