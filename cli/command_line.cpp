@@ -237,6 +237,12 @@ class Parser {
                                      "against time for several delays, traffic by filter"),
                "yoke lab sparse --examples 20000 --keys 100000 --max-delay 0,4 --delay exp:1ms");
     add_options(*sparse, out_.lab_sparse);
+    auto* downpour =
+        common(group->add_subcommand(
+                   "downpour", "compare SGD, Downpour and Sandblaster L-BFGS: who reaches an accuracy first"),
+               "yoke lab downpour configs/mlp_tiny.toml --workers 4 --epochs 5\n"
+               "Every configuration key is also an option.");
+    add_options(*downpour, out_.lab_downpour);
   }
 
   void add_bench_collectives(Subcommand* group) {

@@ -90,6 +90,7 @@ struct CommandLine {
   LabArguments lab;
   AveragingLabArguments lab_averaging;
   SparseLabArguments lab_sparse;
+  DownpourLabArguments lab_downpour;
   CheckpointArguments checkpoint;
   ReportArguments report;
   RunArguments run;

@@ -39,6 +39,8 @@ const std::map<std::string, std::string> kAlways = {
     {"lab sparse",
      "FILE --examples --keys --per-example --workers --servers --blocks --l1 --passes --max-delay --damping "
      "--delay --backend --seed --output"},
+    {"lab downpour",
+     "FILE --methods --workers --servers --epochs --adagrad-lr --lbfgs-batch --target-accuracy --output"},
     {"ckpt ls", "DIR"},
     {"ckpt verify", "DIR"},
     {"ckpt export", "DIR --output"},

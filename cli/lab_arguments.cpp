@@ -85,4 +85,28 @@ void add_options(CLI::App& command, SparseLabArguments& lab) {
   command.add_option("-o,--output", lab.output, "folder [runs/lab_sparse]");
 }
 
+void add_options(CLI::App& command, DownpourLabArguments& lab) {
+  command.add_option("FILE", lab.file, "configuration (TOML)")->required();
+  command.add_option("--methods", lab.methods, "all, or a list: sgd,downpour,downpour_adagrad,sandblaster")
+      ->capture_default_str();
+  command.add_option("--workers", lab.workers, "of each method but sgd")
+      ->check(CLI::Range(1, 256))
+      ->capture_default_str();
+  command.add_option("--servers", lab.servers, "per run")->check(CLI::Range(1, 256))->capture_default_str();
+  command.add_option("--epochs", lab.epochs, "of each run; the accuracy is measured after each")
+      ->check(positive())
+      ->capture_default_str();
+  command.add_option("--adagrad-lr", lab.adagrad_lr, "learning rate of downpour_adagrad")
+      ->check(positive())
+      ->capture_default_str();
+  command
+      .add_option("--lbfgs-batch", lab.lbfgs_batch, "sandblaster: samples per worker [8 x data.batch_size]")
+      ->check(CLI::Range(1, 1'000'000'000));
+  command
+      .add_option("--target-accuracy", lab.target_accuracy,
+                  "from 0 to 1, for the time to target [what all methods reach]")
+      ->check(CLI::Range(0.0, 1.0));
+  command.add_option("-o,--output", lab.output, "folder [runs/lab_downpour]");
+}
+
 }  // namespace yoke::cli

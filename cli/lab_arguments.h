@@ -56,9 +56,22 @@ struct SparseLabArguments {
   std::string output;
 };
 
+struct DownpourLabArguments {
+  std::string file;
+  std::string methods = "all";
+  int64_t workers = 4;
+  int64_t servers = 1;
+  double epochs = 5;
+  double adagrad_lr = 0.01;
+  int64_t lbfgs_batch = 0;     // per worker; 0: 8 times data.batch_size
+  double target_accuracy = 0;  // 0: what all of them reach
+  std::string output;
+};
+
 // Adds the options of the command, which fill `arguments`.
 void add_options(CLI::App& command, LabArguments& arguments);
 void add_options(CLI::App& command, AveragingLabArguments& arguments);
 void add_options(CLI::App& command, SparseLabArguments& arguments);
+void add_options(CLI::App& command, DownpourLabArguments& arguments);
 
 }  // namespace yoke::cli

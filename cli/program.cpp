@@ -11,6 +11,7 @@
 #include "cli/idle_keys.h"
 #include "cli/lab_averaging_command.h"
 #include "cli/lab_command.h"
+#include "cli/lab_downpour_command.h"
 #include "cli/lab_sparse_command.h"
 #include "cli/output.h"
 #include "cli/partition_command.h"
@@ -127,6 +128,7 @@ constexpr std::pair<const char*, Command> kCommands[] = {
     {"lab stragglers", run_lab_stragglers},
     {"lab averaging", run_lab_averaging},
     {"lab sparse", run_lab_sparse},
+    {"lab downpour", run_lab_downpour},
 };
 
 }  // namespace

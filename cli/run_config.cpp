@@ -136,6 +136,7 @@ Configuration::Configuration() {
   schema.section("average", values.average);
   schema.section("hybrid", values.hybrid);
   schema.section("ps", values.ps);
+  schema.section("sandblaster", values.sandblaster);
   schema.section("slowdown", values.slowdown);
   schema.section("pipeline", values.pipeline);
   schema.section("elastic", values.elastic);

@@ -236,6 +236,8 @@ ROWS = {
         (["lab", "stragglers", "{none.toml}"], 2, "none.toml"),
         (["lab", "sparse", "{none.txt}"], 2, "none.txt"),
         (["lab", "sparse", "--max-delay", "0,-1"], 2, "-1"),
+        (["lab", "downpour", TINY, "--methods", "sgd,fast"], 2, "fast"),
+        (["lab", "downpour", TINY, "--target-accuracy", "95"], 2, "95"),
         (["config", "show", "{torn.toml}"], 2, "torn.toml:1"),
         (["config", "show", TINY, "--train.optimiser", "sgd"], 2, "Did you mean `train.optimizer`?"),
     ],
@@ -285,5 +287,5 @@ def test_the_table_covers_every_command():
     words = [row[0] if isinstance(row[0], str) else " ".join(row[0]) for row in rows]
     for command in ("train", "eval", "model info", "model export", "bench step", "bench kernels", "bench scaling", "bench collectives", "bench messenger",
                     "bench ps", "ckpt verify", "ckpt export", "ckpt import", "config show", "doctor", "report", "run", "env", "topo show",
-                    "topo predict", "why", "profile", "plan", "simulate", "partition", "verify", "lab stragglers"):
+                    "topo predict", "why", "profile", "plan", "simulate", "partition", "verify", "lab stragglers", "lab downpour"):
         assert any(line.startswith(command) for line in words), command

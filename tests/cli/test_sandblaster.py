@@ -79,7 +79,7 @@ MISTAKES = [
     (["--train.clip_norm", 1], "train.clip_norm"),
     (["--ps.on_worker_loss", "restart"], "ps.on_worker_loss"),
     (["--parallel.tensor", 2], "lbfgs"),
-    (["--ps.portions", 0], "ps.portions"),
+    (["--sandblaster.portions", -1], "sandblaster.portions"),
     (["--train.line_search", "wolfe"], "strong_wolfe"),
 ]
 
@@ -94,3 +94,18 @@ def test_mistakes(yoke, tmp_path, words, says):
 def test_sparse_samples_are_refused(yoke, tmp_path):
     failed = yoke("train", ROOT / "configs/sparse_lr.toml", "--nproc", 2, "--parallel.sync", "ps", *LBFGS, "--out.dir", tmp_path, "-q", code=2)
     assert "sparse samples cannot be cut into portions" in failed.err
+
+
+def test_the_lab_tells_who_reaches_the_accuracy_first(yoke, tmp_path):
+    result = yoke("lab", "downpour", MLP, "--workers", 2, "--epochs", 1, "--train.inner_steps", 4, "--train.threads", 1, "-o", tmp_path, "--json", "-q").json
+    assert [row["method"] for row in result["results"]] == ["sgd", "downpour", "downpour_adagrad", "sandblaster"]
+    for row in result["results"]:
+        assert 0 < row["accuracy"] <= 1 and row["curve"] and row["seconds_to_target"] > 0
+    assert "Accuracy over time" in (tmp_path / "report.html").read_text()
+    assert json.loads((tmp_path / "results.json").read_text())["target_accuracy"] == result["target_accuracy"]
+
+
+def test_the_lab_refuses_what_it_does_not_know(yoke, tmp_path):
+    assert "there is no 'adam'" in yoke("lab", "downpour", MLP, "--methods", "sgd,adam", "-o", tmp_path, code=2).err
+    assert "train.optimizer" in yoke("lab", "downpour", MLP, "--train.optimizer", "adamw", "-o", tmp_path, code=2).err
+    assert "--epochs" in yoke("lab", "downpour", MLP, "--epochs", -1, "-o", tmp_path, code=2).err

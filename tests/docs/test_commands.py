@@ -30,6 +30,7 @@ CANNOT = {
     r"(train FILE|partition GRAPH|--profile p\.json) ": "words that stand for the reader's own files",
     r"^build/yoke lab averaging": "ten runs of four ranks: tests/cli/test_averaging.py",
     r"^build/yoke lab sparse": "nine runs of four workers: tests/cli/test_lab_sparse.py",
+    r"^build/yoke lab downpour": "four runs of four workers: tests/cli/test_sandblaster.py",
     r"^build/yoke lab stragglers": "eight runs of four workers: tests/cli/test_ps_train.py",
 }
 FIRST = (r"""(?:\$ )?((?:[A-Z_]+=(?:"[^"]*"|\S+) )?(?:build/|tools/)?"""

@@ -71,8 +71,7 @@ void Lbfgs::find_direction(double lr) {
 void Lbfgs::remember() {
   vectors_.scale(Vector::kPrevious, -1, Vector::kPrevious);
   vectors_.add(Vector::kPrevious, 1, Vector::kGradient);
-  const double curvature =
-      vectors_.dot(Vector::kPrevious, Vector::kDirection) * numbers_.step_length;
+  const double curvature = vectors_.dot(Vector::kPrevious, Vector::kDirection) * numbers_.step_length;
   if (!(curvature > kLeastCurvature)) return;
   if (numbers_.remembered == options_.history) {
     numbers_.oldest = row(1);

@@ -53,6 +53,25 @@ TEST(Lbfgs, GivesTheNumbersOfTorchOptim) {
   }
 }
 
+TEST(Lbfgs, SearchesStepLengthsLikeTorchOptim) {
+  OptimizerOptions searching = options();
+  searching.line_search = "strong_wolfe";
+  Problem problem(torch::kDouble);
+  auto optimizer = make(searching, problem.named());
+  problem.run(*optimizer, 3);
+  torch::Tensor expected = torch::tensor(
+      {0.6163467691413056, -0.9266428915674441, 1.4084884550542065, -0.03205716241339239}, torch::kDouble);
+  EXPECT_TRUE(problem.all().allclose(expected, 0, 1e-12)) << problem.all();
+  EXPECT_EQ(problem.evaluations, 13);
+}
+
+// A checkpoint takes other names for lists with one number per parameter.
+TEST(Lbfgs, ItsStateConsistsOfWholeTensors) {
+  Problem problem(torch::kDouble);
+  for (const auto& [name, tensor] : make(options(), problem.named())->state())
+    EXPECT_NE(name.find('/'), std::string::npos) << name;
+}
+
 TEST(Lbfgs, CopyingItsStateGoesOnBitForBit) {
   Problem straight(torch::kFloat), first(torch::kFloat), second(torch::kFloat);
   auto whole = make(options(), straight.named());

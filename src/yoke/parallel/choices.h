@@ -9,6 +9,7 @@
 #include "yoke/parallel/sync/average/options.h"
 #include "yoke/parallel/sync/hybrid/options.h"
 #include "yoke/ps/options.h"
+#include "yoke/ps/sandblaster/options.h"
 
 namespace yoke::parallel {
 
@@ -18,6 +19,7 @@ struct Choices {
   AverageOptions average;
   HybridOptions hybrid;
   ps::PsOptions ps;
+  ps::sandblaster::PortionOptions sandblaster;
   ps::SlowdownOptions slowdown;
   PipelineOptions pipeline;
   std::vector<int> stage_replicas;  // of a plan; not a configuration key

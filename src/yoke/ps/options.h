@@ -35,7 +35,6 @@ struct PsOptions {
   bool compress = false;
   double significant = 0;
   double random_skip = 0;
-  int64_t portions = 8;  // lbfgs
 };
 
 inline void describe(config::Fields& f, PsOptions& o) {
@@ -84,9 +83,6 @@ inline void describe(config::Fields& f, PsOptions& o) {
       "random_skip", o.random_skip,
       "ps.sparse: leave rows of a gradient out with this probability; others are scaled to keep the mean", 0,
       0.999);
-  f.integer("portions", o.portions,
-            "train.optimizer = lbfgs: portions of the batch per worker; free workers take the next one", 1,
-            1'000'000);
 }
 
 struct SlowdownOptions {

@@ -220,7 +220,8 @@ void Server::check_sender(int from, uint16_t kind) const {
     return;
   }
   const bool decides = kind == kUpdate || kind == kClip || kind == kSnapshot || kind == kStop;
-  const bool tells = kind == kSquare || kind == kCommand || (is_copied() && (kind == kEntry || kind == kGoodbye));
+  const bool tells =
+      kind == kSquare || kind == kCommand || (is_copied() && (kind == kEntry || kind == kGoodbye));
   if (!decides && !tells) throw CommError("rank {} is not one of the {} workers", from, options_.workers);
   if (decides && (scheduler() != nullptr || !succession_.holds(0, from - options_.workers)))
     throw CommError("rank {} is not the scheduler", from);

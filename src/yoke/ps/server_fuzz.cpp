@@ -131,7 +131,7 @@ void serve(int rank, Bytes bytes) {
   options.make_updater = make_optimizer({.momentum = 0.9});
   options.make_rule = [](int) { return sparse::make_rule({.name = "adagrad"}); };
   options.replicas = bytes.byte() % 2;
-  options.sandblaster = sandblaster::SandblasterOptions{{.history = 2, .inner_steps = 2}, 2, 1};
+  options.sandblaster = sandblaster::SandblasterOptions{{.history = 2, .inner_steps = 2}, {.portions = 4}, 1};
   messenger.answer_to = [](int, const comm::Message& request, std::span<std::byte>) {
     return message_with(request.kind, sandblaster::CommandReply{1});
   };

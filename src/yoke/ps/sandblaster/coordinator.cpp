@@ -25,9 +25,9 @@ constexpr int64_t kMostStep = int64_t{1} << 52;
 struct Stopped {};
 
 void check(int worker, const AskHead& head) {
-  const bool sane = head.step >= 1 && head.step <= kMostStep && (head.phase == kFirst || head.phase == kRest) &&
-                    head.samples >= 1 && head.signal >= 0 && head.signal <= kMostSignal &&
-                    head.evaluation >= 0 && head.portion >= 0;
+  const bool sane = head.step >= 1 && head.step <= kMostStep &&
+                    (head.phase == kFirst || head.phase == kRest) && head.samples >= 1 && head.signal >= 0 &&
+                    head.signal <= kMostSignal && head.evaluation >= 0 && head.portion >= 0;
   if (!sane)
     throw CommError("worker {} requests work in phase {} of step {} with {} samples: out of range", worker,
                     head.phase, head.step, head.samples);
@@ -79,20 +79,15 @@ void Coordinator::run() {
     Vectors vectors(*this);
     kernels::LbfgsNumbers numbers;  // of this thread while it runs
     kernels::Lbfgs lbfgs(options_.lbfgs, vectors, numbers);
+    // current_, lr_ and loss_ change on this thread only.
     while (begin_phase()) {
-      std::unique_lock lock(mutex_);
       if (current_ % 2 == kFirst) {
-        lock.unlock();
         evaluate_start();
       } else {
-        numbers = numbers_;
-        const double lr = lr_, value = loss_;
-        lock.unlock();
-        lbfgs.step(lr, value);
-        lock.lock();
-        numbers_ = numbers;
+        numbers = this->numbers();
+        lbfgs.step(lr_, loss_);
+        assign(numbers);
       }
-      if (lock.owns_lock()) lock.unlock();
       end_phase();
     }
   } catch (const Stopped&) {
@@ -148,14 +143,16 @@ double Coordinator::command(const CommandHead& head) {
 
 double Coordinator::evaluate() {
   std::unique_lock lock(mutex_);
-  const auto most = options_.portions * static_cast<int64_t>(pending_.size());
-  const int64_t count = std::min({most, samples_, kMostPortions});
+  const int64_t wanted = options_.how.portions > 0
+                             ? options_.how.portions
+                             : kPortionsPerWorker * static_cast<int64_t>(pending_.size());
+  const int64_t count = std::min({wanted, samples_, kMostPortions});
   const int64_t number = evaluation_ + 1;
   lock.unlock();
   command({Operation::kBegin, number, count});
   lock.lock();
   evaluation_ = number;
-  portions_ = Portions(count);
+  portions_ = Portions(count, options_.how.backups ? Portions::Backups::kWhenLate : Portions::Backups::kNone);
   losses_.assign(static_cast<size_t>(count), 0);
   collecting_ = true;
   while (!portions_.done() && !stopping_) {
@@ -202,7 +199,8 @@ void Coordinator::ask(int worker, const AskHead& head, const Messenger::Answer& 
   const bool again = static_cast<bool>(own.answer);
   if (again && worker != 0 && !collecting_ && idle > options_.timeout)
     throw CommError(
-        "worker 0 has been silent for {:.3g} s while others wait for it to begin step {}. If it is not stuck, "
+        "worker 0 has been silent for {:.3g} s while others wait for it to begin step {}. If it is not "
+        "stuck, "
         "raise ps.timeout",
         idle, head.step);
   counts_.bytes += static_cast<int64_t>(sizeof(AskHead) + sizeof(AskReply));

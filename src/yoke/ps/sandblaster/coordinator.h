@@ -45,10 +45,10 @@ class Coordinator {
   struct Counts {
     int64_t evaluations = 0;
     int64_t commands = 0;
-    int64_t portions = 0;             // whose result counted
-    int64_t copies = 0;               // portions that were handed out again
-    int64_t wasted = 0;               // results that came too late
-    int64_t bytes = 0;                // sent and received by the coordinator
+    int64_t portions = 0;              // whose result counted
+    int64_t copies = 0;                // portions that were handed out again
+    int64_t wasted = 0;                // results that came too late
+    int64_t bytes = 0;                 // sent and received by the coordinator
     std::vector<int64_t> by_worker{};  // portions whose result counted
   };
   Counts counts() const;
@@ -86,7 +86,7 @@ class Coordinator {
   int64_t finished_ = -1;         // position
   bool collecting_ = false;       // portions of an evaluation
   Portions portions_;
-  std::vector<double> losses_;  // by portion
+  std::vector<double> losses_;       // by portion
   double loss_ = 0, grad_norm_ = 0;  // where the current step starts
   double lr_ = 0;
   int64_t samples_ = 0;

@@ -18,12 +18,12 @@ enum Phase : int32_t { kFirst, kRest };
 struct AskHead {
   int64_t step = 0;  // from 1
   int32_t phase = kFirst;
-  int32_t signal = 0;        // not 0: the run shall stop
-  int64_t samples = 0;       // of the batch
-  double lr = 0;             // kRest
-  int64_t evaluation = 0;    // of the portion that was computed; 0: none
-  int64_t portion = 0;       // that was computed
-  double loss = 0;           // of that portion, weighted: all portions sum up to that of the batch
+  int32_t signal = 0;      // not 0: the run shall stop
+  int64_t samples = 0;     // of the batch
+  double lr = 0;           // kRest
+  int64_t evaluation = 0;  // of the portion that was computed; 0: none
+  int64_t portion = 0;     // that was computed
+  double loss = 0;         // of that portion, weighted: all portions sum up to that of the batch
 };
 
 enum Verdict : int32_t {
@@ -38,9 +38,9 @@ struct AskReply {
   int64_t evaluation = 0;
   int64_t portion = 0;
   int64_t portions = 1;
-  int64_t over = 0;       // 1: the run ends with this step
-  double loss = 0;        // where the current step starts, once known
-  double grad_norm = 0;   // likewise
+  int64_t over = 0;      // 1: the run ends with this step
+  double loss = 0;       // where the current step starts, once known
+  double grad_norm = 0;  // likewise
 };
 
 struct VectorHead {

@@ -45,7 +45,7 @@ class Portions {
   std::vector<Portion> all_;
   Backups backups_;
   int64_t left_ = 0;
-  int64_t unopened_ = 0;  // from here on nothing was handed out
+  int64_t unopened_ = 0;         // from here on nothing was handed out
   std::vector<double> seconds_;  // of finished portions, sorted
   int64_t copies_ = 0;
 };

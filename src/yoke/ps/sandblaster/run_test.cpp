@@ -19,8 +19,8 @@ using Values = std::vector<double>;
 
 constexpr int64_t kSamples = 60;
 
-// The part of samples [first, last) in the mean of (w[k] s - t)^4 / 4 + (w[k] s - t)^2 / 2 over samples, where
-// k is the sample's element, and every element has the same samples.
+// The part of samples [first, last) in the mean of (w[k] s - t)^4 / 4 + (w[k] s - t)^2 / 2 over samples,
+// where k is the sample's element, and every element has the same samples.
 double loss_of(const Values& w, int64_t first, int64_t last, Values& gradient) {
   std::fill(gradient.begin(), gradient.end(), 0);
   double sum = 0;
@@ -81,6 +81,7 @@ struct Job {
   int64_t elements = 300;
   int64_t steps = 3;
   double timeout = 20;
+  PortionOptions portions{};
   // Called by a worker before it computes a portion; may throw to end it.
   std::function<void(int worker, int64_t portion)> before{};
   std::function<void()> after{};  // called by the first worker after its last step
@@ -97,7 +98,7 @@ struct Job {
       options.workers = workers;
       options.servers = servers;
       options.make_updater = make_adder();
-      options.sandblaster = SandblasterOptions{lbfgs, 8, timeout};
+      options.sandblaster = SandblasterOptions{lbfgs, portions, timeout};
       shops.push_back(std::make_unique<Server>(group.messenger(workers + s), std::move(options)));
     }
     std::vector<std::thread> threads;
@@ -115,8 +116,9 @@ struct Job {
   }
 
   void work(LocalGroup& group, int worker) {
-    SandblasterClient client(group.messenger(worker), {workers, servers, {elements / 3, elements - elements / 3},
-                                                       DataType::kFloat64, 256, timeout});
+    SandblasterClient client(
+        group.messenger(worker),
+        {workers, servers, {elements / 3, elements - elements / 3}, DataType::kFloat64, 256, timeout});
     Values w(static_cast<size_t>(elements), 3.0), gradient(w.size());
     if (worker == 0) client.assign(LbfgsVector::kParameters, w.data());
     Work how{w.data(), gradient.data(), {}, [&](int64_t first, int64_t last) {
@@ -200,6 +202,17 @@ TEST(Sandblaster, ARunHasTheSameBitsWhoeverComputesWhat) {
   EXPECT_EQ(ends[0], ends[2]);
 }
 
+TEST(Sandblaster, TheNumberOfPortionsIsThatOfTheOptionsOrOfTheSamples) {
+  for (const auto& [wanted, expected] : {std::pair<int64_t, int64_t>(5, 5), {0, 16}, {1000, kSamples}}) {
+    Job job;
+    job.steps = 1;
+    job.portions = {.portions = wanted, .backups = false};
+    job.run();
+    EXPECT_EQ(job.counts["portions"], expected * job.counts["evaluations"].get<int64_t>()) << wanted;
+    EXPECT_EQ(job.counts["copies"], 0);
+  }
+}
+
 TEST(Sandblaster, GoesOnWithoutAWorkerThatDiesWithAPortion) {
   Job job;
   job.workers = 3;
@@ -235,7 +248,7 @@ TEST(Sandblaster, AStopSignalOfAnyWorkerEndsTheRunAfterAStep) {
   LocalGroup group(2);
   ServerOptions options;
   options.make_updater = make_adder();
-  options.sandblaster = SandblasterOptions{job.lbfgs, 8, job.timeout};
+  options.sandblaster = SandblasterOptions{job.lbfgs, {}, job.timeout};
   Server server(group.messenger(1), options);
   Values w(5, 3.0), gradient(5);
   Work how{w.data(), gradient.data(), {}, [&](int64_t first, int64_t last) {
@@ -266,7 +279,7 @@ TEST(Sandblaster, AHistoryOfACheckpointGoesOnBitForBit) {
         ServerOptions options;
         options.servers = 2;
         options.make_updater = make_adder();
-        options.sandblaster = SandblasterOptions{lbfgs, 8, 20};
+        options.sandblaster = SandblasterOptions{lbfgs, {}, 20};
         servers.push_back(std::make_unique<Server>(group.messenger(1 + s), options));
       }
       Work how{w.data(), gradient.data(), {}, [&](int64_t first, int64_t last) {

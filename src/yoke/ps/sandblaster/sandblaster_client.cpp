@@ -142,7 +142,8 @@ AskReply SandblasterClient::ask(const AskHead& head) {
       throw CommError("L-BFGS has ended: {}",
                       std::string(reinterpret_cast<const char*>(reply.payload.data()), reply.payload.size()));
     if (told.portions < 1 || told.portion < 0 || told.portion >= told.portions)
-      throw CommError("the coordinator hands out portion {} of {}: out of range", told.portion, told.portions);
+      throw CommError("the coordinator hands out portion {} of {}: out of range", told.portion,
+                      told.portions);
     return told;
   }
 }
@@ -216,9 +217,8 @@ void SandblasterClient::goodbye(int64_t peak_memory) {
   FlightPlan plan = plan_of(static_cast<size_t>(options_.servers));
   plan.timeout = kLeaveSeconds;
   plan.make = [&](size_t server) {
-    return FlightPlan::Request{coordinator() + static_cast<int>(server),
-                               message_with(kGoodbye, GoodbyeHead{peak_memory}),
-                               {}};
+    return FlightPlan::Request{
+        coordinator() + static_cast<int>(server), message_with(kGoodbye, GoodbyeHead{peak_memory}), {}};
   };
   fly(messenger_, std::move(plan));
 }

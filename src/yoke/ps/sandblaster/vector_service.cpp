@@ -24,7 +24,8 @@ constexpr int64_t kMostVectorElements = int64_t{1} << 40;
 constexpr int64_t kMostVectorRanges = 1 << 22;
 constexpr size_t kMostVectorTensors = 1 << 20;
 
-void answer_with(const Messenger::Answer& answer, Message message, std::shared_ptr<std::vector<std::byte>> bytes) {
+void answer_with(const Messenger::Answer& answer, Message message,
+                 std::shared_ptr<std::vector<std::byte>> bytes) {
   message.payload = *bytes;
   answer({message, [bytes] {}});
 }
@@ -72,8 +73,7 @@ size_t VectorService::bytes_held() const {
 }
 
 void VectorService::handle(int from, const Message& request, const Messenger::Answer& answer, double idle) {
-  if (!options_)
-    throw CommError("rank {} requests L-BFGS, but this server does not run it", from);
+  if (!options_) throw CommError("rank {} requests L-BFGS, but this server does not run it", from);
   if ((request.kind == kCommand) != (from == workers_))
     throw CommError("unexpected message of kind {} from rank {}", request.kind, from);
   if (!opened_ && request.kind != kOpenVectors)
@@ -121,8 +121,9 @@ void VectorService::open(int from, const Message& request) {
   const double memory =
       static_cast<double>(::sysconf(_SC_PHYS_PAGES)) * static_cast<double>(::sysconf(_SC_PAGESIZE));
   if (wanted > memory)
-    throw CommError("server {} needs {} for {} vectors of its part, but the machine has {}. Lower train.history",
-                    own_index(), format_bytes(wanted), vectors, format_bytes(memory));
+    throw CommError(
+        "server {} needs {} for {} vectors of its part, but the machine has {}. Lower train.history",
+        own_index(), format_bytes(wanted), vectors, format_bytes(memory));
   {
     std::lock_guard lock(mutex_);
     shard_ = VectorShard(sharding, own_index(), head.type, vectors);
@@ -194,11 +195,10 @@ void VectorService::fetch_numbers(const Messenger::Answer& answer) {
 
 void VectorService::count(const Messenger::Answer& answer) {
   const Coordinator::Counts counts = coordinator_->counts();
-  const nlohmann::json document = {
-      {"evaluations", counts.evaluations}, {"commands", counts.commands},
-      {"portions", counts.portions},       {"copies", counts.copies},
-      {"wasted", counts.wasted},           {"coordinator_bytes", counts.bytes},
-      {"by_worker", counts.by_worker},     {"servers", servers_}};
+  const nlohmann::json document = {{"evaluations", counts.evaluations}, {"commands", counts.commands},
+                                   {"portions", counts.portions},       {"copies", counts.copies},
+                                   {"wasted", counts.wasted},           {"coordinator_bytes", counts.bytes},
+                                   {"by_worker", counts.by_worker},     {"servers", servers_}};
   const std::string text = document.dump();
   auto bytes = std::make_shared<std::vector<std::byte>>(text.size());
   std::memcpy(bytes->data(), text.data(), text.size());

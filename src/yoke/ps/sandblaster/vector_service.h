@@ -2,8 +2,8 @@
 // the coordinator.
 //
 // Everything a peer sends is checked before it changes any state; CommError refuses it and names the sender.
-// handle() runs on the messenger's thread and never blocks for a peer; the coordinator's thread uses the shard
-// of the first server, too.
+// handle() runs on the messenger's thread and never blocks for a peer; the coordinator's thread uses the
+// shard of the first server, too.
 #pragma once
 
 #include <memory>

@@ -96,7 +96,8 @@ double VectorShard::operate(const CommandHead& command) {
   const double factor = command.factor;
   switch (command.operation) {
     case Operation::kDot:
-      return sum_over(elements_, [=](int64_t i) { return static_cast<double>(a[i]) * static_cast<double>(b[i]); });
+      return sum_over(elements_,
+                      [=](int64_t i) { return static_cast<double>(a[i]) * static_cast<double>(b[i]); });
     case Operation::kMaxAbs:
       return max_over(elements_, [=](int64_t i) { return std::abs(static_cast<double>(a[i])); });
     case Operation::kSumAbs:

@@ -54,8 +54,8 @@ class VectorShard {
   DataType type_ = DataType::kFloat64;
   int64_t vectors_ = 0;
   int64_t elements_ = 0;
-  std::vector<Part> parts_;          // by range
-  std::vector<std::byte> memory_;    // the slices, one after the other
+  std::vector<Part> parts_;           // by range
+  std::vector<std::byte> memory_;     // the slices, one after the other
   std::vector<double> sum_, errors_;  // of portions; errors_: fp64 only
   int64_t evaluation_ = 0;
   int64_t portions_ = 0;

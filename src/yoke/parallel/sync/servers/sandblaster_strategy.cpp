@@ -139,7 +139,8 @@ double SandblasterStrategy::compute_samples(int64_t first, int64_t last) {
     for (const torch::Tensor& input : batch.inputs) inputs.push_back(input.slice(0, from, to));
     MicroBatch part;
     part.weight = batch.weight * static_cast<double>(to - from) / static_cast<double>(batch.samples());
-    loss += compute_->compute(inputs, batch.target.slice(0, from, to), part).loss.item<double>() * part.weight;
+    loss +=
+        compute_->compute(inputs, batch.target.slice(0, from, to), part).loss.item<double>() * part.weight;
   }
   gather_gradients();
   const double delay = delays_.next(watch.seconds());

@@ -122,7 +122,7 @@ ps::ServerOptions server_options(const Choices& config, const optim::OptimizerOp
     options.make_updater = ps::make_adder();  // not used: parameters lie in vectors
     options.sandblaster = ps::sandblaster::SandblasterOptions{
         {optimizer.history, optimizer.inner_steps, optimizer.line_search == "strong_wolfe"},
-        config.ps.portions,
+        config.sandblaster,
         config.ps.timeout};
   } else {
     options.make_updater = ps::make_optimizer(updater_options(optimizer));

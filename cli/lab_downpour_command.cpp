@@ -1,0 +1,193 @@
+#include "cli/lab_downpour_command.h"
+
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "cli/lab_job.h"
+#include "cli/output.h"
+#include "yoke/base/error.h"
+#include "yoke/base/file.h"
+#include "yoke/base/log.h"
+#include "yoke/base/terminal.h"
+#include "yoke/base/text.h"
+#include "yoke/base/units.h"
+#include "yoke/metrics/jsonl.h"
+#include "yoke/report/accuracy_race.h"
+#include "yoke/report/table.h"
+
+namespace yoke::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+using Settings = std::vector<std::pair<std::string, std::string>>;
+
+struct Method {
+  std::string name;
+  Settings settings;
+  bool distributed = true;
+};
+
+// Keys that only some methods use: others would refuse them.
+bool is_of(const std::string& key, const Method& method) {
+  const bool lbfgs = key.starts_with("sandblaster.") || key == "train.history" ||
+                     key == "train.inner_steps" || key == "train.line_search";
+  if (lbfgs) return method.name == "sandblaster";
+  const bool downpour = key == "ps.n_push" || key == "ps.n_fetch" || key == "ps.warm_start";
+  if (downpour) return method.name.starts_with("downpour");
+  return method.distributed || !(key.starts_with("ps.") || key.starts_with("slowdown."));
+}
+
+struct DownpourLab {
+  const CommandLine& line;
+  const DownpourLabArguments& arguments;
+  const RunConfig& config;  // as the file and the overrides say
+  fs::path out;
+
+  std::vector<Method> known() const {
+    auto number = [](double value) { return fmt::format("{}", value); };
+    const std::string lr = number(config.train.optimizer.lr);
+    const int64_t batch = arguments.lbfgs_batch > 0 ? arguments.lbfgs_batch : config.data.batch_size * 8;
+    return {
+        {"sgd", {{"train.optimizer", "sgd"}, {"train.lr", lr}}, /*distributed=*/false},
+        {"downpour",
+         {{"train.optimizer", "sgd"}, {"train.lr", lr}, {"train.momentum", "0"}, {"ps.policy", "async"}}},
+        {"downpour_adagrad",
+         {{"train.optimizer", "adagrad"},
+          {"train.lr", number(arguments.adagrad_lr)},
+          {"ps.policy", "async"}}},
+        {"sandblaster",
+         {{"train.optimizer", "lbfgs"},
+          {"train.lr", "1"},
+          {"train.line_search", "strong_wolfe"},
+          {"data.batch_size", fmt::format("{}", batch)}}},
+    };
+  }
+
+  std::vector<Method> methods() const {
+    const std::vector<Method> all = known();
+    if (arguments.methods == "all") return all;
+    std::vector<std::string> names;
+    for (const Method& method : all) names.push_back(method.name);
+    std::vector<Method> chosen;
+    for (const std::string& name : split(arguments.methods, ',')) {
+      auto found = std::find_if(all.begin(), all.end(), [&](const Method& one) { return one.name == name; });
+      if (found == all.end())
+        throw ConfigError("--methods {}: there is no '{}'. Accepted: all, or some of {}.", arguments.methods,
+                          name, join(names));
+      chosen.push_back(*found);
+    }
+    if (chosen.empty()) throw ConfigError("--methods: none. Accepted: all, or some of {}.", join(names));
+    return chosen;
+  }
+
+  // Throws ConfigError where the ranks would refuse it.
+  LabJob job_of(const Method& method) const {
+    std::vector<std::string> words = {"train",
+                                      arguments.file,
+                                      "--resume",
+                                      "never",
+                                      "-q",
+                                      "--nproc",
+                                      fmt::format("{}", method.distributed ? arguments.workers : 1)};
+    auto set = [&](const std::string& key, const std::string& value) {
+      words.push_back("--" + key);
+      words.push_back(value);
+    };
+    for (const config::Override& change : line.overrides)
+      if (is_of(change.key, method)) set(change.key, change.value);
+    if (method.distributed) {
+      set("parallel.sync", "ps");
+      set("ps.servers", fmt::format("{}", arguments.servers));
+    }
+    for (const auto& [key, value] : method.settings) set(key, value);
+    set("out.dir", (out / method.name).string());
+    set("checkpoint.every_steps", "0");
+    set("train.steps", "0");
+    set("train.epochs", fmt::format("{}", arguments.epochs));
+    return lab_job(line, words);
+  }
+
+  report::RacedRun train(const Method& method, const LabJob& job) const {
+    const fs::path records = out / method.name / "metrics.jsonl";
+    fs::remove(records);
+    if (int code = cluster::run_job(job.launch); code != 0)
+      throw Error(static_cast<ExitCode>(code), method.name + " failed; see above");
+    report::RacedRun run{method.name, {}, 0};
+    for (const metrics::Record& record : metrics::read_records(records).records) {
+      run.final_loss = record.loss;
+      if (record.accuracy) run.points.push_back({record.time, *record.accuracy});
+    }
+    if (run.points.empty())
+      throw ConfigError(
+          "{}: no accuracy was measured. Set train.evaluate = true, and data with a test set and classes.",
+          method.name);
+    return run;
+  }
+};
+
+nlohmann::json row_of_race(const report::RacedRun& run) {
+  nlohmann::json curve = nlohmann::json::array();
+  for (const report::Point& point : run.points) curve.push_back({point.x, point.y});
+  nlohmann::json row = {{"method", run.name},
+                        {"final_loss", run.final_loss},
+                        {"accuracy", run.best()},
+                        {"curve", std::move(curve)}};
+  if (run.seconds_to_target) row["seconds_to_target"] = *run.seconds_to_target;
+  return row;
+}
+
+void print_race(const std::vector<report::RacedRun>& runs, double target, const fs::path& page) {
+  report::Table table({"method", "time to target", "best accuracy", "final loss", "time"});
+  for (const report::RacedRun& run : runs)
+    table.add({run.name, run.seconds_to_target ? fmt::format("{:.2f} s", *run.seconds_to_target) : "never",
+               fmt::format("{:.2f} %", 100 * run.best()), fmt::format("{:.4f}", run.final_loss),
+               fmt::format("{:.2f} s", run.points.back().x)});
+  fmt::print("{}", table.to_text(terminal::is_terminal(STDOUT_FILENO) ? terminal::width(STDOUT_FILENO) : 0));
+  fmt::print("target: an accuracy of {:.2f} %; report: {}\n", 100 * target, page.string());
+}
+
+}  // namespace
+
+int run_lab_downpour(const CommandLine& line) {
+  const DownpourLabArguments& arguments = line.lab_downpour;
+  Configuration configuration;
+  configuration.load(arguments.file, line.overrides);
+  const DownpourLab lab{
+      line, arguments, configuration.values,
+      arguments.output.empty() ? fs::path("runs/lab_downpour") : fs::path(arguments.output)};
+  const std::vector<Method> methods = lab.methods();
+  std::vector<LabJob> jobs;  // all are checked before the first starts
+  for (const Method& method : methods) jobs.push_back(lab.job_of(method));
+  std::vector<report::RacedRun> runs;
+  for (size_t i = 0; i < methods.size(); ++i) {
+    log::info("lab downpour: {}, {} epochs", methods[i].name, arguments.epochs);
+    runs.push_back(lab.train(methods[i], jobs[i]));
+  }
+  double target = arguments.target_accuracy;
+  if (target <= 0) {
+    target = 1;
+    for (const report::RacedRun& run : runs) target = std::min(target, run.best());
+  }
+  report::find_target(runs, target);
+  nlohmann::json rows = nlohmann::json::array();
+  for (const report::RacedRun& run : runs) rows.push_back(row_of_race(run));
+  const fs::path page = lab.out / "report.html";
+  const std::string about = fmt::format("{} workers and {} server(s), sgd on one; {} epochs",
+                                        arguments.workers, arguments.servers, arguments.epochs);
+  write_file_atomically(
+      page, report::accuracy_race_html("Downpour and Sandblaster: " + configuration.values.model.name, about,
+                                       target, runs));
+  const nlohmann::json results = {{"results", rows}, {"target_accuracy", target}, {"report", page.string()}};
+  write_file_atomically(lab.out / "results.json", results.dump(2) + "\n");
+  if (line.json)
+    print_json(results);
+  else
+    print_race(runs, target, page);
+  return 0;
+}
+
+}  // namespace yoke::cli

@@ -1,0 +1,28 @@
+// Ways of training the same model side by side: who reaches an accuracy first.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "yoke/report/points.h"
+
+namespace yoke::report {
+
+struct RacedRun {
+  std::string name;           // of the method
+  std::vector<Point> points;  // seconds and accuracy of each evaluation
+  double final_loss = 0;
+  std::optional<double> seconds_to_target{};
+
+  double best() const;  // accuracy; 0: none was measured
+};
+
+// Sets seconds_to_target of all runs.
+void find_target(std::vector<RacedRun>& runs, double target);
+
+// One HTML page with one chart.
+std::string accuracy_race_html(const std::string& title, const std::string& about, double target,
+                               const std::vector<RacedRun>& runs);
+
+}  // namespace yoke::report

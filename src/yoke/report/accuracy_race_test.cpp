@@ -1,0 +1,36 @@
+#include "yoke/report/accuracy_race.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace yoke::report {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+std::vector<RacedRun> two_runs() {
+  return {{"sgd", {{1, 0.5}, {2, 0.8}, {3, 0.7}}, 0.3}, {"<fast>", {{0.5, 0.6}, {1, 0.9}}, 0.1}};
+}
+
+TEST(AccuracyRace, TheFirstToReachTheTargetWins) {
+  std::vector<RacedRun> runs = two_runs();
+  find_target(runs, 0.75);
+  EXPECT_EQ(runs[0].seconds_to_target, 2.0);
+  EXPECT_EQ(runs[1].seconds_to_target, 1.0);
+  EXPECT_EQ(runs[0].best(), 0.8);
+  EXPECT_THAT(accuracy_race_html("A & B", "four workers", 0.75, runs),
+              AllOf(HasSubstr("<b>&lt;fast&gt;</b> reached an accuracy of 75.00% first"), HasSubstr("<svg"),
+                    HasSubstr("A &amp; B")));
+}
+
+TEST(AccuracyRace, WhoNeverReachesItIsSaidSo) {
+  std::vector<RacedRun> runs = two_runs();
+  find_target(runs, 0.95);
+  runs.push_back({"empty", {}, 0});
+  EXPECT_THAT(accuracy_race_html("", "", 0.95, runs),
+              AllOf(HasSubstr("No method reached"), HasSubstr("never")));
+}
+
+}  // namespace
+}  // namespace yoke::report
