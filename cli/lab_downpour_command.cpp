@@ -33,8 +33,8 @@ struct Method {
 
 // Keys that only some methods use: others would refuse them.
 bool is_of(const std::string& key, const Method& method) {
-  const bool lbfgs = key.starts_with("sandblaster.") || key == "train.history" || key == "train.inner_steps" ||
-                     key == "train.line_search";
+  const bool lbfgs = key.starts_with("sandblaster.") || key == "train.history" ||
+                     key == "train.inner_steps" || key == "train.line_search";
   if (lbfgs) return method.name == "sandblaster";
   const bool downpour = key == "ps.n_push" || key == "ps.n_fetch" || key == "ps.warm_start";
   if (downpour) return method.name.starts_with("downpour");
@@ -50,13 +50,15 @@ struct DownpourLab {
   std::vector<Method> known() const {
     auto number = [](double value) { return fmt::format("{}", value); };
     const std::string lr = number(config.train.optimizer.lr);
-    const int64_t batch =
-        arguments.lbfgs_batch > 0 ? arguments.lbfgs_batch : config.data.batch_size * 8;
+    const int64_t batch = arguments.lbfgs_batch > 0 ? arguments.lbfgs_batch : config.data.batch_size * 8;
     return {
         {"sgd", {{"train.optimizer", "sgd"}, {"train.lr", lr}}, /*distributed=*/false},
-        {"downpour", {{"train.optimizer", "sgd"}, {"train.lr", lr}, {"train.momentum", "0"}, {"ps.policy", "async"}}},
+        {"downpour",
+         {{"train.optimizer", "sgd"}, {"train.lr", lr}, {"train.momentum", "0"}, {"ps.policy", "async"}}},
         {"downpour_adagrad",
-         {{"train.optimizer", "adagrad"}, {"train.lr", number(arguments.adagrad_lr)}, {"ps.policy", "async"}}},
+         {{"train.optimizer", "adagrad"},
+          {"train.lr", number(arguments.adagrad_lr)},
+          {"ps.policy", "async"}}},
         {"sandblaster",
          {{"train.optimizer", "lbfgs"},
           {"train.lr", "1"},
@@ -84,7 +86,12 @@ struct DownpourLab {
 
   // Throws ConfigError where the ranks would refuse it.
   LabJob job_of(const Method& method) const {
-    std::vector<std::string> words = {"train", arguments.file, "--resume", "never", "-q", "--nproc",
+    std::vector<std::string> words = {"train",
+                                      arguments.file,
+                                      "--resume",
+                                      "never",
+                                      "-q",
+                                      "--nproc",
                                       fmt::format("{}", method.distributed ? arguments.workers : 1)};
     auto set = [&](const std::string& key, const std::string& value) {
       words.push_back("--" + key);
@@ -149,8 +156,9 @@ int run_lab_downpour(const CommandLine& line) {
   const DownpourLabArguments& arguments = line.lab_downpour;
   Configuration configuration;
   configuration.load(arguments.file, line.overrides);
-  const DownpourLab lab{line, arguments, configuration.values,
-                        arguments.output.empty() ? fs::path("runs/lab_downpour") : fs::path(arguments.output)};
+  const DownpourLab lab{
+      line, arguments, configuration.values,
+      arguments.output.empty() ? fs::path("runs/lab_downpour") : fs::path(arguments.output)};
   const std::vector<Method> methods = lab.methods();
   std::vector<LabJob> jobs;  // all are checked before the first starts
   for (const Method& method : methods) jobs.push_back(lab.job_of(method));
@@ -168,10 +176,11 @@ int run_lab_downpour(const CommandLine& line) {
   nlohmann::json rows = nlohmann::json::array();
   for (const report::RacedRun& run : runs) rows.push_back(row_of_race(run));
   const fs::path page = lab.out / "report.html";
-  const std::string about = fmt::format("{} workers and {} server(s), sgd on one; {} epochs", arguments.workers,
-                                        arguments.servers, arguments.epochs);
-  write_file_atomically(page, report::accuracy_race_html("Downpour and Sandblaster: " + configuration.values.model.name,
-                                                         about, target, runs));
+  const std::string about = fmt::format("{} workers and {} server(s), sgd on one; {} epochs",
+                                        arguments.workers, arguments.servers, arguments.epochs);
+  write_file_atomically(
+      page, report::accuracy_race_html("Downpour and Sandblaster: " + configuration.values.model.name, about,
+                                       target, runs));
   const nlohmann::json results = {{"results", rows}, {"target_accuracy", target}, {"report", page.string()}};
   write_file_atomically(lab.out / "results.json", results.dump(2) + "\n");
   if (line.json)

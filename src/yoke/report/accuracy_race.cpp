@@ -13,10 +13,8 @@ namespace yoke::report {
 namespace {
 
 std::string accuracy_chart(const std::vector<RacedRun>& runs) {
-  LineChart chart{.title = "Accuracy over time",
-                  .x_label = "seconds",
-                  .y_label = "accuracy, %",
-                  .whole_x = false};
+  LineChart chart{
+      .title = "Accuracy over time", .x_label = "seconds", .y_label = "accuracy, %", .whole_x = false};
   int colour = 0;
   for (const RacedRun& run : runs) {
     Series series{.name = run.name, .colour = ++colour};
@@ -33,8 +31,7 @@ std::string race_rows(const std::vector<RacedRun>& runs) {
         R"(<tr><th scope="row">{}</th><td class="num">{}</td><td class="num">{:.2f}%</td><td class="num">{:.4g}</td>)"
         R"(<td class="num">{}</td></tr>)",
         escape(run.name), run.seconds_to_target ? format_duration(*run.seconds_to_target) : "never",
-        100 * run.best(), run.final_loss,
-        run.points.empty() ? "–" : format_duration(run.points.back().x));
+        100 * run.best(), run.final_loss, run.points.empty() ? "–" : format_duration(run.points.back().x));
   return rows;
 }
 
