@@ -4,7 +4,7 @@
 Network namespaces around a switch, one rank in each, every link shaped in both directions. Ring and summation take turns, so that
 other load affects both. Needs root, ip and tc.
 
-    sudo bench/compare_hybrid.py [--rate 200mbit] [--bytes 32M] [--rounds 3] [--layouts 4:0,4:2,4:4]
+    sudo bench/compare_hybrid.py [--rate 100mbit] [--queue 1mb] [--bytes 16M] [--rounds 3] [--layouts 4:0,4:2,4:4]
 """
 import argparse
 import json
@@ -25,8 +25,8 @@ from two_machines import make_secret, sh, why_not
 class Switch:
     """Namespaces with the addresses 10.84.0.1, …, each with a link to one bridge. A context manager: they are gone at its end."""
 
-    def __init__(self, machines, rate):
-        self.rate = rate
+    def __init__(self, machines, rate, queue):
+        self.rate, self.queue = rate, queue
         self.hub = f"yoke-{os.getpid()}-hub"
         self.names = [f"yoke-{os.getpid()}-{index}" for index in range(machines)]
 
@@ -56,7 +56,7 @@ class Switch:
 
     def _shape(self, name, device):
         sh("ip", "netns", "exec", name, "tc", "qdisc", "replace", "dev", device, "root", "tbf", "rate", self.rate, "burst", "64kb",
-           "limit", "1mb")
+           "limit", self.queue)
 
     def __exit__(self, *_):
         for name in [*self.names, self.hub]:
@@ -84,8 +84,9 @@ def predicted_gain(workers, spares):
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--rate", default="200mbit")
-    parser.add_argument("--bytes", default="32M")
+    parser.add_argument("--rate", default="100mbit")
+    parser.add_argument("--queue", default="1mb", help="what the sending end of a link holds before it drops packets")
+    parser.add_argument("--bytes", default="16M")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--layouts", default="4:0,4:2,4:4", help="workers:spares, …")
     arguments = parser.parse_args()
@@ -93,7 +94,7 @@ def main():
         sys.exit(reason)
     layouts = [tuple(map(int, layout.split(":"))) for layout in arguments.layouts.split(",")]
     bench = ["bench", "collectives", "--backend", "tcp", "--bytes", arguments.bytes, "--iterations", 3]
-    with tempfile.TemporaryDirectory() as folder, Switch(max(map(sum, layouts)), arguments.rate) as switch:
+    with tempfile.TemporaryDirectory() as folder, Switch(max(map(sum, layouts)), arguments.rate, arguments.queue) as switch:
         secret = make_secret(pathlib.Path(folder) / "secret")
         print("| workers | spares | ring | summation | gain | by the formula |")
         print("| --- | --- | --- | --- | --- | --- |")

@@ -70,7 +70,10 @@ class SummingCommunicator final : public Communicator {
         workers_(everyone.split(0, everyone.rank(), "data")),
         announcer_(everyone, spares),
         exceptions_(std::uncaught_exceptions()) {
-    if (least_gain > 0) pays_ = measured_gain() >= least_gain;
+    if (least_gain <= 0) return;
+    pays_ = measured_gain() >= least_gain;
+    if (rank() == 0)
+      log::info("gradients are {}", pays_ ? "summed with spare ranks" : "all-reduced by the workers alone");
   }
 
   ~SummingCommunicator() override {

@@ -90,8 +90,8 @@ std::unique_ptr<comm::Communicator> connect_all(cluster::World& world, const Cho
                             : fmt::format("worker {}", world.rank()));
   if (world.rank() == 0)
     log::info(
-        "hybrid: {} workers and {} spare ranks; over equal links an all-reduce takes {:.2f} times as long",
-        workers, spares, plan::summation_gain(workers, spares));
+        "hybrid: {} workers, {} spare rank{}; over equal links an all-reduce would take {:.2f} times as long",
+        workers, spares, spares == 1 ? "" : "s", plan::summation_gain(workers, spares));
   comm::ConnectOptions options;
   options.backend = "tcp";
   options.name = "summation";
