@@ -160,8 +160,10 @@ TEST(RunState, Fp32WeightsAndNarrowOnesWithMastersContinueEachOther) {
     const auto rounded = narrow->model.module->named_parameters()[item.key()];
     EXPECT_TRUE(rounded.equal(item.value().to(torch::kHalf))) << item.key();
     EXPECT_TRUE(again->model.module->named_parameters()[item.key()].equal(item.value())) << item.key();
-    for (const auto& [name, master] : masters)
-      if (name == "master/" + item.key()) EXPECT_TRUE(master.equal(item.value())) << name;
+    for (const auto& [name, master] : masters) {
+      if (name != "master/" + item.key()) continue;
+      EXPECT_TRUE(master.equal(item.value())) << name;
+    }
   }
 }
 
