@@ -82,9 +82,10 @@ class SparseLab {
 
   std::string about() const {
     return fmt::format(
-        "{} examples with {} features of {}, {} workers and {} servers over {}, {} blocks, l1 {}, delay {} "
-        "on {}",
-        format_count(static_cast<double>(examples_)), format_count(static_cast<double>(elements_)),
+        "{} examples with {:.0f} of {} features each, {} workers and {} servers over {}, {} blocks, l1 {}, "
+        "delay {} on {}",
+        format_count(static_cast<double>(examples_)),
+        static_cast<double>(elements_) / static_cast<double>(examples_),
         format_count(static_cast<double>(arguments_.keys)), arguments_.workers, arguments_.servers,
         arguments_.backend, experiment_.blocks, arguments_.l1, arguments_.delay,
         arguments_.delay_workers.empty() ? "all workers" : "workers " + arguments_.delay_workers);

@@ -15,8 +15,9 @@ namespace {
 constexpr double kBarGap = 0.6;  // between the bars of two runs, in bars
 
 std::string figure(const std::string& heading, const std::string& svg, const std::string& below) {
-  return fmt::format("<figure class=\"card\"><h3>{}</h3>{}<figcaption>{}</figcaption></figure>\n",
-                     escape(heading), svg, escape(below));
+  return fmt::format(
+      "<figure class=\"card\"><h3>{}</h3>{}<figcaption class=\"about\">{}</figcaption></figure>\n",
+      escape(heading), svg, escape(below));
 }
 
 std::string objectives(const std::vector<SparseRun>& runs) {
@@ -123,8 +124,8 @@ std::string sparse_html(const std::string& about, double target, const std::vect
          "<section class=\"card\"><table><tr><th>max delay</th><th>time to target</th><th>passes to "
          "target</th>"
          "<th>time</th><th>waiting</th><th>objective</th><th>weights that are not 0</th></tr>" +
-         rows_of(runs) + "</table></section>\n<div class=\"grid2\">" + objectives(runs) + times(runs) +
-         traffic(filtered) +
+         rows_of(runs) + "</table></section>\n<h2>Delays and filters</h2>\n<div class=\"grid2\">" +
+         objectives(runs) + times(runs) + traffic(filtered) +
          "</div>\n<section class=\"card\"><table><tr><th>filters</th><th>pushed</th><th>pulled</th>"
          "<th>objective</th></tr>" +
          rows_of(filtered) +
