@@ -14,8 +14,7 @@ void add_options(CLI::App& command, BenchPsArguments& arguments) {
   add("--max-delay", arguments.max_delay, "bounded_delay, ssp: maximum rounds ahead of the slowest, or inf");
   add("--delay", arguments.delay, "none const:2x exp:5ms shifted_exp:5ms,5ms pareto:1ms,3 trace:FILE");
   add("--delay-workers", arguments.delay_workers, "workers with that delay, e.g. 3,5; default: all");
-  add("--link-delay", arguments.link_delay,
-      "delay of each gradient on its way: none exp:5ms shifted_exp:5ms,5ms pareto:1ms,3 trace:FILE");
+  add("--link-delay", arguments.link_delay, "delay of each gradient on its way; as --delay, without const");
   add("--bandwidth", arguments.bandwidth, "virtual clock: of each machine's link, e.g. 10gbit [unlimited]");
   add("--compute", arguments.compute, "compute time of a minibatch [1ms; 0 if the delay is a time]");
   add("--updates", arguments.updates, "measured updates, after a warm-up [1000; virtual clock: 100000]");

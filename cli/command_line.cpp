@@ -232,9 +232,8 @@ class Parser {
         "Every configuration key is also an option.");
     add_options(*averaging, out_.lab_averaging);
     auto* sparse =
-        common(group->add_subcommand("sparse",
-                                     "sparse logistic regression over parameter servers: objective "
-                                     "against time for several delays, traffic by filter"),
+        common(group->add_subcommand(
+                   "sparse", "sparse logistic regression over parameter servers: compare delays and filters"),
                "yoke lab sparse --examples 20000 --keys 100000 --max-delay 0,4 --delay exp:1ms");
     add_options(*sparse, out_.lab_sparse);
     auto* downpour =

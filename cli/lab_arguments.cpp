@@ -5,6 +5,15 @@
 #include "cli/positive.h"
 
 namespace yoke::cli {
+namespace {
+
+// A range that the help does not spell out, so that an option takes one line.
+template <class T>
+CLI::Validator within(T low, T high) {
+  return CLI::Range(low, high).description("");
+}
+
+}  // namespace
 
 void add_options(CLI::App& command, LabArguments& lab) {
   command.add_option("FILE", lab.file, "configuration (TOML)")->required();
@@ -49,24 +58,24 @@ void add_options(CLI::App& command, AveragingLabArguments& lab) {
 void add_options(CLI::App& command, SparseLabArguments& lab) {
   command.add_option("FILE", lab.file, "examples in libsvm format [generated]");
   command.add_option("--examples", lab.examples, "generated examples; of FILE: at most so many")
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 31))
+      ->check(within(int64_t{1}, int64_t{1} << 31))
       ->capture_default_str();
   command.add_option("--keys", lab.keys, "features")
-      ->check(CLI::Range(int64_t{2}, int64_t{1} << 31))
+      ->check(within(int64_t{2}, int64_t{1} << 31))
       ->capture_default_str();
   command.add_option("--per-example", lab.per_example, "generated features of an example")
-      ->check(CLI::Range(1, 10'000))
+      ->check(within(1, 10'000))
       ->capture_default_str();
-  command.add_option("--workers", lab.workers, "per run")->check(CLI::Range(1, 256))->capture_default_str();
-  command.add_option("--servers", lab.servers, "per run")->check(CLI::Range(1, 256))->capture_default_str();
+  command.add_option("--workers", lab.workers, "per run")->check(within(1, 256))->capture_default_str();
+  command.add_option("--servers", lab.servers, "per run")->check(within(1, 256))->capture_default_str();
   command.add_option("--blocks", lab.blocks, "blocks of features")
-      ->check(CLI::Range(1, 1'000'000))
+      ->check(within(1, 1'000'000))
       ->capture_default_str();
   command.add_option("--l1", lab.l1, "penalty: minimises the sum of the log losses + l1 |w|_1")
       ->check(finite_from_zero())
       ->capture_default_str();
   command.add_option("--passes", lab.passes, "over all blocks, per run")
-      ->check(CLI::Range(1, 1'000'000))
+      ->check(within(1, 1'000'000))
       ->capture_default_str();
   command.add_option("--max-delay", lab.max_delays, "visits of blocks that may overlap, a run for each")
       ->capture_default_str();
@@ -90,9 +99,9 @@ void add_options(CLI::App& command, DownpourLabArguments& lab) {
   command.add_option("--methods", lab.methods, "all, or a list: sgd,downpour,downpour_adagrad,sandblaster")
       ->capture_default_str();
   command.add_option("--workers", lab.workers, "of each method but sgd")
-      ->check(CLI::Range(1, 256))
+      ->check(within(1, 256))
       ->capture_default_str();
-  command.add_option("--servers", lab.servers, "per run")->check(CLI::Range(1, 256))->capture_default_str();
+  command.add_option("--servers", lab.servers, "per run")->check(within(1, 256))->capture_default_str();
   command.add_option("--epochs", lab.epochs, "of each run; the accuracy is measured after each")
       ->check(positive())
       ->capture_default_str();
@@ -101,11 +110,11 @@ void add_options(CLI::App& command, DownpourLabArguments& lab) {
       ->capture_default_str();
   command
       .add_option("--lbfgs-batch", lab.lbfgs_batch, "sandblaster: samples per worker [8 x data.batch_size]")
-      ->check(CLI::Range(1, 1'000'000'000));
+      ->check(within(1, 1'000'000'000));
   command
       .add_option("--target-accuracy", lab.target_accuracy,
                   "from 0 to 1, for the time to target [what all methods reach]")
-      ->check(CLI::Range(0.0, 1.0));
+      ->check(within(0.0, 1.0));
   command.add_option("-o,--output", lab.output, "folder [runs/lab_downpour]");
 }
 

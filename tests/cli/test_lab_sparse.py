@@ -71,6 +71,11 @@ def test_delays_and_filters_are_compared(yoke, tmp_path):
     assert json.loads((tmp_path / "results.json").read_text())["l1"] == 4
 
 
+def test_help_is_one_screen(yoke):
+    lines = yoke("lab", "sparse", "--help").out.splitlines()
+    assert len(lines) <= 32 and all(len(line) <= 110 for line in lines)
+
+
 @pytest.mark.parametrize(
     "words, message",
     [
