@@ -84,7 +84,7 @@ void CopiedScheduler::note(const SchedulerInput& input, const GrantReply& grant)
   Desk& desk = desks_[static_cast<size_t>(input.worker)];
   if (input.what == SchedulerInput::kJoined) desk.life = input.life;
   if (input.what == SchedulerInput::kLeft) desk.left = true;
-  if (input.what != SchedulerInput::kFinished) return;
+  if (input.what != SchedulerInput::kHasFinished) return;
   desk.minibatch = input.finished.minibatch;
   desk.grant = grant;
 }
@@ -98,15 +98,15 @@ GrantReply tell_scheduler(Scheduler& scheduler, const SchedulerInput& input, con
     case SchedulerInput::kUpdates:
       scheduler.set_updates(input.value);
       return {};
-    case SchedulerInput::kFinished:
+    case SchedulerInput::kHasFinished:
       return scheduler.finished(worker, input.finished);
     case SchedulerInput::kLeft:
       scheduler.left(worker, input.value != 0, why);
       return {};
-    case SchedulerInput::kSetDelay:
+    case SchedulerInput::kDelaySet:
       scheduler.set_max_delay(input.value);
       return {};
-    case SchedulerInput::kStop:
+    case SchedulerInput::kStopped:
       scheduler.stop(input.value);
       return {};
     default:

@@ -92,14 +92,14 @@ void Server::to_scheduler(int from, const Message& request, const Messenger::Ans
     case kAwaitEnd:
       return await_end(from, answer);
     case kSetDelay:
-      decide({.what = SchedulerInput::kSetDelay, .value = request.get_head<DelayHead>().max_delay});
+      decide({.what = SchedulerInput::kDelaySet, .value = request.get_head<DelayHead>().max_delay});
       return once_decided([answer] { answer({}); });
     case kAskStop: {
       int64_t signal = request.get_head<StopHead>().signal;
       if (signal < 0 || signal > kMostSignal)
         throw CommError("worker {} requests a stop for signal {}: 0 to {} are accepted", from, signal,
                         kMostSignal);
-      decide({.what = SchedulerInput::kStop, .value = signal});
+      decide({.what = SchedulerInput::kStopped, .value = signal});
       return once_decided([answer] { answer({}); });
     }
     default:
@@ -126,7 +126,7 @@ void Server::join(int from, const Message& request, const Messenger::Answer& ans
 
 void Server::finished(int from, const Message& request, const Messenger::Answer& answer) {
   SchedulerInput input{
-      .what = SchedulerInput::kFinished, .worker = from, .finished = request.get_head<FinishedHead>()};
+      .what = SchedulerInput::kHasFinished, .worker = from, .finished = request.get_head<FinishedHead>()};
   std::optional<GrantReply> grant;
   if (copied_) grant = copied_->granted(from, input.finished.minibatch);
   if (!grant) grant = decide(input);
