@@ -151,10 +151,10 @@ void Server::run() {
 }
 
 Server::Numbers Server::numbers() const {
+  std::lock_guard lock(mutex_);
   Numbers numbers = numbers_;
   numbers.tables = tables_.numbers();
   numbers.bytes_held = vectors_.bytes_held();
-  numbers.servers_lost = succession_.lost();
   for (const auto& share : shares_)
     for (const auto& slot : share->slots) {
       numbers.bytes_held += slot->store.bytes_held();

@@ -308,7 +308,10 @@ void Server::server_lost(int server, const std::string& why) {
   if (!succession_.lose(server)) return;
   for (auto& share : shares_) share->chain->set_next(succession_.next(share->home, own_index()));
   if (why.empty()) return;
-  ++numbers_.servers_lost;
+  {
+    std::lock_guard lock(mutex_);  // others may leave while numbers() is read
+    ++numbers_.servers_lost;
+  }
   const int orphan = succession_.orphan();
   if (!is_copied())
     fail(fmt::format("{} is lost: {}", server_name(server, options_.ranks), why));

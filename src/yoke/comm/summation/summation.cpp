@@ -3,6 +3,8 @@
 #include <array>
 #include <deque>
 #include <exception>
+#include <list>
+#include <mutex>
 
 #include "yoke/base/clock.h"
 #include "yoke/base/error.h"
@@ -28,9 +30,19 @@ class Announcer {
     for (int spare = everyone.size() - spares; spare < everyone.size() && everyone.rank() == 0; ++spare)
       spares_.push_back(spare);
   }
+  Announcer(const Announcer&) = delete;
+  // After a failure announcements may still be on their way: they stay in place until the process ends.
+  ~Announcer() {
+    forget_sent();
+    if (sent_.empty()) return;
+    static std::mutex mutex;
+    static std::list<std::deque<Sent>> unsent;
+    std::lock_guard lock(mutex);
+    unsent.push_back(std::move(sent_));
+  }
 
   void tell(const Announcement& announcement) {
-    while (!sent_.empty() && sent_.front().done()) sent_.pop_front();
+    forget_sent();
     if (spares_.empty()) return;
     Sent& sent = sent_.emplace_back();
     sent.announcement = announcement;
@@ -58,6 +70,10 @@ class Announcer {
       return true;
     }
   };
+  void forget_sent() {
+    while (!sent_.empty() && sent_.front().done()) sent_.pop_front();
+  }
+
   Communicator& everyone_;
   std::vector<int> spares_;
   std::deque<Sent> sent_;  // a deque: announcements stay in place while they are sent

@@ -245,11 +245,12 @@ TEST(Sandblaster, AStuckWorkerHoldsNobodyUp) {
 TEST(Sandblaster, AStopSignalOfAnyWorkerEndsTheRunAfterAStep) {
   Job job;
   job.workers = 1;
-  LocalGroup group(2);
+  std::unique_ptr<Server> server;
+  LocalGroup group(2);  // goes first: its threads call the server
   ServerOptions options;
   options.make_updater = make_adder();
   options.sandblaster = SandblasterOptions{job.lbfgs, {}, job.timeout};
-  Server server(group.messenger(1), options);
+  server = std::make_unique<Server>(group.messenger(1), options);
   Values w(5, 3.0), gradient(5);
   Work how{w.data(), gradient.data(), {}, [&](int64_t first, int64_t last) {
              return loss_of(w, first, last, gradient);
@@ -262,7 +263,7 @@ TEST(Sandblaster, AStopSignalOfAnyWorkerEndsTheRunAfterAStep) {
     EXPECT_EQ(last.over, 1);
     EXPECT_EQ(last.signal, 15);
   }
-  server.run();
+  server->run();
 }
 
 TEST(Sandblaster, AHistoryOfACheckpointGoesOnBitForBit) {
@@ -273,8 +274,8 @@ TEST(Sandblaster, AHistoryOfACheckpointGoesOnBitForBit) {
     Values w(9, 3.0), gradient(9);
     const kernels::LbfgsOptions lbfgs{.history = 3, .inner_steps = 3};
     for (int64_t part = 0; part < (restart ? 2 : 1); ++part) {
-      LocalGroup group(3);
       std::vector<std::unique_ptr<Server>> servers;
+      LocalGroup group(3);  // goes first: its threads call the servers
       for (int s = 0; s < 2; ++s) {
         ServerOptions options;
         options.servers = 2;
@@ -307,10 +308,11 @@ TEST(Sandblaster, AHistoryOfACheckpointGoesOnBitForBit) {
 }
 
 TEST(Sandblaster, AServerThatDoesNotRunItRefuses) {
-  LocalGroup group(2);
+  std::unique_ptr<Server> server;
+  LocalGroup group(2);  // goes first: its threads call the server
   ServerOptions options;
   options.make_updater = make_adder();
-  Server server(group.messenger(1), options);
+  server = std::make_unique<Server>(group.messenger(1), options);
   EXPECT_THROW(SandblasterClient(group.messenger(0), {1, 1, {5}, DataType::kFloat64, 256, 5}), CommError);
 }
 
