@@ -65,12 +65,12 @@ TEST(PsLate, AWorkerThatNeverSendsWhatItPromisedIsNamed) {
 }
 
 TEST(PsLate, AWorkerThatSaysItIsAliveIsWaitedFor) {
-  Class lesson{.policy = {plan::Rule::kSync, 2, 0, 0}, .updates = 5, .timeout = 2.5};
+  Class lesson{.policy = {plan::Rule::kSync, 2, 0, 0}, .updates = 5, .timeout = 5};
   lesson.run([&](Learner& learner, int worker, LocalGroup&) {
     std::vector<double> parameters(static_cast<size_t>(learner.elements()));
     for (int i = 0; learner.wait(); ++i) {
       if (!learner.pull(parameters.data())) continue;
-      for (Deadline busy = Deadline::after(4); worker == 1 && i == 2 && !busy.passed();) {
+      for (Deadline busy = Deadline::after(7); worker == 1 && i == 2 && !busy.passed();) {
         learner.say_alive();
         std::this_thread::sleep_for(std::chrono::milliseconds(50));
       }
