@@ -60,7 +60,10 @@ Server::Share* Server::share_of(int home) {
 void Server::send_entry(int server, const EntryHead& head, const Chain::Bytes& entry,
                         Chain::Task acknowledged) {
   fault::at(fault::Point::kPsReplicate);
-  numbers_.replicated_bytes += static_cast<int64_t>(entry->size());
+  {
+    std::lock_guard lock(mutex_);  // as in server_lost()
+    numbers_.replicated_bytes += static_cast<int64_t>(entry->size());
+  }
   const int peer = options_.workers + server;
   auto done = [this, peer, entry, acknowledged = std::move(acknowledged)](const Message&,
                                                                           const std::string& error) {
