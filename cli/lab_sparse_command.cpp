@@ -53,7 +53,6 @@ class SparseLab {
     if (delays_.empty()) throw ConfigError("--max-delay: none. Give a list such as 0,1,4.");
     experiment_.keys = static_cast<blocks::Key>(arguments_.keys);
     experiment_.servers = static_cast<int>(arguments_.servers);
-    experiment_.blocks = std::min(arguments_.blocks, arguments_.keys);
     experiment_.backend = arguments_.backend;
     experiment_.solver.l1 = arguments_.l1;
     experiment_.solver.damping = arguments_.damping;
@@ -62,7 +61,7 @@ class SparseLab {
     experiment_.solver.slowdown = plan::parse_delay_law(arguments_.delay);
     experiment_.slow = plan::parse_slow_workers("--delay-workers", arguments_.delay_workers,
                                                 static_cast<int>(arguments_.workers));
-    make_shares();
+    make_problems();
   }
 
   void run_all() {
@@ -87,7 +86,7 @@ class SparseLab {
         format_count(static_cast<double>(examples_)),
         static_cast<double>(elements_) / static_cast<double>(examples_),
         format_count(static_cast<double>(arguments_.keys)), arguments_.workers, arguments_.servers,
-        arguments_.backend, experiment_.blocks, arguments_.l1, arguments_.delay,
+        arguments_.backend, problems_.front().blocks(), arguments_.l1, arguments_.delay,
         arguments_.delay_workers.empty() ? "all workers" : "workers " + arguments_.delay_workers);
   }
 
@@ -154,7 +153,7 @@ class SparseLab {
     return delay;
   }
 
-  void make_shares() {
+  void make_problems() {
     const int64_t workers = arguments_.workers;
     std::optional<data::SparseRows> rows;
     int64_t count = arguments_.examples;
@@ -169,13 +168,14 @@ class SparseLab {
                                              .seed = static_cast<uint64_t>(arguments_.seed)};
     for (int64_t worker = 0; worker < workers; ++worker) {
       const int64_t begin = count * worker / workers, end = count * (worker + 1) / workers;
-      shares_.push_back(rows ? share_of(*rows, begin, end) : blocks::generate(generator, begin, end));
+      problems_.emplace_back(rows ? share_of(*rows, begin, end) : blocks::generate(generator, begin, end),
+                             experiment_.keys, std::min(arguments_.blocks, arguments_.keys));
     }
-    for (const blocks::Examples& share : shares_) {
-      experiment_.shares.push_back(&share);
-      examples_ += static_cast<int64_t>(share.count());
-      elements_ += static_cast<int64_t>(share.elements());
-      bytes_ += share.elements() * 20 + share.count() * 20;  // by rows and by columns
+    for (blocks::LocalProblem& problem : problems_) {
+      experiment_.problems.push_back(&problem);
+      examples_ += static_cast<int64_t>(problem.examples());
+      elements_ += static_cast<int64_t>(problem.elements());
+      bytes_ += problem.bytes();
     }
   }
 
@@ -251,7 +251,7 @@ class SparseLab {
 
   const SparseLabArguments& arguments_;
   std::vector<int64_t> delays_;
-  std::vector<blocks::Examples> shares_;
+  std::vector<blocks::LocalProblem> problems_;
   blocks::Experiment experiment_;
   int64_t examples_ = 0, elements_ = 0;
   size_t bytes_ = 0;

@@ -19,7 +19,6 @@ namespace yoke::ps {
 namespace {
 
 constexpr uint64_t kNoiseSeed = 0x6e6f697365;  // "noise"
-constexpr uint64_t kLinkSeed = 0x6c696e6b;     // "link"
 constexpr int64_t kUpdatesBetweenReports = 64;
 
 // Server side: plain SGD, with the loss evaluated after each measured update.
@@ -97,14 +96,13 @@ class Run {
   void work(int worker) {
     ::prctl(PR_SET_TIMERSLACK, 1);  // otherwise the kernel adds 50 us to every sleep
     auto index = static_cast<size_t>(worker);
-    plan::DelayLaw law = bench_.slow.empty() || bench_.slow[index] ? bench_.law : plan::DelayLaw();
+    const bool slow = bench_.slow.empty() || bench_.slow[index];
+    plan::DelayLaw law = slow ? bench_.law : plan::DelayLaw();
     if (!(bench_.compute + law.mean(bench_.compute) > 0))
       throw ConfigError("worker {}: its minibatches take no time: set a compute time or a delay law.",
                         worker);
     plan::DelayStream delays(law, bench_.seed, worker);
-    const bool slow = bench_.slow.empty() || bench_.slow[index];
-    plan::DelayStream links(slow ? bench_.link : plan::DelayLaw(), derive_seed(bench_.seed, kLinkSeed),
-                            worker);
+    plan::DelayStream links = plan::link_delays(slow ? bench_.link : plan::DelayLaw(), bench_.seed, worker);
     Random noise(derive_seed(bench_.seed, kNoiseSeed, index));
     std::vector<double> parameters(static_cast<size_t>(elements_)), gradient(parameters.size(), 0);
     Learner learner(group_.messenger(worker), learner_options());

@@ -6,7 +6,6 @@
 
 #include "yoke/base/units.h"
 #include "yoke/report/html.h"
-#include "yoke/report/style.h"
 #include "yoke/report/svg_chart.h"
 
 namespace yoke::report {
@@ -64,17 +63,12 @@ void find_target(std::vector<RacedRun>& runs, double target) {
 
 std::string accuracy_race_html(const std::string& title, const std::string& about, double target,
                                const std::vector<RacedRun>& runs) {
-  return fmt::format(
-             "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
-             "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
-             "<title>{}</title>\n<style>{}</style>\n</head>\n<body>\n<main>\n<header><h1>{}</h1>"
-             "<p class=\"about\">{}</p></header>\n",
-             escape(title), kStyle, escape(title), escape(about)) +
-         first_of(target, runs) +
-         "<section class=\"card\"><table><tr><th>method</th><th>time to target</th><th>best accuracy</th>"
-         "<th>final loss</th><th>time</th></tr>" +
-         race_rows(runs) + "</table></section>\n" + accuracy_chart(runs) +
-         "<footer>Written by Yoke.</footer>\n</main>\n</body>\n</html>\n";
+  return html_page(
+      title,
+      html_heading(title, about) + first_of(target, runs) +
+          "<section class=\"card\"><table><tr><th>method</th><th>time to target</th><th>best accuracy</th>"
+          "<th>final loss</th><th>time</th></tr>" +
+          race_rows(runs) + "</table></section>\n" + accuracy_chart(runs));
 }
 
 }  // namespace yoke::report

@@ -6,7 +6,6 @@
 
 #include "yoke/base/units.h"
 #include "yoke/report/html.h"
-#include "yoke/report/style.h"
 #include "yoke/report/svg_chart.h"
 
 namespace yoke::report {
@@ -57,20 +56,17 @@ std::string rows_of(const std::vector<AveragedRun>& runs) {
 std::string averaging_html(const std::string& title, const std::string& about, double target,
                            const std::vector<AveragedRun>& runs) {
   const ByteUnit bytes = unit_of(runs);
-  return fmt::format(
-             "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
-             "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
-             "<title>{}</title>\n<style>{}</style>\n</head>\n<body>\n<main>\n<header><h1>{}</h1>"
-             "<p class=\"about\">{}</p></header>\n<p>Target: a loss of {:.4g}.</p>\n",
-             escape(title), kStyle, escape(title), escape(about), target) +
-         "<section class=\"card\"><table><tr><th>method</th><th>time to target</th><th>sent to target</th>"
-         "<th>time</th><th>sent by a rank</th><th>final loss</th><th>test loss of the average</th></tr>" +
-         rows_of(runs) + "</table></section>\n<h2>Loss against time and bytes</h2>\n<div class=\"grid2\">" +
-         losses_against("Loss against time", "seconds on the link", runs,
-                        [](const AveragedRun::Step& step) { return step.seconds; }) +
-         losses_against("Loss against bytes", std::string(bytes.name) + " sent by a rank", runs,
-                        [&](const AveragedRun::Step& step) { return step.bytes / bytes.size; }) +
-         "</div>\n<footer>Written by Yoke.</footer>\n</main>\n</body>\n</html>\n";
+  return html_page(
+      title,
+      html_heading(title, about) + fmt::format("<p>Target: a loss of {:.4g}.</p>\n", target) +
+          "<section class=\"card\"><table><tr><th>method</th><th>time to target</th><th>sent to target</th>"
+          "<th>time</th><th>sent by a rank</th><th>final loss</th><th>test loss of the average</th></tr>" +
+          rows_of(runs) + "</table></section>\n<h2>Loss against time and bytes</h2>\n<div class=\"grid2\">" +
+          losses_against("Loss against time", "seconds on the link", runs,
+                         [](const AveragedRun::Step& step) { return step.seconds; }) +
+          losses_against("Loss against bytes", std::string(bytes.name) + " sent by a rank", runs,
+                         [&](const AveragedRun::Step& step) { return step.bytes / bytes.size; }) +
+          "</div>\n");
 }
 
 }  // namespace yoke::report

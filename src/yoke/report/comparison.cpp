@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "yoke/report/html.h"
-#include "yoke/report/style.h"
 #include "yoke/report/svg_chart.h"
 
 namespace yoke::report {
@@ -77,19 +76,14 @@ std::string comparison_html(const std::string& title, const std::string& about, 
                             const std::vector<ComparedRun>& runs) {
   std::string histograms;
   for (const ComparedRun& run : runs) histograms += run.staleness.empty() ? "" : staleness(run);
-  return fmt::format(
-             "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
-             "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
-             "<title>{}</title>\n<style>{}</style>\n</head>\n<body>\n<main>\n<header><h1>{}</h1>"
-             "<p class=\"about\">{}</p></header>\n",
-             escape(title), kStyle, escape(title), escape(about)) +
-         winner(target, runs) + table(runs) + "<h2>Error and runtime</h2>\n<div class=\"grid2\">" +
-         losses("Loss over time", "seconds", /*steps=*/false, runs,
-                [](const metrics::Record& record) { return record.time; }) +
-         losses("Loss over updates", "updates", /*steps=*/true, runs,
-                [](const metrics::Record& record) { return static_cast<double>(record.step); }) +
-         "</div>\n<h2>Staleness</h2>\n<div class=\"grid2\">" + histograms +
-         "</div>\n<footer>Written by Yoke.</footer>\n</main>\n</body>\n</html>\n";
+  return html_page(
+      title, html_heading(title, about) + winner(target, runs) + table(runs) +
+                 "<h2>Error and runtime</h2>\n<div class=\"grid2\">" +
+                 losses("Loss over time", "seconds", /*steps=*/false, runs,
+                        [](const metrics::Record& record) { return record.time; }) +
+                 losses("Loss over updates", "updates", /*steps=*/true, runs,
+                        [](const metrics::Record& record) { return static_cast<double>(record.step); }) +
+                 "</div>\n<h2>Staleness</h2>\n<div class=\"grid2\">" + histograms + "</div>\n");
 }
 
 }  // namespace yoke::report

@@ -12,7 +12,6 @@
 #include "yoke/report/html.h"
 #include "yoke/report/partition_section.h"
 #include "yoke/report/servers.h"
-#include "yoke/report/style.h"
 #include "yoke/report/ticks.h"
 
 namespace yoke::report {
@@ -129,16 +128,12 @@ std::string reproduce(const RunFolder& run) {
 }  // namespace
 
 std::string to_html(const RunFolder& run) {
-  return fmt::format(
-             "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
-             "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
-             "<title>{}</title>\n<style>{}</style>\n</head>\n<body>\n<main>\n",
-             escape(name_of(run)), kStyle) +
-         header(run) + notes(run) + facts(run) + curves(run) + servers_section(run) + time_split(run) +
-         (run.pipeline ? pipeline_section(*run.pipeline) : "") +
-         (run.partition ? partition_section(*run.partition) : "") + configuration(run) + reproduce(run) +
-         fmt::format("<footer>Written by Yoke from {} records.</footer>\n</main>\n</body>\n</html>\n",
-                     format_count(static_cast<double>(run.records.size())));
+  return html_page(
+      name_of(run),
+      header(run) + notes(run) + facts(run) + curves(run) + servers_section(run) + time_split(run) +
+          (run.pipeline ? pipeline_section(*run.pipeline) : "") +
+          (run.partition ? partition_section(*run.partition) : "") + configuration(run) + reproduce(run),
+      fmt::format("Written by Yoke from {} records.", format_count(static_cast<double>(run.records.size()))));
 }
 
 void write_report(const std::filesystem::path& run_dir, const std::filesystem::path& output) {

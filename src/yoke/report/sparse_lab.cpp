@@ -6,7 +6,6 @@
 
 #include "yoke/base/units.h"
 #include "yoke/report/html.h"
-#include "yoke/report/style.h"
 #include "yoke/report/svg_chart.h"
 
 namespace yoke::report {
@@ -115,21 +114,16 @@ double SparseRun::idle_fraction() const {
 std::string sparse_html(const std::string& about, double target, const std::vector<SparseRun>& runs,
                         const std::vector<FilteredRun>& filtered) {
   const char* title = "Sparse logistic regression over parameter servers";
-  return fmt::format(
-             "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
-             "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
-             "<title>{}</title>\n<style>{}</style>\n</head>\n<body>\n<main>\n<header><h1>{}</h1>"
-             "<p class=\"about\">{}</p></header>\n<p>Target: an objective of {:.8g}.</p>\n",
-             title, kStyle, title, escape(about), target) +
-         "<section class=\"card\"><table><tr><th>max delay</th><th>time to target</th><th>passes to "
-         "target</th>"
-         "<th>time</th><th>waiting</th><th>objective</th><th>weights that are not 0</th></tr>" +
-         rows_of(runs) + "</table></section>\n<h2>Delays and filters</h2>\n<div class=\"grid2\">" +
-         objectives(runs) + times(runs) + traffic(filtered) +
-         "</div>\n<section class=\"card\"><table><tr><th>filters</th><th>pushed</th><th>pulled</th>"
-         "<th>objective</th></tr>" +
-         rows_of(filtered) +
-         "</table></section>\n<footer>Written by Yoke.</footer>\n</main>\n</body>\n</html>\n";
+  return html_page(
+      title, html_heading(title, about) + fmt::format("<p>Target: an objective of {:.8g}.</p>\n", target) +
+                 "<section class=\"card\"><table><tr><th>max delay</th><th>time to target</th><th>passes to "
+                 "target</th>"
+                 "<th>time</th><th>waiting</th><th>objective</th><th>weights that are not 0</th></tr>" +
+                 rows_of(runs) + "</table></section>\n<h2>Delays and filters</h2>\n<div class=\"grid2\">" +
+                 objectives(runs) + times(runs) + traffic(filtered) +
+                 "</div>\n<section class=\"card\"><table><tr><th>filters</th><th>pushed</th><th>pulled</th>"
+                 "<th>objective</th></tr>" +
+                 rows_of(filtered) + "</table></section>\n");
 }
 
 }  // namespace yoke::report

@@ -16,7 +16,6 @@ namespace {
 
 constexpr int64_t kUpdatesBetweenReports = 1 << 18;
 constexpr uint64_t kNoiseSeed = 0x6e6f697365;  // "noise"
-constexpr uint64_t kLinkSeed = 0x6c696e6b;     // "link"
 
 // Parameters, accumulator, and each worker's copy: one number each.
 class Objective {
@@ -68,8 +67,7 @@ class Clock {
         throw ConfigError("worker {}: its minibatches take no time: set a compute time or a delay law.",
                           worker);
       delays_.emplace_back(law, simulation.seed, worker);
-      links_.emplace_back(slow ? simulation.link : plan::DelayLaw(), derive_seed(simulation.seed, kLinkSeed),
-                          worker);
+      links_.push_back(plan::link_delays(slow ? simulation.link : plan::DelayLaw(), simulation.seed, worker));
     }
     if (simulation.objective)
       objective_.emplace(*simulation.objective, simulation.policy.workers, simulation.seed);

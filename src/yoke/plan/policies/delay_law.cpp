@@ -17,6 +17,7 @@ namespace {
 using Kind = DelayLaw::Kind;
 
 constexpr uint64_t kDelaySeed = 0x64656c6179;  // "delay"
+constexpr uint64_t kLinkSeed = 0x6c696e6b;     // "link"
 constexpr int64_t kTraceBytes = int64_t{64} << 20;
 constexpr double kLongest = 1e9;  // seconds; beyond this sums lose milliseconds
 
@@ -202,6 +203,10 @@ std::vector<bool> parse_slow_workers(const std::string& what, const std::string&
 DelayStream::DelayStream(const DelayLaw& law, uint64_t seed, int worker)
     : law_(law), random_(derive_seed(seed, kDelaySeed, static_cast<uint64_t>(worker))) {
   if (law_.trace) position_ = static_cast<size_t>(random_.below(law_.trace->size()));
+}
+
+DelayStream link_delays(const DelayLaw& law, uint64_t seed, int worker) {
+  return {law, derive_seed(seed, kLinkSeed), worker};
 }
 
 double DelayStream::next(double compute) {

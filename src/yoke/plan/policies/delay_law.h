@@ -63,4 +63,7 @@ class DelayStream {
   size_t position_ = 0;  // in the trace
 };
 
+// The delays of a worker's link: random numbers of their own, beside those of its computation.
+DelayStream link_delays(const DelayLaw& law, uint64_t seed, int worker);
+
 }  // namespace yoke::plan

@@ -18,7 +18,7 @@ constexpr int kTable = 0;
 
 sparse::ClientOptions client_options(const Experiment& experiment) {
   sparse::ClientOptions options;
-  options.workers = static_cast<int>(experiment.shares.size());
+  options.workers = static_cast<int>(experiment.problems.size());
   options.servers = experiment.servers;
   options.tables = {{.width = 1, .keys = experiment.keys, .type = DataType::kFloat64, .pushed = 2}};
   options.key_cache = experiment.key_cache;
@@ -39,11 +39,12 @@ void add(sparse::Traffic& sum, const sparse::Traffic& one) {
 class Threads {
  public:
   explicit Threads(const Experiment& experiment) : experiment_(experiment) {
-    const auto workers = static_cast<int>(experiment.shares.size());
-    outcome_.workers.resize(experiment.shares.size());
-    for (const Examples* share : experiment.shares)
-      problems_.push_back(std::make_unique<LocalProblem>(*share, experiment.keys, experiment.blocks));
-    for (const auto& problem : problems_) overlap_ = std::max(overlap_, problem->overlap());
+    const auto workers = static_cast<int>(experiment.problems.size());
+    outcome_.workers.resize(experiment.problems.size());
+    for (LocalProblem* problem : experiment.problems) {
+      problem->reset();
+      overlap_ = std::max(overlap_, problem->overlap());
+    }
     std::vector<std::unique_ptr<Server>> servers;
     LocalGroup group(workers + experiment.servers, experiment.backend);  // goes first: it calls the servers
     for (int i = 0; i < experiment.servers; ++i) servers.push_back(make_server(group, workers, i));
@@ -98,8 +99,8 @@ class Threads {
     options.magnitude = magnitude_;
     if (worker == 0) options.progress = experiment_.progress;
     sparse::Client client(messenger, client_options(experiment_));
-    SolverReport report = solve(client, kTable, *problems_[index], worker,
-                                static_cast<int>(experiment_.shares.size()), options);
+    SolverReport report = solve(client, kTable, *experiment_.problems[index], worker,
+                                static_cast<int>(experiment_.problems.size()), options);
     const sparse::Traffic moved = client.traffic();
     sparse::Client::Rows rows;
     // Its own last round is applied, and so are those before it; blocks that it has no features of may not
@@ -113,7 +114,7 @@ class Threads {
 
   void finish() {
     double loss = 0;
-    for (const auto& problem : problems_) loss += problem->loss();
+    for (const LocalProblem* problem : experiment_.problems) loss += problem->loss();
     const auto* values = reinterpret_cast<const double*>(rows_.values.data());
     double magnitude = 0;
     for (size_t i = 0; i < rows_.keys.size(); ++i) {
@@ -137,7 +138,6 @@ class Threads {
   }
 
   const Experiment& experiment_;
-  std::vector<std::unique_ptr<LocalProblem>> problems_;
   double overlap_ = 0;
   Magnitude magnitude_ = std::make_shared<std::atomic<double>>(0);
   std::mutex mutex_;
@@ -149,8 +149,8 @@ class Threads {
 }  // namespace
 
 Outcome run(const Experiment& experiment) {
-  if (experiment.shares.empty() || experiment.servers < 1)
-    throw ConfigError("{} workers and {} servers: use 1 or more.", experiment.shares.size(),
+  if (experiment.problems.empty() || experiment.servers < 1)
+    throw ConfigError("{} workers and {} servers: use 1 or more.", experiment.problems.size(),
                       experiment.servers);
   return Threads(experiment).take();
 }

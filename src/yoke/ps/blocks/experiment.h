@@ -11,10 +11,9 @@
 namespace yoke::ps::blocks {
 
 struct Experiment {
-  std::vector<const Examples*> shares;  // one for each worker
+  std::vector<LocalProblem*> problems;  // one for each worker, of the same keys and blocks; begun anew
   Key keys = 1;
   int servers = 1;
-  int64_t blocks = 64;
   SolverOptions solver;    // `overlap` is measured
   std::vector<bool> slow;  // workers that solver.slowdown applies to; empty: all
   bool key_cache = true;

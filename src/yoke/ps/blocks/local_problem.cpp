@@ -51,6 +51,12 @@ LocalProblem::LocalProblem(const Examples& examples, Key keys, int64_t blocks)
     starts_.push_back(static_cast<size_t>(first - keys_.begin()));
   }
   starts_.push_back(keys_.size());
+  overlap_ = measure_overlap();
+}
+
+void LocalProblem::reset() {
+  std::fill(weights_.begin(), weights_.end(), 0.0);
+  std::fill(margins_.begin(), margins_.end(), 0.0);
 }
 
 sparse::KeyRange LocalProblem::block_range(int64_t block) const {
@@ -108,7 +114,7 @@ double LocalProblem::loss() const {
 
 // In the curvature of a block, an example weighs sum_k |x_k| times the share of that sum in the block.
 // Changes of another block enter with its share instead.
-double LocalProblem::overlap() const {
+double LocalProblem::measure_overlap() const {
   if (blocks_ == 1) return 0;
   std::vector<double> whole(margins_.size(), 0);
   for (const Element& one : elements_) whole[one.example] += std::abs(one.value);

@@ -33,11 +33,15 @@ class LocalProblem {
   void derivatives(int64_t block, std::vector<double>& pairs);
   // New weights of the block's keys: moves the margins.
   void set_weights(int64_t block, std::span<const double> weights);
+  // Back to weights of 0.
+  void reset();
+  size_t examples() const { return margins_.size(); }
+  size_t elements() const { return elements_.size(); }
   // Of this share, without the penalty, at the weights it knows.
   double loss() const;
   // How much examples of one block overlap with another block, compared with itself: a step computed without
   // the changes of `n` other blocks is safe if its curvature is multiplied by 1 + n overlap().
-  double overlap() const;
+  double overlap() const { return overlap_; }
   // Bytes held.
   size_t bytes() const;
 
@@ -49,6 +53,7 @@ class LocalProblem {
     uint32_t example;
     float value;  // times the label
   };
+  double measure_overlap() const;
   Columns columns(int64_t block) const {
     return {starts_[static_cast<size_t>(block)], starts_[static_cast<size_t>(block) + 1]};
   }
@@ -62,6 +67,7 @@ class LocalProblem {
   std::vector<double> weights_;  // by feature
   std::vector<double> margins_;  // by example
   std::vector<float> shares_;    // by example: scratch, zeros between calls
+  double overlap_ = 0;
 };
 
 }  // namespace yoke::ps::blocks

@@ -138,9 +138,10 @@ class Solver {
     const std::span<const Key> keys = problem_.keys(block);
     const std::span<const double> weights = problem_.weights(block);
     sparse::RowFilters filters(DataType::kFloat64, 2);
-    auto is_zero = [&](Key key) {
-      return weights[static_cast<size_t>(std::lower_bound(keys.begin(), keys.end(), key) - keys.begin())] ==
-             0;
+    // Keys are asked for in ascending order.
+    auto is_zero = [&, at = size_t{0}](Key key) mutable {
+      while (keys[at] < key) ++at;
+      return weights[at] == 0;
     };
     filters.add(sparse::kkt_filter({.l1 = options_.l1, .margin = 0, .scale = static_cast<double>(workers_)},
                                    is_zero));

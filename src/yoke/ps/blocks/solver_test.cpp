@@ -49,21 +49,22 @@ Reference reference(const Examples& examples, Key keys, double l1) {
 }
 
 struct Shares {
-  explicit Shares(int workers, const GeneratorOptions& data = small_data()) {
+  explicit Shares(int workers, int64_t blocks = 20) {
+    const GeneratorOptions data = small_data();
     for (int w = 0; w < workers; ++w)
-      all.push_back(generate(data, data.examples * w / workers, data.examples * (w + 1) / workers));
+      all.emplace_back(generate(data, data.examples * w / workers, data.examples * (w + 1) / workers),
+                       data.keys, blocks);
   }
-  Experiment experiment(double l1) const {
+  Experiment experiment(double l1) {
     Experiment made;
-    for (const Examples& one : all) made.shares.push_back(&one);
+    for (LocalProblem& one : all) made.problems.push_back(&one);
     made.keys = small_data().keys;
-    made.blocks = 20;
     made.solver.l1 = l1;
     made.solver.passes = 150;
     made.solver.timeout = 120;
     return made;
   }
-  std::vector<Examples> all;
+  std::vector<LocalProblem> all;
 };
 
 void expect_equal(const Outcome& outcome, const Reference& wanted) {
@@ -162,17 +163,12 @@ TEST(BlockSolver, ExamplesDependOnTheirNumberAlone) {
 }
 
 TEST(BlockSolver, BadNumbersAreRefused) {
+  EXPECT_THROW(Shares(1, 0), ConfigError);
+  EXPECT_THROW(Shares(1, 201), ConfigError);
+  EXPECT_THROW(LocalProblem(generate(small_data(), 0, 400), 10, 2), ConfigError) << "larger keys";
   Shares shares(1);
-  Experiment experiment = shares.experiment(4);
-  experiment.blocks = 0;
-  EXPECT_THROW(run(experiment), ConfigError);
-  experiment.blocks = 201;
-  EXPECT_THROW(run(experiment), ConfigError);
-  experiment = shares.experiment(-1);
-  EXPECT_THROW(run(experiment), ConfigError);
-  experiment = shares.experiment(1);
-  experiment.keys = 10;
-  EXPECT_THROW(run(experiment), ConfigError);
+  EXPECT_THROW(run(shares.experiment(-1)), ConfigError);
+  EXPECT_THROW(run(Experiment{}), ConfigError);
   EXPECT_THROW(generate({.keys = 1}, 0, 1), ConfigError);
 }
 

@@ -9,6 +9,7 @@
 #include "yoke/base/error.h"
 #include "yoke/kernels/clip_factor.h"
 #include "yoke/optim/clip.h"
+#include "yoke/parallel/sync/servers/flat_parts.h"
 
 namespace yoke::parallel {
 namespace {
@@ -20,25 +21,6 @@ bool in_step(const plan::PolicyOptions& policy) {
   return policy.rule == plan::Rule::kSync || plan::traits_of(policy.rule).cancels;
 }
 
-constexpr uint64_t kLinkSeed = 0x6c696e6b;  // "link"
-
-bool is_slowed(const PsSetup& setup, int worker) {
-  return plan::parse_slow_workers("slowdown.workers", setup.slowdown.workers,
-                                  setup.workers)[static_cast<size_t>(worker)];
-}
-
-plan::DelayStream delays_of(const PsSetup& setup) {
-  const int worker = setup.messenger->rank();
-  return {is_slowed(setup, worker) ? plan::parse_delay_law(setup.slowdown.law) : plan::DelayLaw(),
-          static_cast<uint64_t>(setup.slowdown.seed), worker};
-}
-
-plan::DelayStream link_delays_of(const PsSetup& setup) {
-  const int worker = setup.messenger->rank();
-  return {is_slowed(setup, worker) ? plan::parse_link_law(setup.slowdown.link) : plan::DelayLaw(),
-          derive_seed(static_cast<uint64_t>(setup.slowdown.seed), kLinkSeed), worker};
-}
-
 }  // namespace
 
 PsStrategy::PsStrategy(const models::Model& model, optim::Optimizer& optimizer, optim::GradScaler& scaler,
@@ -47,8 +29,7 @@ PsStrategy::PsStrategy(const models::Model& model, optim::Optimizer& optimizer, 
       optimizer_(optimizer),
       options_(std::move(options)),
       setup_(std::move(setup)),
-      delays_(delays_of(setup_)),
-      link_delays_(link_delays_of(setup_)) {
+      delays_(setup_) {
   std::vector<models::KeyedParameter> keyed;
   if (setup_.sparse) keyed = models::keyed_parameters(model);
   if (keyed.empty() && setup_.ps.sparse == "on")
@@ -78,8 +59,7 @@ PsStrategy::PsStrategy(const models::Model& model, optim::Optimizer& optimizer, 
       options_(std::move(options)),
       setup_(std::move(setup)),
       compute_(std::move(compute)),
-      delays_(delays_of(setup_)),
-      link_delays_(link_delays_of(setup_)) {
+      delays_(setup_) {
   layout_ = std::make_unique<ReplicaLayout>(parameters, compute_->state(), setup_.replica);
   lay_out();
   open_servers();
@@ -114,24 +94,14 @@ void PsStrategy::lay_out() {
   const int64_t elements = layout_->end() - layout_->begin();
   flat_ = torch::empty({elements}, type);
   gradients_ = torch::zeros({elements}, type);
-  gradient_parts_ = parts_of(gradients_);
-  std::vector<torch::Tensor> parts = parts_of(flat_);
+  gradient_parts_ = flat_parts(gradients_, parameters_);
+  std::vector<torch::Tensor> parts = flat_parts(flat_, parameters_);
   for (size_t i = 0; i < parameters_.size(); ++i) {
     parts[i].copy_(parameters_[i]);
     if (!in_place()) continue;
     parameters_[i].set_data(parts[i]);
     homes_.set(parameters_[i], gradient_parts_[i]);
   }
-}
-
-std::vector<torch::Tensor> PsStrategy::parts_of(const torch::Tensor& flat) const {
-  std::vector<torch::Tensor> parts;
-  int64_t at = 0;
-  for (const torch::Tensor& parameter : parameters_) {
-    parts.push_back(flat.narrow(0, at, parameter.numel()).view(parameter.sizes()));
-    at += parameter.numel();
-  }
-  return parts;
 }
 
 void PsStrategy::stop_if_void() const {
@@ -233,14 +203,14 @@ void PsStrategy::waited_since(double begin) {
 void PsStrategy::upload() {
   if (in_place()) return;
   torch::NoGradGuard no_grad;
-  std::vector<torch::Tensor> parts = parts_of(flat_);
+  std::vector<torch::Tensor> parts = flat_parts(flat_, parameters_);
   for (size_t i = 0; i < parts.size(); ++i) parameters_[i].copy_(parts[i]);
   layout_->spread();
 }
 
 void PsStrategy::download(const torch::Tensor& flat, const std::vector<torch::Tensor>& from) {
   torch::NoGradGuard no_grad;
-  std::vector<torch::Tensor> parts = parts_of(flat);
+  std::vector<torch::Tensor> parts = flat_parts(flat, parameters_);
   for (size_t i = 0; i < parts.size(); ++i) parts[i].copy_(from[i]);
 }
 
@@ -268,10 +238,10 @@ ComputeResult PsStrategy::compute(const std::vector<torch::Tensor>& inputs, cons
       compute_seconds_ += watch.seconds();
       if (!in_parts()) loss_ += result.loss.item<double>() * batches_[i].micro.weight;
       if (batches_[i].micro.last && learner_->leads()) {
-        double delay = delays_.next(compute_seconds_);
+        double delay = delays_.compute.next(compute_seconds_);
         if (delay > 0 && !learner_->sleep(delay) && !in_parts()) throw Voided{};
         compute_seconds_ += delay;
-        if (const double late = link_delays_.next(0); late > 0 && !learner_->sleep(late) && !in_parts())
+        if (const double late = delays_.link.next(0); late > 0 && !learner_->sleep(late) && !in_parts())
           throw Voided{};
       }
       ++i;
@@ -440,11 +410,11 @@ std::optional<int64_t> PsStrategy::fetch_state() {
   std::function<void(int64_t)> rows;
   if (rows_) rows = [this](int64_t version) { rows_->fetch(version, optimizer_); };
   ps::Learner::State state = learner_->fetch_state(memory, rows);
-  std::vector<torch::Tensor> values = parts_of(whole[0]);
+  std::vector<torch::Tensor> values = flat_parts(whole[0], parameters_);
   for (size_t i = 0; i < values.size(); ++i) parameters_[i].copy_(values[i]);
   layout_->spread();
   for (size_t k = 0; k < arrays.size(); ++k) {
-    std::vector<torch::Tensor> parts = parts_of(whole[k + 1]);
+    std::vector<torch::Tensor> parts = flat_parts(whole[k + 1], parameters_);
     for (size_t i = 0; i < parts.size(); ++i) arrays[k].second[i].copy_(parts[i]);
   }
   for (auto& [name, tensor] : optimizer_.state()) {

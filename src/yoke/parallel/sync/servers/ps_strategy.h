@@ -20,7 +20,7 @@
 #include "yoke/parallel/sync/servers/replica_layout.h"
 #include "yoke/parallel/sync/servers/setup.h"
 #include "yoke/parallel/sync/servers/sparse_rows.h"
-#include "yoke/plan/policies/delay_law.h"
+#include "yoke/parallel/sync/servers/worker_delays.h"
 #include "yoke/ps/learner.h"
 
 namespace yoke::parallel {
@@ -111,7 +111,6 @@ class PsStrategy final : public Strategy {
   void upload();
   void download(const torch::Tensor& flat, const std::vector<torch::Tensor>& from);
   void gather_gradients();
-  std::vector<torch::Tensor> parts_of(const torch::Tensor& flat) const;
   void local_step(double lr);
   double measure_own(const CommitOptions& commit, CommitResult& result);
   void note_update_norm(const CommitOptions& commit, CommitResult& result);
@@ -134,7 +133,7 @@ class PsStrategy final : public Strategy {
   models::Model watched_;
   std::unique_ptr<Strategy> compute_;  // of one replica, without an update
   std::shared_ptr<std::atomic<bool>> leaving_ = std::make_shared<std::atomic<bool>>(false);
-  plan::DelayStream delays_, link_delays_;
+  WorkerDelays delays_;
   std::vector<Kept> batches_;  // of this step
   bool begun_ = false;
   bool over_ = false;

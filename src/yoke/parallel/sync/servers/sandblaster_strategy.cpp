@@ -8,6 +8,7 @@
 #include "yoke/base/clock.h"
 #include "yoke/base/error.h"
 #include "yoke/optim/lbfgs_state.h"
+#include "yoke/parallel/sync/servers/flat_parts.h"
 #include "yoke/parallel/sync/servers/server_ranks.h"
 
 namespace yoke::parallel {
@@ -16,44 +17,38 @@ namespace {
 namespace sandblaster = ps::sandblaster;
 using kernels::LbfgsVector;
 
-plan::DelayLaw delay_of(const PsSetup& setup, int worker) {
-  auto slow = plan::parse_slow_workers("slowdown.workers", setup.slowdown.workers, setup.workers);
-  return slow[static_cast<size_t>(worker)] ? plan::parse_delay_law(setup.slowdown.law) : plan::DelayLaw();
-}
-
 OneDeviceOptions without_batches(OneDeviceOptions options) {
   options.keep_batches = false;  // they are kept here
   return options;
 }
 
-void check_model(const models::Model& model, const std::vector<optim::NamedTensor>& parameters) {
+void check_model(const models::Model& model, const std::vector<std::string>& names,
+                 const std::vector<torch::Tensor>& parameters) {
   const char* what = "train.optimizer = \"lbfgs\" with parallel.sync = \"ps\"";
   if (model.sample.kind == SampleKind::kSparse)
     throw ConfigError("{}: sparse samples cannot be cut into portions. Use ftrl or adagrad.", what);
-  for (const auto& [name, parameter] : parameters)
-    if (parameter.scalar_type() != parameters.front().second.scalar_type() ||
-        (parameter.scalar_type() != torch::kFloat32 && parameter.scalar_type() != torch::kFloat64))
-      throw ConfigError("{}: parameter '{}' is neither fp32 nor fp64 like the others.", what, name);
+  const c10::ScalarType type = parameters.front().scalar_type();
+  for (size_t i = 0; i < parameters.size(); ++i)
+    if (parameters[i].scalar_type() != type || (type != torch::kFloat32 && type != torch::kFloat64))
+      throw ConfigError("{}: parameter '{}' is neither fp32 nor fp64 like the others.", what, names[i]);
 }
 
 }  // namespace
 
 SandblasterStrategy::SandblasterStrategy(const models::Model& model, optim::Optimizer& optimizer,
                                          optim::GradScaler& scaler, OneDeviceOptions options, PsSetup setup)
-    : optimizer_(optimizer),
-      setup_(std::move(setup)),
-      delays_(delay_of(setup_, setup_.messenger->rank()), static_cast<uint64_t>(setup_.slowdown.seed),
-              setup_.messenger->rank()) {
+    : optimizer_(optimizer), setup_(std::move(setup)), delays_(setup_) {
   sandblaster::ClientOptions client;
   int64_t elements = 0;
   for (const auto& item : model.module->named_parameters()) {
     if (!item.value().requires_grad()) continue;
-    parameters_.emplace_back(item.key(), item.value());
+    names_.push_back(item.key());
+    parameters_.push_back(item.value());
     client.tensors.push_back(item.value().numel());
     elements += item.value().numel();
   }
-  check_model(model, parameters_);
-  flat_ = torch::zeros({elements}, parameters_.front().second.scalar_type());
+  check_model(model, names_, parameters_);
+  flat_ = torch::zeros({elements}, parameters_.front().scalar_type());
   gradient_ = torch::zeros_like(flat_);
   client.workers = setup_.workers;
   client.servers = static_cast<int>(setup_.ps.servers);
@@ -64,27 +59,17 @@ SandblasterStrategy::SandblasterStrategy(const models::Model& model, optim::Opti
   compute_ = std::make_unique<OneDevice>(model, optimizer_, scaler, without_batches(std::move(options)));
 }
 
-std::vector<torch::Tensor> SandblasterStrategy::parts_of(const torch::Tensor& flat) const {
-  std::vector<torch::Tensor> parts;
-  int64_t at = 0;
-  for (const auto& [name, parameter] : parameters_) {
-    parts.push_back(flat.narrow(0, at, parameter.numel()).view(parameter.sizes()));
-    at += parameter.numel();
-  }
-  return parts;
-}
-
 void SandblasterStrategy::upload(const torch::Tensor& flat) {
   torch::NoGradGuard no_grad;
-  std::vector<torch::Tensor> parts = parts_of(flat);
-  for (size_t i = 0; i < parts.size(); ++i) parameters_[i].second.copy_(parts[i]);
+  std::vector<torch::Tensor> parts = flat_parts(flat, parameters_);
+  for (size_t i = 0; i < parts.size(); ++i) parameters_[i].copy_(parts[i]);
 }
 
 void SandblasterStrategy::gather_gradients() {
   torch::NoGradGuard no_grad;
-  std::vector<torch::Tensor> parts = parts_of(gradient_);
+  std::vector<torch::Tensor> parts = flat_parts(gradient_, parameters_);
   for (size_t i = 0; i < parts.size(); ++i) {
-    const torch::Tensor& gradient = parameters_[i].second.grad();
+    const torch::Tensor& gradient = parameters_[i].grad();
     if (gradient.defined())
       parts[i].copy_(gradient.is_sparse() ? gradient.to_dense() : gradient);
     else
@@ -100,8 +85,8 @@ void SandblasterStrategy::begin(int64_t) {
 void SandblasterStrategy::join_run() {
   if (std::exchange(begun_, true) || !is_first()) return;
   torch::NoGradGuard no_grad;
-  std::vector<torch::Tensor> parts = parts_of(flat_);
-  for (size_t i = 0; i < parts.size(); ++i) parts[i].copy_(parameters_[i].second);
+  std::vector<torch::Tensor> parts = flat_parts(flat_, parameters_);
+  for (size_t i = 0; i < parts.size(); ++i) parts[i].copy_(parameters_[i]);
   client_->assign(LbfgsVector::kParameters, flat_.const_data_ptr());
   const optim::LbfgsState stored(optimizer_.state());
   const kernels::LbfgsNumbers numbers = stored.numbers();
@@ -143,7 +128,7 @@ double SandblasterStrategy::compute_samples(int64_t first, int64_t last) {
         compute_->compute(inputs, batch.target.slice(0, from, to), part).loss.item<double>() * part.weight;
   }
   gather_gradients();
-  const double delay = delays_.next(watch.seconds());
+  const double delay = delays_.compute.next(watch.seconds()) + delays_.link.next(0);
   if (delay > 0) std::this_thread::sleep_for(std::chrono::duration<double>(delay));
   compute_seconds_ += watch.seconds();
   return loss;
@@ -224,17 +209,17 @@ std::vector<StatePiece> SandblasterStrategy::state() {
 std::vector<StatePiece> SandblasterStrategy::gradients() {
   torch::NoGradGuard no_grad;
   client_->pull(LbfgsVector::kGradient, gradient_.mutable_data_ptr());
-  std::vector<torch::Tensor> parts = parts_of(gradient_);
+  std::vector<torch::Tensor> parts = flat_parts(gradient_, parameters_);
   for (size_t i = 0; i < parts.size(); ++i)
-    parameters_[i].second.mutable_grad() = parts[i].to(parameters_[i].second.device(), false, /*copy=*/true);
+    parameters_[i].mutable_grad() = parts[i].to(parameters_[i].device(), false, /*copy=*/true);
   return of_first(compute_->gradients());
 }
 
 std::optional<std::string> SandblasterStrategy::first_non_finite_gradient() {
   client_->pull(LbfgsVector::kGradient, gradient_.mutable_data_ptr());
-  std::vector<torch::Tensor> parts = parts_of(gradient_);
+  std::vector<torch::Tensor> parts = flat_parts(gradient_, parameters_);
   for (size_t i = 0; i < parts.size(); ++i)
-    if (!parts[i].isfinite().all().item<bool>()) return parameters_[i].first;
+    if (!parts[i].isfinite().all().item<bool>()) return names_[i];
   return std::nullopt;
 }
 

@@ -12,7 +12,7 @@
 
 #include "yoke/parallel/common/one_device.h"
 #include "yoke/parallel/sync/servers/setup.h"
-#include "yoke/plan/policies/delay_law.h"
+#include "yoke/parallel/sync/servers/worker_delays.h"
 #include "yoke/ps/sandblaster/sandblaster_client.h"
 
 namespace yoke::parallel {
@@ -62,16 +62,16 @@ class SandblasterStrategy final : public Strategy {
   double compute_samples(int64_t first, int64_t last);
   void gather_gradients();
   void upload(const torch::Tensor& flat);
-  std::vector<torch::Tensor> parts_of(const torch::Tensor& flat) const;
   std::vector<StatePiece> of_first(std::vector<StatePiece> pieces) const;
 
   optim::Optimizer& optimizer_;
   PsSetup setup_;
-  std::vector<optim::NamedTensor> parameters_;  // that are trained
-  torch::Tensor flat_, gradient_;               // on the host, one after the other
+  std::vector<torch::Tensor> parameters_;  // that are trained
+  std::vector<std::string> names_;         // likewise
+  torch::Tensor flat_, gradient_;          // on the host, one after the other
   std::unique_ptr<ps::sandblaster::SandblasterClient> client_;
   std::unique_ptr<Strategy> compute_;  // of one replica, without an update
-  plan::DelayStream delays_;
+  WorkerDelays delays_;
   std::vector<Kept> batches_;  // of this step
   bool agreed_ = false;        // on their loss
   int64_t batch_samples_ = 0;  // in them
