@@ -242,14 +242,14 @@ void Coordinator::Impl::tell_who_is_missing(double now) {
 void Coordinator::Impl::beat(double now) {
   next_beat = now + options.heartbeat;
   for (auto& [fd, client] : clients)
-    if (client->entered) send(*client, net::FrameType::kHeartbeat, 0, {});
+    if (client->entered || client->regroup) send(*client, net::FrameType::kHeartbeat, 0, {});
 }
 
 void Coordinator::Impl::look_for_stalled(double now) {
   const double limit = options.suspicion + own_lateness.allowance();
   for (size_t i = 0; i < ranks.size(); ++i) {
     RankState& rank = ranks[i];
-    if (rank.left || rank.lost || expendable(i) || now - rank.last_seen <= limit) continue;
+    if (rank.left || rank.lost || rank.awaited || expendable(i) || now - rank.last_seen <= limit) continue;
     rank.lost = true;
     FailureReport report;
     report.rank = static_cast<int>(i);

@@ -27,6 +27,7 @@ struct CoordinatorOptions {
   // left regroup (Session::regroup), and the job fails only if they are fewer than this.
   int elastic_min = 0;
   double regroup_timeout = 30;  // seconds for all that are left to regroup; who has not is evicted
+  double return_timeout = 3;    // seconds for the members of a job that is taken up to return, after the first
 };
 
 class Coordinator {

@@ -32,6 +32,7 @@ int Coordinator::Impl::rank_of_seat(int seat) const {
 void Coordinator::Impl::on_late_join(Client& client, uint64_t request, Member member) {
   if (failure) return reply(client, request, {{"error", "the job has failed: " + failure->what}});
   const int rank = rank_of_seat(client.seat);
+  replace_awaited(rank);
   const bool present = rank >= 0 && !has_ended(static_cast<size_t>(rank));
   const bool waits = std::any_of(clients.begin(), clients.end(), [&](const auto& one) {
     return one.second->joining && one.second->seat == client.seat;
@@ -46,10 +47,14 @@ void Coordinator::Impl::on_late_join(Client& client, uint64_t request, Member me
   if (is_over()) return reply(client, request, {{"error", kOver}});
   client.joining = std::move(member);
   reply(client, request, {{"heartbeat", options.heartbeat}, {"suspicion", options.suspicion}});
+  tell_of_joiner();
+  advance_epoch();
+}
+
+void Coordinator::Impl::tell_of_joiner() {
   auto news = control::encode({{"joining", true}});
   for (auto& [fd, other] : clients)
     if (other->entered) send(*other, net::FrameType::kReply, 0, news);
-  advance_epoch();
 }
 
 // Nobody is left who has the state.
@@ -140,6 +145,7 @@ void Coordinator::Impl::count_losses() {
 }
 
 void Coordinator::Impl::look_at_regrouping(double now) {
+  look_at_returns(now);
   if (!regrouping || now - regroup_started <= options.regroup_timeout) return;
   regroup_started = now;
   for (auto& [fd, client] : clients)
@@ -150,7 +156,7 @@ void Coordinator::Impl::look_at_regrouping(double now) {
 }
 
 void Coordinator::Impl::advance_epoch() {
-  if (!regrouping || failure || blame.pending()) return;  // the cause is told first
+  if (!regrouping || failure || blame.pending() || awaits_returns()) return;  // the cause is told first
   std::vector<Client*> members;
   std::vector<Client*> joiners;
   size_t left = 0;

@@ -2,13 +2,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <map>
-#include <mutex>
 #include <thread>
 
-#include "yoke/base/error.h"
-#include "yoke/cluster/coordinator.h"
-#include "yoke/cluster/session.h"
+#include "yoke/cluster/elastic_job_for_tests.h"
 
 namespace yoke::cluster {
 namespace {
@@ -18,80 +14,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 
-struct Job {
-  explicit Job(int size, int min = 1, double regroup_timeout = 20) {
-    options.address = {"127.0.0.1", 0, ""};
-    options.world_size = size;
-    options.elastic_min = min;
-    options.regroup_timeout = regroup_timeout;
-    ticket.job_id = "elastic";
-    coordinator = std::make_unique<Coordinator>(options, ticket);
-    for (int seat = 0; seat < size; ++seat) failures[seat] = nullptr;
-    std::vector<std::jthread> threads;
-    std::mutex mutex;
-    for (int seat = 0; seat < size; ++seat)
-      threads.emplace_back([&, seat] {
-        auto session = join(seat);
-        std::lock_guard lock(mutex);
-        sessions[seat] = std::move(session);
-      });
-  }
-
-  std::unique_ptr<Session> join(int seat, int pid = 1000) {
-    Member self{seat, "node", "machine", pid + seat, "127.0.0.1:1", ""};
-    failures.at(seat) = std::make_shared<Failure>();
-    return std::make_unique<Session>(coordinator->address(), ticket, self, options.world_size,
-                                     failures.at(seat), Deadline::after(20));
-  }
-
-  void kill(int seat) {
-    FailureReport report;
-    report.rank = seat;
-    report.pid = 1000 + seat;
-    report.kind = "killed";
-    report.what = fmt::format("rank {} was killed by signal 9", seat);
-    coordinator->report(report);
-  }
-
-  // Everybody in `seats` at once; errors by seat.
-  std::map<int, std::string> regroup(const std::vector<int>& seats, const std::string& why = "an error") {
-    std::map<int, std::string> errors;
-    std::mutex mutex;
-    std::vector<std::jthread> threads;
-    for (int seat : seats)
-      threads.emplace_back([&, seat] {
-        auto failure = std::make_shared<Failure>();
-        try {
-          sessions.at(seat)->regroup(fmt::format("127.0.0.1:{}", 100 + seat), why, failure,
-                                     Deadline::after(20));
-          std::lock_guard lock(mutex);
-          failures[seat] = failure;
-        } catch (const CommError& error) {
-          std::lock_guard lock(mutex);
-          errors[seat] = error.what();
-        }
-      });
-    threads.clear();
-    return errors;
-  }
-
-  std::vector<int> seats_of(int seat) const {
-    std::vector<int> seats;
-    for (const Member& member : sessions.at(seat)->members()) seats.push_back(member.seat);
-    return seats;
-  }
-
-  CoordinatorOptions options;
-  net::JobTicket ticket;
-  std::unique_ptr<Coordinator> coordinator;
-  std::map<int, std::shared_ptr<Failure>> failures;
-  std::map<int, std::unique_ptr<Session>> sessions;
-};
-
-void wait_for(const Failure& failure) {
-  Deadline deadline = Deadline::after(20);
-  while (!failure.set() && !deadline.passed()) std::this_thread::yield();
-}
+using Job = ElasticJob;
 
 TEST(Epochs, ALossRenumbersThoseLeft) {
   Job job(4);

@@ -47,6 +47,7 @@ struct Coordinator::Impl {
     double waits_at = 0;
     bool left = false;
     bool lost = false;
+    bool awaited = false;  // in the epoch that was taken up; has not returned yet
   };
   // A get() for a key that does not exist yet.
   struct Waiter {
@@ -127,6 +128,14 @@ struct Coordinator::Impl {
   bool in_epoch() const { return elastic() && formed; }
   void on_late_join(Client& client, uint64_t request, Member member);
   void on_regroup(Client& client, uint64_t request, const control::Note& note);
+  // ---- a running job of a coordinator that is gone (coordinator_returns.cpp) ----
+  void on_return(Client& client, uint64_t request, const control::Note& note);
+  void take_up(const Epoch& running);
+  void seat_returned(Client& client);
+  void drop_predecessor(const Client& client);
+  bool awaits_returns() const;
+  void look_at_returns(double now);
+  void replace_awaited(int rank);
   // The members have to regroup. Evicts a culprit that is still connected but stalled.
   void end_epoch(const FailureReport& cause);
   void evict(int rank, const std::string& why);
@@ -143,6 +152,7 @@ struct Coordinator::Impl {
   bool is_over() const;
   void turn_joiners_away();
   int rank_of_seat(int seat) const;  // -1: not in this epoch
+  void tell_of_joiner();
   bool expendable(size_t rank) const { return rank < options.expendable.size() && options.expendable[rank]; }
 
   CoordinatorOptions options;
@@ -169,6 +179,7 @@ struct Coordinator::Impl {
   Epoch epoch;              // of an elastic job; members as of its start
   bool regrouping = false;  // the epoch has ended, the next has not begun
   double regroup_started = 0;
+  double returns_end = 0;   // until then, members of the epoch that was taken up may return
   std::string regroup_why;  // what the first member said that asked to
   int fruitless = 0;        // epochs in a row without progress or change
   int64_t newest_step = -1;

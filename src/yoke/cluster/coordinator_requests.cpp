@@ -34,7 +34,8 @@ FailureReport lost_report(const Member& member, const std::string& how, int64_t 
 void Coordinator::Impl::on_frame(Client& client, const net::FrameHeader& header) {
   if (client.entered && client.rank >= 0) ranks[static_cast<size_t>(client.rank)].last_seen = now_seconds();
   if (header.type == net::FrameType::kHeartbeat) {
-    if (client.left) return;  // was in flight when the rank left
+    if (client.left) return;                          // was in flight when the rank left
+    if (!client.entered && client.regroup) return;    // it has returned and waits for the next epoch
     if (!client.entered) throw CommError("a heartbeat before join");
     ranks[static_cast<size_t>(client.rank)].progress = control::read_progress(client.payload);
     return;
@@ -45,6 +46,7 @@ void Coordinator::Impl::on_frame(Client& client, const net::FrameHeader& header)
 void Coordinator::Impl::on_request(Client& client, uint64_t request, const control::Note& note) {
   std::string verb = control::text(note.head, "verb", 32);
   if (verb == "join") return on_join(client, request, note);
+  if (verb == "return") return on_return(client, request, note);
   if (verb == "ended" && client.rank < 0) return on_ended(client, request, note);
   if (verb == "cause" && client.rank < 0)
     return reply(client, request, failure ? control::to_json(*failure) : nlohmann::json::object());

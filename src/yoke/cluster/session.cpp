@@ -41,12 +41,14 @@ struct Session::Impl {
     nlohmann::json head;
   };
 
-  Impl(const net::Address& where, const net::JobTicket& ticket, const Member& self, int world_size,
+  Impl(const Whereabouts& coordinator, const net::JobTicket& key, const Member& self, int world_size,
        std::shared_ptr<Failure> news, Deadline deadline)
       : failure(std::move(news)),
+        where(coordinator),
+        ticket(key),
+        seat(self.rank),
         rank(self.rank),
         joined(join_job(where, ticket, self, world_size, deadline)),
-        coordinator(where.text()),
         wake(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
         exceptions(std::uncaught_exceptions()) {
     YOKE_CHECK(static_cast<bool>(wake), "eventfd: {}", describe_errno(errno));
@@ -64,7 +66,7 @@ struct Session::Impl {
     }
     stop = true;
     poke();
-    thread.join();
+    if (thread.joinable()) thread.join();
   }
 
   void poke() const {
@@ -96,8 +98,7 @@ struct Session::Impl {
     if (!request->done && verb == "get") forget(id);
     if (!request->done && !despite_failure) failure->check(verb.c_str());
     if (!request->done)
-      throw CommError("{}: no answer from the coordinator at {} within {:.1f} s", verb, coordinator,
-                      deadline.limit());
+      throw CommError("{}: no answer from {} within {:.1f} s", verb, the_coordinator(), deadline.limit());
     if (!request->error.empty()) throw CommError("{}: {}", verb, request->error);
     return std::move(*request);
   }
@@ -129,6 +130,36 @@ struct Session::Impl {
     }
   }
 
+  // Whether an elastic job has lost its coordinator, which may return.
+  bool is_cut_off() {
+    std::lock_guard lock(mutex);
+    return joined.epoch.elastic && !ended.empty() && !closing && !evicted;
+  }
+
+  // Requires is_cut_off(): the session's thread has ended, or is about to.
+  void connect_again(Deadline deadline) {
+    if (thread.joinable()) thread.join();
+    try {
+      joined.coordinator = reach(where, ticket, seat, deadline);
+    } catch (const Error& error) {
+      throw CommError("{}, and none took its place within {:.0f} s: {}. Next: run the same command again to "
+                      "resume from the last checkpoint",
+                      ended, deadline.limit(), error.what());
+    }
+    {
+      std::lock_guard lock(mutex);
+      ended.clear();
+      outbox.clear();
+    }
+    last_heard = now_seconds();
+    next_beat = last_heard + joined.heartbeat;  // the request goes first
+    thread = std::thread([this] { monitor(); });
+  }
+
+  std::string the_coordinator() const {
+    return fmt::format("the coordinator (rank 0 or the launcher) at {}", joined.coordinator.address.text());
+  }
+
   // ---- the session's thread, the only one that uses the connection ----
 
   void monitor() {
@@ -136,8 +167,7 @@ struct Session::Impl {
       while (!stop && !closing) turn();
     } catch (const std::exception& error) {
       if (!closing)
-        end(fmt::format("the coordinator (rank 0 or the launcher) at {} is gone: {}", coordinator,
-                        error.what()));
+        end(fmt::format("{} is gone: {}", the_coordinator(), error.what()));
     }
     while (!stop && closing) turn_alone();
     std::lock_guard lock(mutex);
@@ -262,6 +292,7 @@ struct Session::Impl {
 
   void heed(const FailureReport& report) {
     std::lock_guard lock(mutex);
+    evicted = evicted || report.kind == "evicted";
     failure->raise(report);
   }
 
@@ -279,10 +310,11 @@ struct Session::Impl {
     std::lock_guard lock(mutex);
     if (note.head.contains("joining")) change_wanted = control::flag(note.head, "joining");
     if (note.head.contains("epoch") && next_failure) enter(control::read_epoch(note.head));
+    if (note.head.contains("closing") && where.moves) throw CommError("it has exited normally");
     if (note.head.contains("closing")) {
       if (note.head.contains("departures")) departures = Departures::read(note.head["departures"]);
       closing = true;
-      ended = fmt::format("the coordinator at {} has exited normally", coordinator);
+      ended = fmt::format("{} has exited normally", the_coordinator());
       for (auto& [key, request] : waiting) finish(*request, ended);
       answered.notify_all();
     }
@@ -322,15 +354,17 @@ struct Session::Impl {
     heed(report);
   }
 
-  net::Connection& connection() { return *joined.connection; }
+  net::Connection& connection() { return *joined.coordinator.connection; }
   int world_size() const { return static_cast<int>(joined.members.size()); }
 
   std::shared_ptr<Failure> failure;       // of the epoch; guarded by the mutex
   std::shared_ptr<Failure> next_failure;  // while regrouping
   std::atomic<bool> change_wanted{false};
+  const Whereabouts where;
+  const net::JobTicket ticket;
+  const int seat;
   int rank;
   Joined joined;
-  std::string coordinator;
   net::Descriptor wake;
   int exceptions;
   std::atomic<int64_t> operation{-1};
@@ -343,6 +377,7 @@ struct Session::Impl {
   std::map<uint64_t, std::shared_ptr<Request>> waiting;
   uint64_t next_request = kFirstRequest;
   std::string ended;      // why the coordinator is gone
+  bool evicted = false;   // the others continue without this rank
   Departures departures;  // valid once closing
   std::atomic<bool> closing{false};
   // Called by the session's thread while sources_mutex is held.
@@ -358,7 +393,7 @@ struct Session::Impl {
   std::thread thread;
 };
 
-Session::Session(const net::Address& coordinator, const net::JobTicket& ticket, const Member& self,
+Session::Session(const Whereabouts& coordinator, const net::JobTicket& ticket, const Member& self,
                  int world_size, std::shared_ptr<Failure> failure, Deadline deadline)
     : impl_(std::make_unique<Impl>(coordinator, ticket, self, world_size, std::move(failure), deadline)) {}
 Session::~Session() = default;
@@ -402,15 +437,28 @@ bool Session::change_wanted() const {
 }
 
 void Session::regroup(const std::string& address, const std::string& why, std::shared_ptr<Failure> failure,
-                      Deadline deadline) {
-  nlohmann::json head = {{"verb", "regroup"}, {"address", address}, {"why", why.substr(0, 2048)}};
+                      Deadline deadline, Deadline patience) {
+  nlohmann::json head = {{"address", address}, {"why", why.substr(0, 2048)}};
   {
     std::lock_guard lock(impl_->mutex);
     impl_->next_failure = std::move(failure);
     head["operation"] = impl_->operation.exchange(-1);
     head["step"] = impl_->step.exchange(-1);
   }
-  impl_->ask(std::move(head), {}, deadline, /*despite_failure=*/true);
+  for (;;) {
+    const bool back = impl_->is_cut_off();
+    nlohmann::json request = head;
+    request["verb"] = back ? "return" : "regroup";
+    if (back) request.update(control::to_json(impl_->joined.epoch));
+    if (back) impl_->connect_again(patience);
+    try {
+      impl_->ask(std::move(request), {}, deadline, /*despite_failure=*/true);
+      return;
+    } catch (const CommError&) {
+      // It was lost while it was asked, and may return once more.
+      if (!impl_->is_cut_off() || patience.passed()) throw;
+    }
+  }
 }
 
 void Session::progress(int64_t operation, int64_t step) {

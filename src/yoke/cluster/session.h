@@ -39,12 +39,20 @@ struct Epoch {
   bool elastic = false;
 };
 
+// Where the coordinator is. Asked again whenever it has to be reached anew.
+struct Whereabouts {
+  std::function<net::Address(Deadline)> find;  // throws Error while nobody knows
+  bool moves = false;                          // another process may take its place
+  Whereabouts(net::Address fixed) : find([fixed = std::move(fixed)](Deadline) { return fixed; }) {}
+  Whereabouts(std::function<net::Address(Deadline)> search) : find(std::move(search)), moves(true) {}
+};
+
 class Session {
  public:
   // Joins the job: authenticates, registers and waits until all ranks have joined. Logs every few seconds
   // which ranks are missing and how long it will wait. Throws Error with kRendezvous: names missing or
   // duplicate ranks and the variables they came from.
-  Session(const net::Address& coordinator, const net::JobTicket& ticket, const Member& self, int world_size,
+  Session(const Whereabouts& coordinator, const net::JobTicket& ticket, const Member& self, int world_size,
           std::shared_ptr<Failure> failure, Deadline deadline);
   ~Session();  // leaves normally, or reports a failure if an exception is unwinding
 
@@ -96,9 +104,10 @@ class Session {
   // with members() of the next epoch. Nothing of the previous epoch may be in use: communicators are
   // destroyed. `address`: where this rank accepts data connections from now on. `why`: the error that made it
   // leave the epoch; empty: all ranks agreed to. `failure` becomes that of the next epoch, once there is one.
-  // Throws CommError: too few ranks are left, this rank was evicted, the coordinator is gone, deadline.
+  // A coordinator that is gone is looked for until `patience` has passed: started again, it takes up the job.
+  // Throws CommError: too few ranks are left, this rank was evicted, no coordinator returned, deadline.
   void regroup(const std::string& address, const std::string& why, std::shared_ptr<Failure> failure,
-               Deadline deadline);
+               Deadline deadline, Deadline patience);
 
   struct Impl;
 

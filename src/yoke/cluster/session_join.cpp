@@ -13,33 +13,13 @@
 namespace yoke::cluster {
 namespace {
 
-constexpr double kSayEvery = 5;  // seconds
+constexpr double kSayEvery = 5;     // seconds
+constexpr double kLookAgain = 0.5;  // seconds
 constexpr double kGrace = 0.7;  // the coordinator's own message about missing ranks may arrive slightly later
 constexpr uint64_t kJoinRequest = 1;
 
 [[noreturn]] void fail(const std::string& why) {
   throw Error(ExitCode::kRendezvous, why);
-}
-
-// The coordinator may start after this rank.
-std::unique_ptr<net::Connection> call(const net::Address& address, const net::JobTicket& ticket, int rank,
-                                      Deadline deadline) {
-  net::Introduction self;
-  self.rank = rank;
-  self.purpose = "control";
-  for (;;) {
-    bool last = deadline.left() <= kSayEvery;
-    try {
-      return net::dial(address, ticket, self, last ? deadline : deadline.sooner(kSayEvery));
-    } catch (const net::HandshakeRefused&) {
-      throw;
-    } catch (const Error& error) {
-      if (last)
-        fail(fmt::format("rank {} did not reach the coordinator (rank 0 or the launcher): {}", rank,
-                         error.what()));
-      log::info("waiting for the coordinator at {}, {:.0f} s left", address.text(), deadline.left());
-    }
-  }
 }
 
 class Wait {
@@ -95,12 +75,12 @@ void wait_for_members(Joined& joined, const Member& self, int world_size, Deadli
   double next_line = now_seconds() + kSayEvery;
   std::vector<std::byte> payload;
   for (;;) {
-    while (const net::FrameHeader* next = joined.connection->next_header()) {
+    while (const net::FrameHeader* next = joined.coordinator.connection->next_header()) {
       net::FrameHeader header = *next;
       if (!control::from_coordinator(header.type))
         throw CommError("unexpected frame of type {}", static_cast<int>(header.type));
       payload.resize(header.length);
-      if (!joined.connection->receive(payload)) break;
+      if (!joined.coordinator.connection->receive(payload)) break;
       if (wait.hear(header, payload)) return;
     }
     if (patience.passed())
@@ -112,33 +92,61 @@ void wait_for_members(Joined& joined, const Member& self, int world_size, Deadli
       wait.say(deadline);
       next_line += kSayEvery;
     }
-    pollfd one{joined.connection->fd(), joined.connection->poll_events(true), 0};
+    pollfd one{joined.coordinator.connection->fd(), joined.coordinator.connection->poll_events(true), 0};
     ::poll(&one, 1,
            std::min(patience.left_ms(), std::max(1, static_cast<int>((next_line - now_seconds()) * 1e3))));
-    joined.connection->flush();
+    joined.coordinator.connection->flush();
   }
 }
 
 }  // namespace
 
-Joined join_job(const net::Address& coordinator, const net::JobTicket& ticket, const Member& self,
+Reached reach(const Whereabouts& coordinator, const net::JobTicket& ticket, int seat, Deadline deadline) {
+  net::Introduction self;
+  self.rank = seat;
+  self.purpose = "control";
+  // One that may have moved is not called for long at its last address.
+  const double turn = coordinator.moves ? kLookAgain : kSayEvery;
+  double next_line = now_seconds() + turn;
+  for (;;) {
+    const bool last = deadline.left() <= turn;
+    const Deadline until = last ? deadline : deadline.sooner(turn);
+    std::string where = "an unknown address";
+    try {
+      net::Address address = coordinator.find(until);
+      where = address.text();
+      return {net::dial(address, ticket, self, until), address};
+    } catch (const net::HandshakeRefused&) {
+      throw;
+    } catch (const Error& error) {
+      if (last)
+        fail(fmt::format("rank {} did not reach the coordinator (rank 0 or the launcher): {}", seat,
+                         error.what()));
+    }
+    if (now_seconds() < next_line) continue;
+    next_line += kSayEvery;
+    log::info("waiting for the coordinator at {}, {:.0f} s left", where, deadline.left());
+  }
+}
+
+Joined join_job(const Whereabouts& coordinator, const net::JobTicket& ticket, const Member& self,
                 int world_size, Deadline deadline) {
   Joined joined;
-  joined.connection = call(coordinator, ticket, self.rank, deadline);
+  joined.coordinator = reach(coordinator, ticket, self.rank, deadline);
   nlohmann::json head = control::to_json(self);
   head["verb"] = "join";
   head["world_size"] = world_size;
   net::FrameHeader header;
   header.type = net::FrameType::kRequest;
   header.context = kJoinRequest;
-  joined.connection->post_copy(header, control::encode(head));
+  joined.coordinator.connection->post_copy(header, control::encode(head));
   try {
-    joined.connection->flush();
+    joined.coordinator.connection->flush();
     wait_for_members(joined, self, world_size, deadline);
   } catch (const CommError& error) {
     fail(fmt::format(
         "rank {}: the coordinator (rank 0 or the launcher) at {} disconnected while the job was forming: {}",
-        self.rank, coordinator.text(), error.what()));
+        self.rank, joined.coordinator.address.text(), error.what()));
   }
   return joined;
 }

@@ -9,8 +9,13 @@
 
 namespace yoke::cluster {
 
-struct Joined {
+struct Reached {
   std::unique_ptr<net::Connection> connection;
+  net::Address address;
+};
+
+struct Joined {
+  Reached coordinator;
   std::vector<Member> members;
   Epoch epoch;
   double heartbeat = 0.5;
@@ -18,7 +23,11 @@ struct Joined {
 };
 
 // Throws Error with kRendezvous.
-Joined join_job(const net::Address& coordinator, const net::JobTicket& ticket, const Member& self,
+Joined join_job(const Whereabouts& coordinator, const net::JobTicket& ticket, const Member& self,
                 int world_size, Deadline deadline);
+
+// Connects to the coordinator, which may start later than this rank. Throws Error with kRendezvous at the
+// deadline, HandshakeRefused at once.
+Reached reach(const Whereabouts& coordinator, const net::JobTicket& ticket, int seat, Deadline deadline);
 
 }  // namespace yoke::cluster

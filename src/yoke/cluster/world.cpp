@@ -147,7 +147,9 @@ void World::regroup(const std::string& why) {
   if (failure_->set() && failure_->report().kind == "evicted") failure_->check("regroup");
   auto failure = std::make_shared<Failure>();
   parts_->accept_connections(/*elastic=*/true);  // at a new address: nothing of the old epoch arrives there
-  parts_->session->regroup(parts_->acceptor->address().text(), why, failure, Deadline::after(kRegroup));
+  parts_->session->regroup(parts_->acceptor->address().text(), why, failure,
+                           Deadline::after(kRegroup + options_.join_timeout),
+                           Deadline::after(options_.join_timeout));
   failure_ = failure;
   take_place();
 }
