@@ -14,6 +14,7 @@
 #include "yoke/cluster/launch_env.h"
 #include "yoke/cluster/launcher/child_environment.h"
 #include "yoke/cluster/launcher/hosts.h"
+#include "yoke/cluster/whereabouts.h"
 #include "yoke/net/address.h"
 
 namespace yoke::cli {
@@ -114,13 +115,30 @@ void set_machines(const RunFlags& flags, const std::vector<cluster::Host>& hosts
   }
 }
 
+// The coordinator is elected through etcd: any machine may host it.
+void set_etcd(const RunFlags& flags, LaunchOptions& options) {
+  if (flags.endpoint.empty())
+    throw ConfigError("--rdzv-backend etcd needs --rdzv-endpoint HOST:PORT,HOST:PORT, the members of etcd.");
+  if (flags.id.empty() || flags.id == "none")
+    throw ConfigError("--rdzv-backend etcd needs --rdzv-id ID: other jobs use the same etcd.");
+  if (!flags.elastic && flags.nnodes.find(':') == std::string::npos)
+    throw ConfigError(
+        "--rdzv-backend etcd is for elastic jobs, which survive their coordinator. Add --elastic, or use "
+        "--rdzv-backend tcp.");
+  cluster::etcd_members(flags.endpoint);
+  options.etcd = flags.endpoint;
+  options.local_addr = flags.local_addr;
+}
+
 void set_endpoint(const RunFlags& flags, const std::vector<cluster::Host>& hosts, LaunchOptions& options) {
   bool several = options.node_sizes.size() > 1;
   options.master_addr = flags.master_addr;
   options.master_port = whole("--master-port", flags.master_port, 1, 65535, 0);
   if (flags.standalone && several)
     throw ConfigError("--standalone is for one machine, not for {}.", options.node_sizes.size());
-  if (!flags.endpoint.empty() && !flags.standalone) {
+  if (flags.backend == "etcd") {
+    set_etcd(flags, options);
+  } else if (!flags.endpoint.empty() && !flags.standalone) {
     net::Address address = net::parse_address(flags.endpoint, kElasticPort);
     if (several && (address.is_unix() || address.port == 0))
       throw ConfigError("--rdzv-endpoint {}: several machines need HOST:PORT with a port.", flags.endpoint);
@@ -150,8 +168,9 @@ void set_conf(const RunFlags& flags, LaunchOptions& options) {
 }
 
 void check_backend(const std::string& backend) {
-  if (backend.empty() || backend == "tcp" || backend == "c10d" || backend == "static") return;
-  throw ConfigError("--rdzv-backend {}: expected tcp, c10d or static.", backend);
+  for (const char* known : {"", "tcp", "c10d", "static", "etcd"})
+    if (backend == known) return;
+  throw ConfigError("--rdzv-backend {}: expected tcp, c10d, static or etcd.", backend);
 }
 
 // The other machines are started by hand, or by the user's own tools.

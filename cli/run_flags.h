@@ -15,6 +15,7 @@ struct RunFlags {
   std::string node_rank;
   std::string endpoint;
   std::string id;
+  std::string local_addr;
   std::string backend;
   std::string conf;
   std::string max_restarts;

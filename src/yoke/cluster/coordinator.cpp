@@ -213,6 +213,7 @@ void Coordinator::Impl::on_time(double now) {
   if (now >= next_beat) beat(now);
   if (formed) look_for_stalled(now);
   look_at_regrouping(now);
+  if (regrouping) advance_epoch();
   settle(now);
 }
 
@@ -336,6 +337,22 @@ std::string Coordinator::role(int seat) const {
 std::vector<int> Coordinator::missing() const {
   std::lock_guard lock(impl_->mutex);
   return impl_->formed ? std::vector<int>() : impl_->roll.missing();
+}
+
+nlohmann::json Coordinator::position() const {
+  std::lock_guard lock(impl_->mutex);
+  nlohmann::json now = control::to_json(impl_->epoch);
+  int64_t step = -1;
+  for (const Impl::RankState& rank : impl_->ranks) step = std::max(step, rank.progress.step);
+  now["step"] = step;
+  now.erase("rank");
+  return now;
+}
+
+bool Coordinator::finished() const {
+  std::lock_guard lock(impl_->mutex);
+  return !impl_->failure && std::any_of(impl_->ranks.begin(), impl_->ranks.end(),
+                                        [](const Impl::RankState& rank) { return rank.left; });
 }
 
 bool Coordinator::wait_until_empty(Deadline deadline) const {

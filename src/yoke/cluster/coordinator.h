@@ -6,6 +6,7 @@
 
 #include <functional>
 #include <memory>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
@@ -27,6 +28,8 @@ struct CoordinatorOptions {
   // left regroup (Session::regroup), and the job fails only if they are fewer than this.
   int elastic_min = 0;
   double regroup_timeout = 30;  // seconds for all that are left to regroup; who has not is evicted
+  // Whether an epoch may start now; it is asked again soon if not. Must not block.
+  std::function<bool()> may_start_epoch = [] { return true; };
   double return_timeout = 3;    // seconds for the members of a job that is taken up to return, after the first
 };
 
@@ -60,6 +63,10 @@ class Coordinator {
     bool operator==(const Holding&) const = default;
   };
   Holding holding() const;
+  // Of an elastic job, for people and tools: number and members of the epoch, losses, joins, newest step.
+  nlohmann::json position() const;
+  // Whether a rank of the last epoch has ended normally, and no failure is known.
+  bool finished() const;
   // Waits until every rank that joined has left or is lost. False: the deadline passed first.
   bool wait_until_empty(Deadline deadline) const;
 

@@ -180,6 +180,7 @@ void Coordinator::Impl::advance_epoch() {
   if (members.empty() || members.size() + joiners.size() < static_cast<size_t>(options.elastic_min))
     return fail_for_good(too_few(members.size()));
   const bool same = joiners.empty() && members.size() == ranks.size();
+  if (!options.may_start_epoch()) return;
   fruitless = same && !has_advanced() ? fruitless + 1 : 0;
   if (fruitless >= kFruitless) return fail_for_good(no_progress());
   epoch.joins += static_cast<int>(joiners.size());

@@ -10,6 +10,7 @@
 #include "yoke/base/deadline.h"
 #include "yoke/cluster/departures.h"
 #include "yoke/cluster/failure.h"
+#include "yoke/cluster/whereabouts.h"
 #include "yoke/net/connection.h"
 
 namespace yoke::cluster {
@@ -37,14 +38,6 @@ struct Epoch {
   int losses = 0;       // of ranks, so far
   int joins = 0;        // of ranks into the running job, so far
   bool elastic = false;
-};
-
-// Where the coordinator is. Asked again whenever it has to be reached anew.
-struct Whereabouts {
-  std::function<net::Address(Deadline)> find;  // throws Error while nobody knows
-  bool moves = false;                          // another process may take its place
-  Whereabouts(net::Address fixed) : find([fixed = std::move(fixed)](Deadline) { return fixed; }) {}
-  Whereabouts(std::function<net::Address(Deadline)> search) : find(std::move(search)), moves(true) {}
 };
 
 class Session {

@@ -98,7 +98,8 @@ World::World(const Identity& identity, const JoinOptions& options)
     parts_->alone = {self};
     return;
   }
-  net::Address endpoint = net::parse_address(identity.endpoint);
+  Whereabouts coordinator = whereabouts(identity.endpoint, identity.job_id);
+  net::Address endpoint = coordinator.find(deadline);
   bool one_machine = on_one_machine(identity, endpoint);
   parts_->choose_secret(identity, options, one_machine, deadline);
   if (identity.hosts_coordinator) {
@@ -109,14 +110,14 @@ World::World(const Identity& identity, const JoinOptions& options)
     hosting.expendable = options_.expendable;
     if (options_.elastic) hosting.elastic_min = options_.elastic_min;
     parts_->coordinator = std::make_unique<Coordinator>(hosting, parts_->ticket);
-    endpoint = parts_->coordinator->address();
+    coordinator = endpoint = parts_->coordinator->address();
   }
   parts_->endpoint = endpoint;
   parts_->local = one_machine;
   parts_->accept_connections(options_.elastic);
   self.address = parts_->acceptor->address().text();
   parts_->session =
-      std::make_unique<Session>(endpoint, parts_->ticket, self, identity.world_size, failure_, deadline);
+      std::make_unique<Session>(coordinator, parts_->ticket, self, identity.world_size, failure_, deadline);
   if (options_.expendable.empty() && !options_.elastic) parts_->key_giver.reset();  // no rank can join later
   if (!options_.elastic) return;
   if (!parts_->session->epoch().elastic)

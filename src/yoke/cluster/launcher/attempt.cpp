@@ -18,9 +18,9 @@
 
 namespace yoke::cluster {
 
-Attempt::Attempt(const Workplace& work, const JobPlace& place, Coordinator* coordinator,
+Attempt::Attempt(const Workplace& work, const JobPlace& place, const Hosting& hosting,
                  std::filesystem::path folder)
-    : work_(work), place_(place), coordinator_(coordinator), folder_(std::move(folder)) {
+    : work_(work), place_(place), hosting_(hosting), folder_(std::move(folder)) {
   children_.reserve(static_cast<size_t>(work_.options.local_size()));
   try {
     start_zygote();
@@ -247,7 +247,8 @@ void Attempt::on_end(Child& child, int wait_status) {
     enter(Phase::kTerminating, Patience::kPreempt);
   }
   ChildEnd end{child.rank, child.pid, wait_status, child.asked};
-  if (coordinator_ != nullptr && !elastic()) end.role = coordinator_->role(child.rank);
+  const std::shared_ptr<Coordinator> coordinator = hosting_.coordinator();
+  if (coordinator && !elastic()) end.role = coordinator->role(child.rank);
   end.forgiven = forgiven(child, wait_status);
   bool again = starts_again(child, wait_status);
   if (again) to_revive_.emplace_back(child.rank - first_rank(work_.options), child.life + 1);
@@ -256,21 +257,24 @@ void Attempt::on_end(Child& child, int wait_status) {
               again ? "it is restarted" : "the others continue without it");
   ends_.push_back(end);
   if (end.forgiven && elastic()) {
-    FailureReport report = report_of(end, work_.host);
-    coordinator_ != nullptr ? coordinator_->report(report) : tell_coordinator(place_, report);
+    report(report_of(end, work_.host));
     return;
   }
   if (end.good()) {
-    if (coordinator_ != nullptr) coordinator_->left(child.rank);
+    if (coordinator) coordinator->left(child.rank);
     return;
   }
   if (end.asked) return;
   // A victim only repeats what the coordinator reported, or will notice itself.
-  if (!is_victim(end)) {
-    FailureReport report = report_of(end, work_.host);
-    coordinator_ != nullptr ? coordinator_->report(report) : tell_coordinator(place_, report);
-  }
+  if (!is_victim(end)) report(report_of(end, work_.host));
   wind_down();
+}
+
+void Attempt::report(const FailureReport& report) const {
+  if (const std::shared_ptr<Coordinator> coordinator = hosting_.coordinator())
+    coordinator->report(report);
+  else
+    tell_coordinator(place_, report);
 }
 
 bool Attempt::expendable(int rank) const {
@@ -294,13 +298,14 @@ bool Attempt::forgiven(const Child& child, int wait_status) const {
   int code = exit_code_of(wait_status);
   if (elastic() && child.life > 0 && code == static_cast<int>(ExitCode::kRendezvous)) return true;
   // Evicted: whatever the job ends with, it had no part in it.
-  const bool outside = coordinator_ != nullptr && !coordinator_->has_joined(child.rank);
+  const std::shared_ptr<Coordinator> coordinator = hosting_.coordinator();
+  const bool outside = coordinator && !coordinator->has_joined(child.rank);
   if (elastic() && outside && code == static_cast<int>(ExitCode::kPeerFailed)) return true;
   if (child.asked || phase_ != Phase::kRunning || !expendable(child.rank)) return false;
   // The others have the same configuration; and once the job has failed they all end.
   if (elastic())
     return wait_status != 0 && code != static_cast<int>(ExitCode::kUsage) &&
-           (coordinator_ == nullptr || !coordinator_->failure());
+           (!coordinator || !coordinator->failure());
   bool came_too_late = child.life > 0 && (code == static_cast<int>(ExitCode::kPeerFailed) ||
                                           code == static_cast<int>(ExitCode::kRendezvous));
   return was_ended_by_others(wait_status) || (wait_status != 0 && came_too_late);
@@ -323,8 +328,9 @@ void Attempt::revive() {
 }
 
 void Attempt::look_at_coordinator() {
-  if (coordinator_ == nullptr) return;
-  known_ = coordinator_->failure();
+  const std::shared_ptr<Coordinator> coordinator = hosting_.coordinator();
+  if (!coordinator) return;
+  known_ = coordinator->failure();
   if (known_ && interrupted_by_ == 0) wind_down();
 }
 
@@ -365,13 +371,14 @@ void Attempt::look_at_stopped() {
   for (const Child& child : children_) {
     if (!child.stopped || !child.running || !is_stopped(child.pid)) continue;
     next_question_ = Deadline::after(Patience::kAsk);
-    if (coordinator_ == nullptr) {
+    const std::shared_ptr<Coordinator> coordinator = hosting_.coordinator();
+    if (!coordinator) {
       std::optional<FailureReport> failure = ask_coordinator(place_, work_.options.world_size());
       if (failure) known_ = std::make_shared<FailureReport>(*failure);
       if (failure) return wind_down();
-    } else if (child.stopped->passed() && (elastic() || coordinator_->has_joined(child.rank))) {
-      coordinator_->report(stop_report(
-          {child.rank, child.pid, 0, false, false, elastic() ? "" : coordinator_->role(child.rank)},
+    } else if (child.stopped->passed() && (elastic() || coordinator->has_joined(child.rank))) {
+      coordinator->report(stop_report(
+          {child.rank, child.pid, 0, false, false, elastic() ? "" : coordinator->role(child.rank)},
           work_.host));
       if (elastic()) ::kill(-child.pid, SIGKILL);  // evicted: it cannot return to its epoch
     }
@@ -415,7 +422,8 @@ void Attempt::enter(Phase phase, double seconds) {
 
 void Attempt::send(int signal, bool only_missing) {
   std::vector<int> missing;
-  if (only_missing && coordinator_ != nullptr) missing = coordinator_->missing();
+  const std::shared_ptr<Coordinator> coordinator = only_missing ? hosting_.coordinator() : nullptr;
+  if (coordinator) missing = coordinator->missing();
   for (Child& child : children_) {
     if (!child.running) continue;
     if (only_missing && std::find(missing.begin(), missing.end(), child.rank) == missing.end()) continue;

@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "yoke/base/deadline.h"
-#include "yoke/cluster/coordinator.h"
 #include "yoke/cluster/launcher/child_environment.h"
 #include "yoke/cluster/launcher/guardian.h"
+#include "yoke/cluster/launcher/hosting.h"
 #include "yoke/cluster/launcher/orphans.h"
 #include "yoke/cluster/launcher/rank_output.h"
 #include "yoke/cluster/launcher/signals.h"
@@ -46,9 +46,8 @@ struct Workplace {
 // SIGKILL.
 class Attempt {
  public:
-  // `coordinator` is nullptr on machines that do not host it. `folder`: for the logs of this attempt.
-  Attempt(const Workplace& work, const JobPlace& place, Coordinator* coordinator,
-          std::filesystem::path folder);
+  // `folder`: for the logs of this attempt.
+  Attempt(const Workplace& work, const JobPlace& place, const Hosting& hosting, std::filesystem::path folder);
   ~Attempt();  // kills what is still running
 
   // Returns once every rank has ended and all output is written.
@@ -94,6 +93,8 @@ class Attempt {
   bool forgiven(const Child& child, int wait_status) const;
   bool starts_again(const Child& child, int wait_status) const;
   void revive();
+  // To the coordinator, wherever it is.
+  void report(const FailureReport& report) const;
   // Winds down if the coordinator knows of a failure.
   void look_at_coordinator();
   void wind_down();
@@ -113,7 +114,7 @@ class Attempt {
 
   Workplace work_;
   const JobPlace& place_;
-  Coordinator* coordinator_;
+  const Hosting& hosting_;
   std::filesystem::path folder_;
   std::unique_ptr<Zygote> zygote_;  // nullptr: ranks are started by themselves
   std::vector<Child> children_;

@@ -3,6 +3,7 @@
 #include "yoke/base/error.h"
 #include "yoke/base/log.h"
 #include "yoke/cluster/session_wire.h"
+#include "yoke/cluster/whereabouts.h"
 
 namespace yoke::cluster {
 namespace {
@@ -12,8 +13,9 @@ control::Note ask(const JobPlace& place, const nlohmann::json& head) {
   Deadline deadline = Deadline::after(1);
   net::Introduction self;
   self.purpose = "control";
-  auto connection = net::introduce(net::connect_to(net::parse_address(place.endpoint), deadline),
-                                   place.ticket, self, deadline);
+  const net::Address coordinator = whereabouts(place.endpoint, place.ticket.job_id).find(deadline);
+  auto connection =
+      net::introduce(net::connect_to(coordinator, deadline), place.ticket, self, deadline);
   net::FrameHeader header;
   header.type = net::FrameType::kRequest;
   header.context = 1;

@@ -18,17 +18,11 @@
 #include "yoke/cluster/launcher/attempt.h"
 #include "yoke/cluster/launcher/box.h"
 #include "yoke/cluster/launcher/child.h"
+#include "yoke/cluster/launcher/hosting.h"
+#include "yoke/cluster/whereabouts.h"
 
 namespace yoke::cluster {
 namespace {
-
-std::string random_name() {
-  std::array<std::byte, 8> bytes{};
-  net::fill_random(bytes);
-  std::string text;
-  for (std::byte byte : bytes) text += fmt::format("{:02x}", static_cast<int>(byte));
-  return text;
-}
 
 // A port that is free now, for programs that open MASTER_PORT themselves.
 int free_port() {
@@ -40,7 +34,7 @@ void check(const LaunchOptions& options) {
   YOKE_CHECK(options.node_rank >= 0 && options.node_rank < static_cast<int>(options.node_sizes.size()),
              "machine {} of {}", options.node_rank, options.node_sizes.size());
   bool several = options.node_sizes.size() > 1;
-  if (several && options.endpoint.empty())
+  if (several && options.endpoint.empty() && options.etcd.empty())
     throw ConfigError(
         "--nnodes {}: several machines need a rendezvous address. Add --rdzv-endpoint HOST:PORT, an address "
         "of machine 0.",
@@ -71,7 +65,7 @@ net::JobTicket make_ticket(const LaunchOptions& options) {
 JobPlace make_place(const LaunchOptions& options) {
   JobPlace place;
   place.ticket = make_ticket(options);
-  place.endpoint = options.endpoint;
+  place.endpoint = options.etcd.empty() ? options.endpoint : kEtcdPrefix + options.etcd;
   place.master_addr = options.master_addr.empty() ? "127.0.0.1" : options.master_addr;
   place.master_port = options.master_port;
   if (options.endpoint.empty()) {
@@ -114,40 +108,23 @@ class Job {
   // Returns whether the user ended it.
   bool attempt(LaunchResult& result) {
     Stopwatch watch;
-    std::unique_ptr<Coordinator> coordinator = host_coordinator();
-    if (!coordinator && result.restarts > 0) wait_for_next_generation();
+    std::unique_ptr<Hosting> hosting = options_.etcd.empty() ? host_on_first_machine(options_, place_)
+                                                             : host_if_elected(options_, place_);
+    if (!hosting->coordinator() && result.restarts > 0) wait_for_next_generation();
     Workplace work{options_, guardian_, orphans_, signals_, console_, program_, host_};
     std::filesystem::path folder = folder_;
     if (!folder.empty()) folder /= fmt::format("attempt_{}", result.restarts);
-    Attempt attempt(work, place_, coordinator.get(), folder);
+    Attempt attempt(work, place_, *hosting, folder);
     Verdict verdict = attempt.run();
     result.exit_code = verdict.exit_code;
     result.failure = verdict.failure;
     int signal = attempt.interrupted_by();
     write_out(/*hurried=*/signal != 0);
-    if (coordinator && signal == 0) stay_for_others(*coordinator, /*failed=*/verdict.exit_code != 0);
+    if (signal == 0) stay_for_others(*hosting, result);
     if (signal == SIGPIPE) result.exit_code = 128 + SIGPIPE;
     bool last = signal != 0 || result.restarts == options_.max_restarts;
-    if (verdict.failure && signal == 0 && last) tell(attempt, result, watch.seconds(), folder);
+    if (result.failure && signal == 0 && last) tell(attempt, result, watch.seconds(), folder);
     return signal != 0;
-  }
-
-  std::unique_ptr<Coordinator> host_coordinator() {
-    if (options_.node_rank != 0) return nullptr;
-    CoordinatorOptions coordinator;
-    coordinator.world_size = options_.world_size();
-    coordinator.join_timeout = options_.join_timeout;
-    coordinator.expendable = options_.expendable;
-    coordinator.elastic_min = options_.elastic_min;
-    if (options_.endpoint.empty()) {
-      coordinator.address.name = fmt::format("yoke-{}-{}", ::getuid(), random_name());
-    } else {
-      coordinator.address = net::parse_address(options_.endpoint);
-    }
-    auto result = std::make_unique<Coordinator>(coordinator, place_.ticket);
-    // If any free port was requested, only we know which one it is.
-    if (options_.node_sizes.size() == 1) place_.endpoint = result->address().text();
-    return result;
   }
 
   // Like any program we wait for the reader of our output, unless the user interrupts.
@@ -163,14 +140,21 @@ class Job {
   }
 
   // Ranks of other machines may still need the coordinator; after a failure they only have to learn of it.
-  // The coordinator detects ranks that vanish, so this ends.
-  void stay_for_others(const Coordinator& coordinator, bool failed) {
+  // The coordinator detects ranks that vanish, so this ends. An elastic job has not failed while others run.
+  void stay_for_others(const Hosting& hosting, LaunchResult& result) {
     constexpr double kAfterFailure = 2;
     constexpr double kTick = 0.05;
     if (options_.node_sizes.size() == 1) return;
     Stopwatch watch;
-    while (!coordinator.wait_until_empty(Deadline::after(kTick))) {
-      if (failed && watch.seconds() > kAfterFailure) return;
+    const bool elastic = options_.elastic_min > 0;
+    while (std::shared_ptr<Coordinator> coordinator = hosting.coordinator()) {
+      const bool empty = coordinator->wait_until_empty(Deadline::after(kTick));
+      const bool failed = result.exit_code != 0 && (!elastic || coordinator->failure());
+      if (empty && elastic && coordinator->finished()) {
+        result.exit_code = 0;
+        result.failure.reset();
+      }
+      if (empty || (failed && watch.seconds() > kAfterFailure)) return;
       for (int signal : signals_.read()) {
         if (signal != SIGCHLD) return;
       }
