@@ -187,7 +187,6 @@ def test_a_host_that_is_preempted_hands_over(machines, etcd):
     (["--rdzv-backend", "etcd", "--rdzv-endpoint", "127.0.0.1:2379", "--elastic"], "needs --rdzv-id"),
     (["--rdzv-backend", "etcd", "--rdzv-endpoint", "127.0.0.1:2379", "--rdzv-id", "x"], "Add --elastic"),
     (["--rdzv-backend", "etcd", "--rdzv-endpoint", "http://a:2379", "--rdzv-id", "x", "--elastic"], "without a scheme"),
-    (["--rdzv-backend", "consul"], "expected tcp, c10d, static or etcd"),
 ])
 def test_what_etcd_needs(yoke, words, said):
     assert said in yoke("run", *words, "true", code=2).err

@@ -216,7 +216,7 @@ def test_what_cannot_be_started_is_a_usage_error(job, tmp_path):
     (["--nnodes", "2", "--node-rank", "2", "true"], "0..1"),
     (["--nnodes", "2", "--node-rank", "0", "--rdzv-endpoint", "localhost:0", "true"], "with a port"),
     (["--nnodes", "2", "--node-rank", "0", "--rdzv-endpoint", "localhost:29400", "true"], "--secret-file"),
-    (["--rdzv-backend", "etcd", "true"], "tcp, c10d or static"),
+    (["--rdzv-backend", "consul", "true"], "tcp, c10d, static or etcd"),
     (["--tee", "4", "true"], "0..3"),
     (["-H", "nowhere.invalid:2,elsewhere.invalid:2", "true"], "--node-rank"),
     (["-H", "a:b", "true"], "HOST:SLOTS"),
