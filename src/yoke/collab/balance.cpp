@@ -64,9 +64,10 @@ Balance balance_load(const std::vector<Bandwidth>& bandwidths) {
   const std::vector<double> known = completed(bandwidths);
   const double sum = std::accumulate(known.begin(), known.end(), 0.0);
   if (sum <= 0)
-    throw ConfigError("none of {} peers accepts connections: at least one must sum. Start one without "
-                      "--client-only.",
-                      known.size());
+    throw ConfigError(
+        "none of {} peers accepts connections: at least one must sum. Start one without "
+        "--client-only.",
+        known.size());
   Balance result;
   if (known.size() <= 2) {
     result.shares = proportional(known);

@@ -17,7 +17,7 @@ using Bandwidth = std::optional<double>;
 
 struct Balance {
   std::vector<double> shares;  // one per peer, at least 0, sum 1
-  double time = 0;             // of one vector's worth of data on a link of bandwidth 1: largest load / bandwidth
+  double time = 0;  // of one vector's worth of data on a link of bandwidth 1: largest load / bandwidth
 };
 
 // Throws ConfigError for a negative or non-finite bandwidth, and if no peer can sum.

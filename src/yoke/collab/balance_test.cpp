@@ -63,7 +63,8 @@ TEST(Balance, NoSplitOfRandomLinksIsFaster) {
   for (int trial = 0; trial < 200; ++trial) {
     std::vector<Bandwidth> links;
     const size_t peers = 3 + random.below(6);
-    for (size_t i = 0; i < peers; ++i) links.push_back(i > 0 && random.below(4) == 0 ? 0 : 1 + 99 * random.uniform());
+    for (size_t i = 0; i < peers; ++i)
+      links.push_back(i > 0 && random.below(4) == 0 ? 0 : 1 + 99 * random.uniform());
     Balance balance = balance_load(links);
     EXPECT_NEAR(std::accumulate(balance.shares.begin(), balance.shares.end(), 0.0), 1, 1e-9);
     std::vector<double> other;

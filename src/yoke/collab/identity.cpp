@@ -96,9 +96,10 @@ Identity Identity::from_file(const std::filesystem::path& file) {
                       file.string());
   std::optional<Raw> seed = from_hex(trim(read_file(file, 1024)), kKeyBytes);
   if (!seed)
-    throw ConfigError("{}: not a peer's key (64 hexadecimal digits). Next: give another file; a missing one "
-                      "is created.",
-                      file.string());
+    throw ConfigError(
+        "{}: not a peer's key (64 hexadecimal digits). Next: give another file; a missing one "
+        "is created.",
+        file.string());
   return Identity(std::unique_ptr<void, Free>(private_key(*seed)));
 }
 

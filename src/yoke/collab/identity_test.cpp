@@ -27,7 +27,8 @@ TEST(Identity, OnlyTheHolderOfTheKeyCanSign) {
 TEST(Identity, MalformedKeysAndSignaturesAreInvalid) {
   Identity one = Identity::random();
   const std::string signature = one.sign("x");
-  for (const std::string& key : {std::string(), std::string(64, 'z'), one.public_key() + "0", std::string(64, 'f')})
+  for (const std::string& key :
+       {std::string(), std::string(64, 'z'), one.public_key() + "0", std::string(64, 'f')})
     EXPECT_FALSE(verify_signature(key, "x", signature)) << key;
   for (const std::string& bad : {std::string(), signature.substr(2), std::string(128, '0')})
     EXPECT_FALSE(verify_signature(one.public_key(), "x", bad)) << bad;
@@ -44,7 +45,8 @@ TEST(Identity, AFileKeepsTheKey) {
   std::ofstream(file) << "short";
   EXPECT_THAT([&] { Identity::from_file(file); }, ThrowsMessage<ConfigError>(HasSubstr("not a peer's key")));
   fs::remove(file);
-  EXPECT_THAT([&] { Identity::from_file("/nowhere/key"); }, ThrowsMessage<ConfigError>(HasSubstr("/nowhere/key")));
+  EXPECT_THAT([&] { Identity::from_file("/nowhere/key"); },
+              ThrowsMessage<ConfigError>(HasSubstr("/nowhere/key")));
 }
 
 }  // namespace

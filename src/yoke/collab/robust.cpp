@@ -5,6 +5,7 @@
 
 #include "yoke/base/error.h"
 #include "yoke/base/text.h"
+#include "yoke/kernels/optimizer_steps.h"
 
 namespace yoke::collab {
 namespace {
@@ -41,13 +42,11 @@ double norm(std::span<const float> a) {
   return std::sqrt(sum);
 }
 
-// sum of factor_j * x_j; factors of the first vector first, so that the order is fixed.
+// In the order of the contributions, so that the result does not depend on timing.
 void weighted_sum(const Contributions& all, const std::vector<double>& factors, std::span<float> result) {
-  for (size_t i = 0; i < result.size(); ++i) {
-    float sum = 0;
-    for (size_t j = 0; j < all.size(); ++j) sum += static_cast<float>(factors[j]) * all[j].values[i];
-    result[i] = sum;
-  }
+  std::fill(result.begin(), result.end(), 0.0f);
+  for (size_t j = 0; j < all.size(); ++j)
+    kernels::add_scaled(result.data(), all[j].values.data(), factors[j], static_cast<int64_t>(result.size()));
 }
 
 std::vector<double> normal_weights(const Contributions& all) {
@@ -82,8 +81,7 @@ void centered_clip(const Contributions& all, std::span<float> result) {
   std::vector<double> weights = normal_weights(all);
   std::vector<double> distances(all.size());
   for (int step = 0; step < kCenteringSteps; ++step) {
-    for (size_t j = 0; j < all.size(); ++j)
-      distances[j] = std::sqrt(squared_distance(all[j].values, result));
+    for (size_t j = 0; j < all.size(); ++j) distances[j] = std::sqrt(squared_distance(all[j].values, result));
     std::vector<double> sorted = distances;
     const double limit = median_of(sorted);
     std::vector<float> center(result.begin(), result.end());
@@ -152,11 +150,16 @@ void combine(Robust robust, const std::vector<Contribution>& contributions, int 
     return;
   }
   switch (robust) {
-    case Robust::kNone: return weighted_sum(all, normal_weights(all), result);
-    case Robust::kClip: return clipped_mean(all, result);
-    case Robust::kCenteredClip: return centered_clip(all, result);
-    case Robust::kMedian: return coordinate_median(all, result);
-    case Robust::kKrum: return krum(all, suspects, result);
+    case Robust::kNone:
+      return weighted_sum(all, normal_weights(all), result);
+    case Robust::kClip:
+      return clipped_mean(all, result);
+    case Robust::kCenteredClip:
+      return centered_clip(all, result);
+    case Robust::kMedian:
+      return coordinate_median(all, result);
+    case Robust::kKrum:
+      return krum(all, suspects, result);
   }
 }
 

@@ -31,8 +31,8 @@ struct Contribution {
   double weight = 1;
 };
 
-// Writes the combination to `result`, which may be the memory of a contribution only for kNone. All vectors
-// have its length. Contributions of weight 0 are ignored; without any other the result is zero.
+// Writes the combination to `result`, which must not overlap a contribution. All vectors have its length.
+// Contributions of weight 0 are ignored; without any other the result is zero.
 // `suspects`: number of vectors that may be wrong, for krum.
 void combine(Robust robust, const std::vector<Contribution>& contributions, int suspects,
              std::span<float> result);

@@ -67,7 +67,9 @@ TEST(Robust, ThreeLiarsOfTenDoNotMoveTheResultFar) {
   const auto liar_of = [&](int kind) {
     Vector lie(kLength);
     for (size_t i = 0; i < kLength; ++i)
-      lie[i] = kind == 0 ? -10 * truth[i] : kind == 1 ? static_cast<float>(30 * random.normal()) : 100 * truth[i];
+      lie[i] = kind == 0   ? -10 * truth[i]
+               : kind == 1 ? static_cast<float>(30 * random.normal())
+                           : 100 * truth[i];
     return lie;
   };
   for (int kind = 0; kind < 3; ++kind) {
