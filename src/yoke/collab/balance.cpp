@@ -72,15 +72,10 @@ Balance balance_load(const std::vector<Bandwidth>& bandwidths) {
   if (known.size() <= 2) {
     result.shares = proportional(known);
   } else {
-    double slowest = 0, active = 0;
-    for (double bandwidth : known) {
-      if (bandwidth <= 0) continue;
-      slowest = std::max(slowest, 1 / bandwidth);
-      ++active;
-    }
-    // All active and none clipped: (n - 2 + active) / sum. A slow link may force more, a clipped one too, so
-    // the closed form starts a bisection that usually ends at once.
-    double low = std::max(slowest, (static_cast<double>(known.size()) - 2 + active) / sum), high = low;
+    // Exact if no share is clipped, otherwise a bound; links too slow to sum anything only send.
+    const auto active = static_cast<double>(
+        std::count_if(known.begin(), known.end(), [](double bandwidth) { return bandwidth > 0; }));
+    double low = 0, high = (static_cast<double>(known.size()) - 2 + active) / sum;
     auto filled_sum = [&](double time) {
       std::vector<double> shares = filled(known, time);
       return std::accumulate(shares.begin(), shares.end(), 0.0);

@@ -47,6 +47,13 @@ TEST(Balance, ASlowLinkThatOnlySendsSetsTheTime) {
   EXPECT_NEAR(balance.shares[0] + balance.shares[1], 1, 1e-9);
 }
 
+TEST(Balance, OneFastLinkSumsForSlowOnes) {
+  Balance balance = balance_load({100, 20, 20, 5});
+  EXPECT_THAT(balance.shares, ElementsAre(near(1), near(0), near(0), near(0)));
+  EXPECT_NEAR(balance.time, 0.2, 1e-9);  // the slow link sends and receives one vector
+  EXPECT_NEAR(averaging_time({100, 20, 20, 5}, {0.25, 0.25, 0.25, 0.25}), 0.3, 1e-9);
+}
+
 TEST(Balance, UnknownLinksCountAsTheMean) {
   EXPECT_THAT(balance_load({2, std::nullopt, 1}).shares, balance_load({2, 1.5, 1}).shares);
   EXPECT_THAT(balance_load({std::nullopt, std::nullopt}).shares, ElementsAre(near(0.5), near(0.5)));

@@ -13,10 +13,11 @@ std::unique_ptr<net::Connection> meet(const Ticket& ticket, Deadline deadline) {
   try {
     return net::dial(ticket.meeting, job_ticket(ticket), {.purpose = "collab.meet"}, deadline);
   } catch (const net::HandshakeRefused&) {
-    throw Error(ExitCode::kRendezvous,
-                fmt::format("collab: the meeting point at {} refused the ticket: it belongs to another run than "
-                            "'{}', or that address to another program. Next: ask for a new ticket",
-                            ticket.meeting.text(), ticket.run_id));
+    throw Error(
+        ExitCode::kRendezvous,
+        fmt::format("collab: the meeting point at {} refused the ticket: it belongs to another run than "
+                    "'{}', or that address to another program. Next: ask for a new ticket",
+                    ticket.meeting.text(), ticket.run_id));
   } catch (const Error& error) {
     throw Error(ExitCode::kRendezvous,
                 fmt::format("collab: no meeting point of run '{}' at {}: {}. Next: is `yoke collab start` "
@@ -63,7 +64,8 @@ Welcome join_run(MeetingClient& client, const Identity& identity, const Hello& h
                                       {"bandwidth", hello.bandwidth}},
                                      deadline);
   const Json welcome = client.call(
-      {{"type", "prove"}, {"signature", identity.sign(proof_text(text_field(challenge, "nonce")))}}, deadline);
+      {{"type", "prove"}, {"signature", identity.sign(proof_text(text_field(challenge, "nonce")))}},
+      deadline);
   return {static_cast<int>(integer_field(welcome, "peer", 0, INT32_MAX)),
           integer_field(welcome, "epoch", 0, INT64_MAX), integer_field(welcome, "steps", 0, INT64_MAX)};
 }

@@ -73,8 +73,10 @@ class GroupRound {
     for (GroupLink& link : reducers_)
       if (!link.done) lose(link, "was not done in time");
     std::span<const float> own = part_.whole_result();
-    if (part_.combined() == part_.chunks()) std::copy(own.begin(), own.end(), part_of(plan_.self).begin());
-    else result_.complete = false;
+    if (part_.combined() == part_.chunks())
+      std::copy(own.begin(), own.end(), part_of(plan_.self).begin());
+    else
+      result_.complete = false;
     result_.outliers = part_.scores();
     return std::move(result_);
   }
@@ -91,18 +93,19 @@ class GroupRound {
 
   void dial(size_t member) {
     const GroupMember& other = plan_.members[member];
-    net::Introduction self{.rank = plan_.members[plan_.self].peer, .purpose = kGroupPurpose, .group = other.send_token};
+    net::Introduction self{
+        .rank = plan_.members[plan_.self].peer, .purpose = kGroupPurpose, .group = other.send_token};
     auto connect = [address = other.address, ticket = ticket_, self, limit = options_.stall] {
       return net::dial(net::parse_address(address), ticket, self, Deadline::after(limit));
     };
-    reducers_.push_back({.member = member,
-                         .dialing = std::async(std::launch::async, connect),
-                         .progress = now_seconds()});
+    reducers_.push_back(
+        {.member = member, .dialing = std::async(std::launch::async, connect), .progress = now_seconds()});
   }
 
   void connect() {
     for (GroupLink& link : reducers_) {
-      if (!link.dialing.valid() || link.dialing.wait_for(std::chrono::seconds(0)) != std::future_status::ready)
+      if (!link.dialing.valid() ||
+          link.dialing.wait_for(std::chrono::seconds(0)) != std::future_status::ready)
         continue;
       try {
         link.connection = link.dialing.get();
@@ -151,8 +154,8 @@ class GroupRound {
   bool receive_chunk(GroupLink& link, uint16_t kind, std::span<float> place) {
     const net::FrameHeader* header = link.connection->next_header();
     if (header == nullptr) return false;
-    if (header->type != net::FrameType::kData || header->channel != kind || header->context != link.received ||
-        header->length != place.size_bytes())
+    if (header->type != net::FrameType::kData || header->channel != kind ||
+        header->context != link.received || header->length != place.size_bytes())
       throw CommError("sent an unexpected frame (kind {}, chunk {}, {} bytes)", header->channel,
                       header->context, header->length);
     if (!link.connection->receive(std::as_writable_bytes(place))) return false;
@@ -204,8 +207,10 @@ class GroupRound {
     const std::string text =
         fmt::format("{} {}", sums ? "as a reducer it" : "as a sender it", why.substr(0, 300));
     (sums ? result_.reducers : result_.senders).push_back({plan_.members[link.member].peer, text});
-    if (sums) result_.complete = false;
-    else part_.give_up(link.member);
+    if (sums)
+      result_.complete = false;
+    else
+      part_.give_up(link.member);
     link.done = true;
     link.connection.reset();
   }
@@ -227,7 +232,8 @@ class GroupRound {
       connecting = connecting || (link.connection == nullptr && !link.done);
       if (link.connection == nullptr) return;
       const bool sums = is_reducer(link);
-      const short events = link.connection->poll_events(/*want_read=*/sums ? !link.done : part_.expects(link.member));
+      const short events =
+          link.connection->poll_events(/*want_read=*/sums ? !link.done : part_.expects(link.member));
       if (events != 0) waits.push_back({link.connection->fd(), events, 0});
     };
     std::for_each(reducers_.begin(), reducers_.end(), add);

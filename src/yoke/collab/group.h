@@ -25,11 +25,11 @@ namespace yoke::collab {
 struct GroupMember {
   int peer = -1;
   std::string name;
-  std::string address;  // empty: it accepts no connections, and sums nothing
-  double weight = 1;    // samples; 0: it only receives
-  int64_t begin = 0, count = 0;     // elements it sums
-  uint64_t send_token = 0;          // shown to it
-  uint64_t receive_token = 0;       // expected from it
+  std::string address;           // empty: it accepts no connections, and sums nothing
+  double weight = 1;             // samples; 0: it only receives
+  int64_t begin = 0, count = 0;  // elements it sums
+  uint64_t send_token = 0;       // shown to it
+  uint64_t receive_token = 0;    // expected from it
 };
 
 struct GroupPlan {

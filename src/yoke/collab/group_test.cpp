@@ -14,12 +14,13 @@
 namespace yoke::collab {
 namespace {
 
-using testing::TestGroup;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
+using testing::TestGroup;
 
-double largest_difference(const std::vector<float>& a, const std::vector<double>& b, size_t first, size_t count) {
+double largest_difference(const std::vector<float>& a, const std::vector<double>& b, size_t first,
+                          size_t count) {
   double largest = 0;
   for (size_t i = first; i < first + count; ++i) largest = std::max(largest, std::abs(a[i] - b[i]));
   return largest;
@@ -83,7 +84,8 @@ TEST(Group, APartWithoutItsReducerStaysAsItIsAndIsNamed) {
     EXPECT_EQ(results[i].reducers[0].peer, 2);
     EXPECT_THAT(results[i].reducers[0].why, HasSubstr("could not be reached"));
     EXPECT_LT(largest_difference(group.values_[i], expected, 0, 4000), 1e-6);
-    EXPECT_TRUE(std::equal(group.values_[i].begin() + 4000, group.values_[i].end(), group.inputs_[i].begin() + 4000));
+    EXPECT_TRUE(
+        std::equal(group.values_[i].begin() + 4000, group.values_[i].end(), group.inputs_[i].begin() + 4000));
   }
 }
 
@@ -104,8 +106,8 @@ TEST(Group, AWrongTokenIsNotAccepted) {
   std::jthread stranger([&] {
     average_in_group(forged, group.values_[1], group.acceptors_[1].get(), group.job_, group.options_);
   });
-  GroupResult result =
-      average_in_group(group.plan_of(0), group.values_[0], group.acceptors_[0].get(), group.job_, group.options_);
+  GroupResult result = average_in_group(group.plan_of(0), group.values_[0], group.acceptors_[0].get(),
+                                        group.job_, group.options_);
   ASSERT_THAT(result.senders, SizeIs(1));
   EXPECT_LT(largest_difference(group.values_[0], group.expected({0}), 0, 2000), 1e-6);
 }
@@ -144,10 +146,16 @@ TEST(GroupPart, ChunksGivenBeforeASenderVanishedAreUsed) {
 
 TEST(GroupPlan, MessagesThatDoNotAddUpAreRefused) {
   const auto message = [] {
-    nlohmann::json member = {{"peer", 0}, {"name", "a"}, {"address", "h:1"}, {"weight", 1}, {"begin", 0},
-                             {"count", 10}, {"send_token", 1}, {"receive_token", 2}};
-    return nlohmann::json({{"epoch", 0}, {"attempt", 0}, {"self", 0}, {"elements", 10}, {"robust", "none"},
-                           {"suspects", 0}, {"seconds", 1}, {"members", {member}}});
+    nlohmann::json member = {{"peer", 0},  {"name", "a"}, {"address", "h:1"}, {"weight", 1},
+                             {"begin", 0}, {"count", 10}, {"send_token", 1},  {"receive_token", 2}};
+    return nlohmann::json({{"epoch", 0},
+                           {"attempt", 0},
+                           {"self", 0},
+                           {"elements", 10},
+                           {"robust", "none"},
+                           {"suspects", 0},
+                           {"seconds", 1},
+                           {"members", {member}}});
   };
   EXPECT_EQ(parse_group(message()).members.size(), 1u);
   auto refused = [&](auto&& change) {

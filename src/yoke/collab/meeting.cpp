@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "yoke/base/log.h"
+#include "yoke/base/text.h"
 #include "yoke/collab/identity.h"
 #include "yoke/collab/meeting_fields.h"
 #include "yoke/net/address.h"
@@ -21,14 +22,22 @@ std::string random_text() {
   return net::Secret::random().to_text();
 }
 
-// The first key whose value differs; empty: none.
-std::string difference(const Json& run, const Json& theirs) {
+constexpr size_t kDifferencesShown = 4;
+
+// Keys whose values differ; empty: none.
+std::string differences(const Json& run, const Json& theirs) {
+  std::vector<std::string> all;
   for (auto& [key, value] : run.items()) {
-    if (!theirs.contains(key)) return fmt::format("{}: the run has {}, this peer has none", key, value.dump());
-    if (theirs.at(key) != value)
-      return fmt::format("{}: the run has {}, this peer {}", key, value.dump(), theirs.at(key).dump());
+    const auto shown = [](const Json& one) { return one.is_string() ? one.get<std::string>() : one.dump(); };
+    if (!theirs.contains(key))
+      all.push_back(fmt::format("{}: the run has {}, this peer has none", key, shown(value)));
+    else if (theirs.at(key) != value)
+      all.push_back(
+          fmt::format("{}: the run has {}, this peer {}", key, shown(value), shown(theirs.at(key))));
   }
-  return "";
+  const size_t more = all.size() - std::min(all.size(), kDifferencesShown);
+  all.resize(all.size() - more);
+  return join(all, "; ") + (more > 0 ? fmt::format("; and {} more", more) : "");
 }
 
 }  // namespace
@@ -85,7 +94,7 @@ void Meeting::hello(int link, const Json& message) {
                               kProtocolVersion));
   const Json& run = field(message, "run");
   if (!run.is_object() || run.size() > 256) throw BadMessage("field 'run' is not an object");
-  if (std::string what = difference(options_.run, run); !what.empty())
+  if (std::string what = differences(options_.run, run); !what.empty())
     return refuse(fmt::format("it would train something else. {}. Use the configuration of the run", what));
   text_field(message, "key", 64);
   if (const std::string address = text_field(message, "address"); !address.empty()) try {
@@ -112,9 +121,10 @@ void Meeting::prove(int link, const Json& message, double now) {
   if (peer != nullptr && peer->link >= 0) {
     reply(link,
           {{"type", "refused"},
-           {"why", fmt::format("identity {} is already in this run as peer {} on '{}'. Next: give every peer its "
-                               "own collab.identity",
-                               short_name(key), peer->number, peer->host)}},
+           {"why",
+            fmt::format("identity {} is already in this run as peer {} on '{}'. Next: give every peer its "
+                        "own collab.identity",
+                        short_name(key), peer->number, peer->host)}},
           /*close=*/true);
     return;
   }
@@ -130,6 +140,7 @@ void Meeting::prove(int link, const Json& message, double now) {
   peer->address = text_field(hello, "address");
   peer->client_only = peer->address.empty();
   peer->bandwidth = number_field(hello, "bandwidth");
+  peer->says_bandwidth = peer->bandwidth > 0;
   peer->epoch = -1;
   peer->discarded = false;
   peer->wanted.reset();
@@ -209,7 +220,8 @@ void Meeting::check_quorum(double now) {
   if (present() >= options_.min_peers) {
     quorum_since_ = now;
   } else if (now > quorum_since_ + options_.quorum_timeout) {
-    end(fmt::format("quorum lost: {} of at least {} peers for {:.0f} s (collab.min_peers, "
+    end(
+        fmt::format("quorum lost: {} of at least {} peers for {:.0f} s (collab.min_peers, "
                     "collab.quorum_timeout)",
                     present(), options_.min_peers, options_.quorum_timeout));
   }

@@ -6,14 +6,16 @@
 //
 //   hello {version, run{}, key, host, address, bandwidth}  → challenge {nonce} | refused {why}
 //   prove {signature}                  → welcome {peer, epoch, steps}
-//   work {epoch, want, done?{samples, loss, seconds}}
+//   work {epoch, want, done?{samples, loss, seconds}, link?{donor, rate}}    (`link`: measured by a download)
 //        → lease {first, count}        compute these samples of the run's order
 //        | average {round}             the batch is full: average with these members
-//        | restart {epoch, own, donors[]}  forget accumulated gradients; if the epoch differs, fetch the state
-//                                      from a donor (`own`: nobody has one yet, so the peer's own is the run's)
+//        | restart {epoch, own, donors[]}  forget accumulated gradients; if the epoch differs, fetch the
+//        state
+//                                      from a donor (`own`: nobody has one yet, so the peer's own is the
+//                                      run's)
 //        | wait {} | over {epoch} | ended {why}
 //   result {epoch, attempt, complete, lost[{peer, why}], outliers[{peer, score}]}
-//        → commit {epoch} | average {round} | restart | wait | ended
+//        → commit {epoch, loss} | average {round} | restart | wait | ended
 //   leave {}                           → bye {}
 //   watch {}                           → status {…}
 //
@@ -85,7 +87,8 @@ class Meeting {
   struct Peer {
     int number = -1;
     std::string key, host, address;
-    double bandwidth = 0;  // 0: unknown
+    double bandwidth = 0;  // as it says, or measured; 0: unknown
+    bool says_bandwidth = false;
     bool client_only = false;
     int link = -1;  // -1: not here
     int64_t epoch = -1;
@@ -93,9 +96,9 @@ class Meeting {
     int64_t samples = 0;      // of `done`
     std::optional<Range> lease;
     double lease_ends = 0;
-    double hold_until = 0;    // the others wait so long for it to fetch the state
-    bool held = false;        // they did, since its last step
-    bool discarded = false;  // its samples of this epoch were given to others
+    double hold_until = 0;          // the others wait so long for it to fetch the state
+    bool held = false;              // they did, since its last step
+    bool discarded = false;         // its samples of this epoch were given to others
     std::optional<int64_t> wanted;  // a work request waits for its reply
     double asked = 0;
     double heard = 0;
@@ -125,6 +128,7 @@ class Meeting {
 
   Peer* by_link(int link);
   Peer* by_key(const std::string& key);
+  void take_rate(Peer& peer, const nlohmann::json& link);
   void take_report(Peer& peer, const nlohmann::json& done, double now);
   void serve(Peer& peer, double now);  // replies to its work request if there is something to say
   bool grant(Peer& peer, double now);
@@ -135,6 +139,7 @@ class Meeting {
   nlohmann::json catch_up_reply(Peer& peer, double now);
   void start_round_if_ready(double now);
   void start_attempt(std::vector<int> members, int attempt, double now);
+  void reinstate_reducers();
   nlohmann::json round_for(const Peer& peer) const;
   void decide_if_all_voted(double now);
   void commit(double now);

@@ -14,10 +14,10 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr int kMostAttempts = 6;
-constexpr double kRoundPatience = 8;       // times the timeout
-constexpr int64_t kLeastPart = 1024;       // elements: smaller parts cost more messages than they save
+constexpr double kRoundPatience = 8;  // times the timeout
+constexpr int64_t kLeastPart = 1024;  // elements: smaller parts cost more messages than they save
 constexpr size_t kMostLosses = 100'000;
-constexpr double kTypicalRate = 12.5e6;    // bytes per second, until links are known: 100 Mbit/s
+constexpr double kTypicalRate = 12.5e6;  // bytes per second, until links are known: 100 Mbit/s
 
 std::vector<Bandwidth> links_of(const std::vector<std::pair<bool, double>>& peers) {
   std::vector<Bandwidth> links;
@@ -41,6 +41,7 @@ void Meeting::start_attempt(std::vector<int> members, int attempt, double now) {
   round_.emplace();
   round_->attempt = attempt;
   round_->members = std::move(members);
+  reinstate_reducers();
   std::vector<std::pair<bool, double>> links;
   double slowest = kTypicalRate;
   for (int number : round_->members) {
@@ -48,10 +49,6 @@ void Meeting::start_attempt(std::vector<int> members, int attempt, double now) {
     links.emplace_back(peer.client_only, peer.bandwidth);
     if (peer.bandwidth > 0) slowest = std::min(slowest, peer.bandwidth);
   }
-  const bool somebody_sums =
-      std::any_of(links.begin(), links.end(), [](const auto& link) { return !link.first; });
-  if (!somebody_sums)
-    return end("nobody is left who accepts connections and can sum. Start a peer without --client-only");
   const std::vector<double> shares = balance_load(links_of(links)).shares;
   round_->parts = integer_parts(options_.elements, shares, kLeastPart);
   for (size_t i = 0; i < shares.size(); ++i)
@@ -64,6 +61,16 @@ void Meeting::start_attempt(std::vector<int> members, int attempt, double now) {
     Peer& peer = peers_[static_cast<size_t>(number)];
     peer.wanted.reset();
     reply(peer.link, round_for(peer));
+  }
+}
+
+// If all who could sum have been relieved of it, they try again.
+void Meeting::reinstate_reducers() {
+  for (int number : round_->members)
+    if (!peers_[static_cast<size_t>(number)].client_only) return;
+  for (int number : round_->members) {
+    Peer& peer = peers_[static_cast<size_t>(number)];
+    peer.client_only = peer.address.empty();
   }
 }
 
@@ -82,9 +89,13 @@ Json Meeting::round_for(const Peer& peer) const {
                        {"receive_token", pair_token(other.number, peer.number)}});
     begin += round_->parts[i];
   }
-  return {{"type", "average"},   {"epoch", epoch_},       {"attempt", round_->attempt},
-          {"self", peer.number}, {"elements", options_.elements},
-          {"robust", to_string(options_.robust)}, {"suspects", options_.suspects},
+  return {{"type", "average"},
+          {"epoch", epoch_},
+          {"attempt", round_->attempt},
+          {"self", peer.number},
+          {"elements", options_.elements},
+          {"robust", to_string(options_.robust)},
+          {"suspects", options_.suspects},
           {"seconds", round_->ends - round_->begun},
           {"members", members}};
 }
@@ -135,8 +146,8 @@ void Meeting::commit(double now) {
     std::sort(scores.begin(), scores.end());
     peers_[static_cast<size_t>(number)].outlier = scores[scores.size() / 2];
   }
-  if (losses_.size() < kMostLosses)
-    losses_.push_back(loss_sum_ / static_cast<double>(std::max<int64_t>(1, done_)));
+  const double loss = loss_sum_ / static_cast<double>(std::max<int64_t>(1, done_));
+  if (losses_.size() < kMostLosses) losses_.push_back(loss);
   ++epoch_;
   over_ = epoch_ >= options_.steps;
   const std::vector<int> members = round_->members;
@@ -156,7 +167,7 @@ void Meeting::commit(double now) {
     peer.epoch = epoch_;
     peer.held = false;
     peer.heard = now;
-    reply(peer.link, {{"type", "commit"}, {"epoch", epoch_}});
+    reply(peer.link, {{"type", "commit"}, {"epoch", epoch_}, {"loss", loss}});
   }
 }
 
@@ -198,7 +209,10 @@ void Meeting::try_again(double now) {
       reply(peer.link, restart_reply(peer));
     }
   }
-  if (done_ < options_.target_batch) {  // samples of the lost are missing: first those, then a new round
+  const bool somebody_sums = std::any_of(members.begin(), members.end(), [&](int number) {
+    return !peers_[static_cast<size_t>(number)].address.empty();
+  });
+  if (done_ < options_.target_batch || !somebody_sums) {  // samples or reducers are missing: first those
     round_.reset();
     for (int number : members) reply(peers_[static_cast<size_t>(number)].link, {{"type", "wait"}});
     return;

@@ -26,9 +26,20 @@ void Meeting::work(Peer& peer, const Json& message, double now) {
   peer.wanted = integer_field(message, "want", 1, kMaxSamples);
   peer.asked = now;
   peer.epoch = epoch;
+  if (message.contains("link")) take_rate(peer, message.at("link"));
   if (message.contains("done")) take_report(peer, message.at("done"), now);
   serve(peer, now);
   start_round_if_ready(now);
+}
+
+// A download shows what its own link can do, and at least what the donor's can.
+void Meeting::take_rate(Peer& peer, const Json& link) {
+  const double rate = number_field(link, "rate");
+  const auto donor = static_cast<size_t>(integer_field(link, "donor", 0, INT32_MAX));
+  if (!(rate > 0 && rate < 1e15)) throw BadMessage("field 'rate' is out of range");
+  if (!peer.says_bandwidth) peer.bandwidth = rate;
+  if (donor < peers_.size() && !peers_[donor].says_bandwidth)
+    peers_[donor].bandwidth = std::max(peers_[donor].bandwidth, rate);
 }
 
 void Meeting::take_report(Peer& peer, const Json& done, double now) {
@@ -140,34 +151,41 @@ bool Meeting::grant(Peer& peer, double now) {
   return true;
 }
 
-// The batch is full: everybody who has samples in it must be waiting, or be late by `timeout`.
+// The batch is full, so nobody computes: all who have the state must be waiting, or be late. Those who have
+// samples in the batch may be late by `timeout`.
 void Meeting::start_round_if_ready(double now) {
   if (round_ || ended() || done_ < options_.target_batch || present() < options_.min_peers) return;
   std::vector<int> members;
+  bool somebody_sums = false;
   for (Peer& peer : peers_) {
     if (peer.link >= 0 && peer.epoch != epoch_ && now < peer.hold_until) return;
-    if (peer.wanted && peer.epoch == epoch_ && !peer.discarded) {
+    if (peer.link < 0 || peer.epoch != epoch_ || peer.discarded) continue;
+    if (peer.wanted) {
       members.push_back(peer.number);
+      somebody_sums = somebody_sums || !peer.address.empty();
+    } else if (now < full_since_ + (peer.samples > 0 ? options_.timeout : kHold)) {
+      return;
     } else if (peer.samples > 0) {
-      if (now < full_since_ + options_.timeout) return;
       log::warn("collab: peer {} ({}) did not come to the averaging: others repeat its samples", peer.number,
                 short_name(peer.key));
-      drop(peer, "did not come to the averaging");
-      return;
+      return drop(peer, "did not come to the averaging");
     }
   }
-  start_attempt(std::move(members), 0, now);
+  if (somebody_sums)
+    start_attempt(std::move(members), 0, now);
+  else if (now > full_since_ + options_.timeout)
+    end("nobody is left who accepts connections and can sum. Start a peer without --client-only");
 }
 
 Json Meeting::status(double now) const {
   Json peers = Json::array();
   for (const Peer& peer : peers_) {
-    const char* state = peer.link < 0              ? "gone"
-                        : peer.discarded           ? "dropped"
-                        : round_                   ? "averaging"
-                        : peer.lease               ? "computing"
-                        : peer.epoch != epoch_     ? "catching up"
-                                                   : "waiting";
+    const char* state = peer.link < 0          ? "gone"
+                        : peer.discarded       ? "dropped"
+                        : round_               ? "averaging"
+                        : peer.lease           ? "computing"
+                        : peer.epoch != epoch_ ? "catching up"
+                                               : "waiting";
     Json row = {{"id", peer.number},
                 {"name", short_name(peer.key)},
                 {"host", peer.host},

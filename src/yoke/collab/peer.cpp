@@ -12,6 +12,8 @@ namespace {
 
 using Json = nlohmann::json;
 
+constexpr double kLeastMeasured = 256 << 10;  // bytes: a shorter download says nothing about the link
+
 class PeerLoop {
  public:
   PeerLoop(const Ticket& ticket, const Identity& identity, Trainer& trainer, const PeerOptions& options)
@@ -65,13 +67,15 @@ class PeerLoop {
   // route to the meeting point.
   std::string reachable_address(const Ticket& ticket) const {
     net::Address address = acceptor_->address();
-    if (address.host == "0.0.0.0" || address.host == "::") address.host = net::local_address_towards(ticket.meeting);
+    if (address.host == "0.0.0.0" || address.host == "::")
+      address.host = net::local_address_towards(ticket.meeting);
     return address.text();
   }
 
   Json ask_for_work(const Json& done) {
     Json request = {{"type", "work"}, {"epoch", epoch_}, {"want", trainer_.batch()}};
     if (!done.is_null()) request["done"] = done;
+    if (!link_.is_null()) request["link"] = std::exchange(link_, nullptr);
     return client_.call(request, patience());
   }
 
@@ -79,7 +83,6 @@ class PeerLoop {
     const int64_t count = integer_field(lease, "count", 1, int64_t{1} << 40);
     Stopwatch watch;
     const double loss = trainer_.compute(integer_field(lease, "first", 0, INT64_MAX), count);
-    loss_sum_ += loss * static_cast<double>(count);
     samples_ += count;
     return ask_for_work({{"samples", count},
                          {"loss", std::isfinite(loss) ? Json(loss) : Json(nullptr)},
@@ -96,8 +99,7 @@ class PeerLoop {
     Stopwatch watch;
     GroupResult result = average_in_group(plan, gradient_, acceptor_ ? &*acceptor_ : nullptr, ticket_,
                                           {.stall = options_.timeout / 3});
-    news_ = {plan.epoch + 1, samples_ > 0 ? loss_sum_ / static_cast<double>(samples_) : NAN, samples_,
-             watch.seconds(), static_cast<int>(plan.members.size())};
+    news_ = {plan.epoch + 1, 0, samples_, watch.seconds(), static_cast<int>(plan.members.size())};
     summary_.bytes_sent += result.bytes_sent;
     Json lost = Json::array(), outliers = Json::array();
     for (const auto* list : {&result.senders, &result.reducers})
@@ -116,6 +118,7 @@ class PeerLoop {
   Json commit(const Json& message) {
     trainer_.step(gradient_, epoch_);
     epoch_ = integer_field(message, "epoch", 0, INT64_MAX);
+    news_.loss = number_field(message, "loss");
     ++summary_.steps;
     summary_.samples += samples_;
     options_.on_step(news_);
@@ -126,7 +129,6 @@ class PeerLoop {
   void forget() {
     trainer_.discard();
     samples_ = 0;
-    loss_sum_ = 0;
   }
 
   Json restart(const Json& message) {
@@ -144,8 +146,11 @@ class PeerLoop {
     for (size_t i = 0; i < donors.size(); ++i) {
       const Json& donor = donors[(i + static_cast<size_t>(summary_.peer)) % donors.size()];
       try {
+        Stopwatch watch;
         SharedState state = fetch_state(text_field(donor, "address"), ticket_, summary_.peer, epoch,
                                         trainer_.state_bytes(), options_.timeout);
+        const auto bytes = static_cast<double>(state.bytes.size());
+        if (bytes >= kLeastMeasured) link_ = {{"donor", donor.at("peer")}, {"rate", bytes / watch.seconds()}};
         trainer_.restore(state.bytes, state.epoch);
         epoch_ = state.epoch;
         ++summary_.downloads;
@@ -180,8 +185,8 @@ class PeerLoop {
   std::vector<float> gradient_;
   int64_t epoch_ = -1;
   int64_t samples_ = 0;
-  double loss_sum_ = 0;
   PeerOptions::StepNews news_;
+  Json link_;  // what the last download measured, until it is reported
   PeerSummary summary_;
 };
 

@@ -39,15 +39,15 @@ struct PeerOptions {
   nlohmann::json run;  // see MeetingOptions
   bool client_only = false;
   net::Address listen{.host = "127.0.0.1", .port = 0};
-  double bandwidth = 0;   // bytes per second; 0: unknown
-  double timeout = 15;    // of anything that should happen at once
-  int64_t most_steps = 0;  // leave after so many; 0: at the end of the run
+  double bandwidth = 0;                                  // bytes per second; 0: unknown
+  double timeout = 15;                                   // of anything that should happen at once
+  int64_t most_steps = 0;                                // leave after so many; 0: at the end of the run
   std::function<bool()> stopped = [] { return false; };  // leave between two batches
-  // After each step: its number from 1, loss over this peer's samples, seconds of averaging.
+  // After each step.
   struct StepNews {
-    int64_t epoch = 0;
-    double loss = 0;
-    int64_t samples = 0;
+    int64_t epoch = 0;    // steps so far
+    double loss = 0;      // mean over the samples of all peers
+    int64_t samples = 0;  // of this peer
     double average_seconds = 0;
     int members = 0;
   };

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <barrier>
 #include <cstring>
 #include <future>
 #include <thread>
@@ -98,13 +99,24 @@ struct TestRun {
     peer.run = options.run;
     peer.timeout = 10;
   }
-  std::future<PeerSummary> start(Trainer& trainer, PeerOptions options, Identity identity = Identity::random()) {
+  std::future<PeerSummary> start(Trainer& trainer, PeerOptions options,
+                                 Identity identity = Identity::random()) {
     return std::async(std::launch::async,
                       [this, &trainer, options, identity = std::make_shared<Identity>(std::move(identity))] {
                         return run_peer(ticket, *identity, trainer, options);
                       });
   }
   std::future<PeerSummary> start(Trainer& trainer) { return start(trainer, peer); }
+
+  // Until peer 0 is in this state.
+  void wait_for_state(const std::string& state) const {
+    MeetingClient watcher(ticket, Deadline::after(10));
+    for (Deadline deadline = Deadline::after(20); !deadline.passed(); std::this_thread::yield()) {
+      nlohmann::json peers = watcher.call({{"type", "watch"}}, Deadline::after(10)).at("peers");
+      if (!peers.empty() && peers[0].at("state") == state) return;
+    }
+    FAIL() << "peer 0 is not " << state;
+  }
 
   Ticket ticket;
   std::optional<MeetingServer> server;
@@ -164,7 +176,9 @@ TEST(Peer, WhenAPeerDiesInMidBatchTheStepHasAllSamplesAllTheSame) {
   };
   steady.before_batch = [](int64_t) { std::this_thread::yield(); };
   PeerOptions options = run.peer;
-  auto a = run.start(steady, options), b = run.start(doomed, options);
+  auto a = run.start(steady, options);
+  run.wait_for_state("waiting");
+  auto b = run.start(doomed, options);
   EXPECT_THROW(b.get(), Killed);
   QuadraticTrainer third(4);  // the quorum is two
   auto c = run.start(third);
@@ -211,8 +225,7 @@ TEST(Peer, TwoPeersCannotShareAnIdentity) {
   Identity identity = Identity::random();
   PeerOptions options = run.peer;
   auto a = std::async(std::launch::async, [&] { return run_peer(run.ticket, identity, one, options); });
-  MeetingClient watcher(run.ticket, Deadline::after(10));
-  while (watcher.call({{"type", "watch"}}, Deadline::after(10)).at("peers").empty()) std::this_thread::yield();
+  run.wait_for_state("waiting");
   EXPECT_THAT([&] { run_peer(run.ticket, identity, two, options); },
               ThrowsMessage<Error>(HasSubstr("already in this run")));
   EXPECT_TRUE(run.start(three).get().over);
@@ -230,8 +243,10 @@ TEST(Peer, ALiarDoesNotStopARobustRun) {
     TestRun run(12, 40, 4, robust);
     std::vector<std::unique_ptr<QuadraticTrainer>> trainers;
     std::vector<std::future<PeerSummary>> peers;
+    std::barrier all_compute(4);  // so that each has a quarter of every batch
     for (int i = 0; i < 4; ++i) {
       trainers.push_back(std::make_unique<QuadraticTrainer>(10));
+      trainers.back()->before_batch = [&](int64_t) { all_compute.arrive_and_wait(); };
       if (i == 3) trainers.back()->factor = -20;
       peers.push_back(run.start(*trainers.back()));
     }

@@ -84,7 +84,8 @@ void StateServer::give(net::Connection& connection) {
                   {});
   for (size_t first = 0; first < state->bytes.size(); first += kPieceBytes) {
     const size_t count = std::min(kPieceBytes, state->bytes.size() - first);
-    connection.post({.type = net::FrameType::kData, .context = first}, std::span(state->bytes).subspan(first, count));
+    connection.post({.type = net::FrameType::kData, .context = first},
+                    std::span(state->bytes).subspan(first, count));
     connection.flush_all(Deadline::after(timeout_));  // per piece: a slow link is no stalled one
   }
   connection.flush_all(Deadline::after(timeout_));
@@ -93,7 +94,7 @@ void StateServer::give(net::Connection& connection) {
 SharedState fetch_state(const std::string& address, const net::JobTicket& ticket, int peer, int64_t epoch,
                         int64_t bytes, double timeout) try {
   auto connection = net::dial(net::parse_address(address), ticket, {.rank = peer, .purpose = kStatePurpose},
-                              Deadline::after(timeout));
+                              Deadline::after(timeout / 3));  // another donor may be faster to reach
   connection->post_copy({.type = net::FrameType::kMessage, .context = static_cast<uint64_t>(epoch)}, {});
   connection->flush_all(Deadline::after(timeout));
   net::FrameHeader answer;

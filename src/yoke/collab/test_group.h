@@ -32,7 +32,8 @@ class TestGroup {
     plan_.elements = begin;
     for (size_t i = 0; i < parts.size(); ++i) {
       Random random(i + 1);
-      for (int64_t k = 0; k < begin; ++k) values_.resize(parts.size()), values_[i].push_back(static_cast<float>(random.normal()));
+      for (int64_t k = 0; k < begin; ++k)
+        values_.resize(parts.size()), values_[i].push_back(static_cast<float>(random.normal()));
     }
     inputs_ = values_;
     options_.stall = 5;
@@ -54,7 +55,8 @@ class TestGroup {
     std::vector<std::jthread> threads;
     for (size_t self : who)
       threads.emplace_back([this, self, &results] {
-        results[self] = average_in_group(plan_of(self), values_[self], acceptors_[self].get(), job_, options_);
+        results[self] =
+            average_in_group(plan_of(self), values_[self], acceptors_[self].get(), job_, options_);
       });
     threads.clear();
     return results;
