@@ -27,7 +27,8 @@ std::vector<collab::Bandwidth> links_of(const BenchAverageArguments& arguments) 
   }
   if (links.empty()) links.resize(static_cast<size_t>(arguments.peers));
   if (static_cast<int64_t>(links.size()) != arguments.peers)
-    throw ConfigError("--link has {} rates for --peers {}: give one for each.", links.size(), arguments.peers);
+    throw ConfigError("--link has {} rates for --peers {}: give one for each.", links.size(),
+                      arguments.peers);
   return links;
 }
 
@@ -87,7 +88,8 @@ int bench_average(const CommandLine& line) {
   Group group(collab::integer_parts(bytes / 4, shares));
   group.average(0);
   std::vector<double> seconds;
-  for (int64_t i = 0; i < arguments.iterations; ++i) seconds.push_back(group.average(static_cast<uint64_t>(i) + 1));
+  for (int64_t i = 0; i < arguments.iterations; ++i)
+    seconds.push_back(group.average(static_cast<uint64_t>(i) + 1));
   const double median = metrics::quantile(seconds, 0.5), p95 = metrics::quantile(seconds, 0.95);
   if (line.json)
     print_json({{"peers", arguments.peers},

@@ -13,12 +13,14 @@ namespace yoke::cli {
 namespace {
 
 const std::vector<std::string> kCommon = {
-    "data.name",          "data.limit",         "data.seq_len",       "data.samples",      "data.shuffle",
-    "train.epochs",       "train.steps",        "train.seed",         "train.optimizer",   "train.lr",
-    "train.momentum",     "train.nesterov",     "train.weight_decay", "train.beta1",       "train.beta2",
-    "train.eps",          "train.l1",           "train.l2",           "train.ftrl_beta",   "train.clip_norm",
-    "train.schedule",     "train.warmup_steps", "train.warmup_epochs", "train.min_lr",     "train.decay_epochs",
-    "train.decay",        "collab.target_batch", "collab.robust",     "collab.suspects"};
+    "data.name",          "data.limit",         "data.seq_len",        "data.samples",
+    "data.shuffle",       "train.epochs",       "train.steps",         "train.seed",
+    "train.optimizer",    "train.lr",           "train.momentum",      "train.nesterov",
+    "train.weight_decay", "train.beta1",        "train.beta2",         "train.eps",
+    "train.l1",           "train.l2",           "train.ftrl_beta",     "train.clip_norm",
+    "train.schedule",     "train.warmup_steps", "train.warmup_epochs", "train.min_lr",
+    "train.decay_epochs", "train.decay",        "collab.target_batch", "collab.robust",
+    "collab.suspects"};
 
 bool is_common(const config::Entry& entry) {
   return entry.section == "model" || std::find(kCommon.begin(), kCommon.end(), entry.key()) != kCommon.end();
@@ -42,7 +44,8 @@ std::string to_toml(const nlohmann::json& run) {
   std::map<std::string, std::string> sections;
   for (const config::Entry& entry : known.schema.entries())
     if (is_common(entry) && run.contains(entry.key()) && run.at(entry.key()).is_string())
-      sections[entry.section] += fmt::format("{} = {}\n", entry.field.name, run.at(entry.key()).get<std::string>());
+      sections[entry.section] +=
+          fmt::format("{} = {}\n", entry.field.name, run.at(entry.key()).get<std::string>());
   std::string text;
   for (auto& [section, lines] : sections) text += fmt::format("[{}]\n{}", section, lines);
   return text;
@@ -51,11 +54,13 @@ std::string to_toml(const nlohmann::json& run) {
 void check_collab(const RunConfig& config) {
   const parallel::ParallelOptions& parallel = config.parallel;
   if (parallel.data > 1 || parallel.pipeline > 1 || parallel.tensor > 1 || parallel.zero > 0 ||
-      parallel.sync != parallel::ParallelOptions().sync || !parallel.partition.empty() || !parallel.plan.empty())
+      parallel.sync != parallel::ParallelOptions().sync || !parallel.partition.empty() ||
+      !parallel.plan.empty())
     refuse("[parallel]", "every peer computes on one device. Remove the section");
   if (config.collab.suspects > 0 && config.collab.robust != "krum")
-    throw ConfigError("collab.suspects = {} with collab.robust = \"{}\": only krum uses it. Remove one of the two.",
-                      config.collab.suspects, config.collab.robust);
+    throw ConfigError(
+        "collab.suspects = {} with collab.robust = \"{}\": only krum uses it. Remove one of the two.",
+        config.collab.suspects, config.collab.robust);
   if (config.elastic.enabled) refuse("elastic.enabled = true", "peers come and go anyway");
   if (config.train.compute.precision == "fp16")
     refuse("train.precision = \"fp16\"", "peers would scale their losses differently. Use bf16 or fp32");

@@ -44,13 +44,14 @@ class PeerRecords {
       record.lr = peer_.learning_rate(news.epoch - 1);
       record.samples = news.epoch * peer_.config().collab.target_batch;
       record.epoch = static_cast<double>(record.samples) / static_cast<double>(peer_.samples());
-      record.samples_per_s = static_cast<double>(record.samples - logged_samples_) / (record.time - logged_time_);
+      record.samples_per_s =
+          static_cast<double>(record.samples - logged_samples_) / (record.time - logged_time_);
       record.comm_seconds = news.average_seconds;
       lines_.write(record);
       logged_samples_ = record.samples;
       logged_time_ = record.time;
-      log::info("step {}: loss {:.4f}, {} of {} samples here, averaged over {} peers in {}", news.epoch, news.loss,
-                news.samples, peer_.config().collab.target_batch, news.members,
+      log::info("step {}: loss {:.4f}, {} of {} samples here, averaged over {} peers in {}", news.epoch,
+                news.loss, news.samples, peer_.config().collab.target_batch, news.members,
                 format_duration(news.average_seconds));
     }
     if (save > 0 && news.epoch % save == 0) save_weights();
@@ -88,7 +89,8 @@ class PeerRecords {
   double logged_time_ = 0;
 };
 
-int run_as_peer(const CommandLine& line, CollabPeer& peer, const collab::Ticket& ticket, collab::PeerOptions options) {
+int run_as_peer(const CommandLine& line, CollabPeer& peer, const collab::Ticket& ticket,
+                collab::PeerOptions options) {
   PeerRecords records(peer);
   engine::StopSignals signals;
   options.on_step = [&](const collab::PeerOptions::StepNews& news) { records.step(news); };
@@ -136,7 +138,8 @@ int run_collab_start(const CommandLine& line) {
   collab::Ticket ticket;
   ticket.run_id = line.collab.run_id;
   if (ticket.run_id.empty())
-    ticket.run_id = fmt::format("{}-{}", peer.config().model.name, net::Secret::random().to_text().substr(0, 6));
+    ticket.run_id =
+        fmt::format("{}-{}", peer.config().model.name, net::Secret::random().to_text().substr(0, 6));
   ticket.meeting = net::parse_address(line.collab.meeting);
   collab::MeetingServer server(ticket, meeting_options(peer));
   ticket = announced(ticket, server.address(), line.collab.announce);

@@ -10,7 +10,8 @@ namespace yoke::cli {
 namespace {
 
 collab::Identity identity_of(const collab::CollabOptions& options) {
-  return options.identity.empty() ? collab::Identity::random() : collab::Identity::from_file(options.identity);
+  return options.identity.empty() ? collab::Identity::random()
+                                  : collab::Identity::from_file(options.identity);
 }
 
 data::DataOptions one_by_one(data::DataOptions options) {
@@ -21,7 +22,8 @@ data::DataOptions one_by_one(data::DataOptions options) {
 
 }  // namespace
 
-RunOrder::RunOrder(const data::Dataset& dataset, data::DataOptions options, int64_t seed) : dataset_(dataset) {
+RunOrder::RunOrder(const data::Dataset& dataset, data::DataOptions options, int64_t seed)
+    : dataset_(dataset) {
   sampler_.emplace(dataset.size(), one_by_one(std::move(options)), static_cast<uint64_t>(seed));
 }
 
@@ -79,7 +81,8 @@ collab::PeerOptions CollabPeer::options() const {
 
 std::vector<checkpoint::NamedTensor> CollabPeer::weights() const {
   std::vector<checkpoint::NamedTensor> all;
-  for (const auto& item : worker_->model.module->named_parameters()) all.emplace_back(item.key(), item.value());
+  for (const auto& item : worker_->model.module->named_parameters())
+    all.emplace_back(item.key(), item.value());
   for (const auto& item : worker_->model.module->named_buffers()) all.emplace_back(item.key(), item.value());
   return all;
 }

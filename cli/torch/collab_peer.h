@@ -38,7 +38,7 @@ class CollabPeer {
   const engine::Worker& worker() const { return *worker_; }
   collab::Trainer& trainer() { return *trainer_; }
   const collab::Identity& identity() const { return identity_; }
-  int64_t steps() const { return steps_; }      // of the run
+  int64_t steps() const { return steps_; }  // of the run
   int64_t samples() const { return samples_->size(); }
   double learning_rate(int64_t step) const;
 

@@ -83,25 +83,25 @@ def losses(folder):
     return [json.loads(line)["loss"] for line in (folder / "metrics.jsonl").read_text().splitlines()]
 
 
-def test_peers_are_killed_and_return_and_the_run_goes_on(run, tmp_path):
-    slow = ["--data.batch_size", 4]
-    starter = run.start("--collab.timeout", "10s", *slow, target=1024, steps=24)
-    doomed = run.join("doomed", "--collab.identity", tmp_path / "key", *slow)
-    client = run.join("client", "--client-only", *slow)
-    run.until(lambda: len(run.present()) == 3, starter)
+def test_a_peer_is_killed_and_returns_and_the_run_goes_on(run, tmp_path):
+    # Three peers are the quorum: the run pauses while one is away, however long it takes to return.
+    small = ["--data.batch_size", 8]
+    starter = run.start("--collab.min_peers", 3, *small, steps=60)
+    doomed = run.join("doomed", "--collab.identity", tmp_path / "key", *small)
+    client = run.join("client", "--client-only", *small)
     run.until_epoch(3, starter)
     doomed.kill()
     run.until(lambda: len(run.present()) == 2, starter)
-    epoch = run.watch()["epoch"]
-    run.until_epoch(epoch + 1, starter)
-    back = run.join("back", "--collab.identity", tmp_path / "key", *slow)
-    summary, through = starter.finish(), client.finish()
-    returned = back.finish()
-    assert summary["steps"] == 24 and summary["over"] and returned["over"]
-    assert returned["peer"] == 1 and returned["downloads"] >= 1
+    paused = run.watch()
+    assert paused["epoch"] < 60
+    assert ["its connection closed"] == [peer["why_dropped"] for peer in paused["peers"] if peer["state"] == "gone"]
+    back = run.join("back", "--collab.identity", tmp_path / "key", *small)
+    summary, through, returned = starter.finish(), client.finish(), back.finish()
+    assert summary["steps"] == 60 and summary["over"] and returned["over"]
+    assert returned["peer"] == [peer["id"] for peer in paused["peers"] if peer["state"] == "gone"][0] and returned["downloads"] >= 1
     assert summary["parameter_hash"] == through["parameter_hash"] == returned["parameter_hash"]
     curve = losses(tmp_path / "starter")
-    assert len(curve) == 24 and sum(curve[-3:]) < sum(curve[:3])
+    assert len(curve) == 60 and sum(curve[-5:]) < sum(curve[:5])
 
 
 def test_a_run_equals_one_device_on_the_same_samples(run, tmp_path, yoke):
@@ -130,11 +130,12 @@ def test_watch_shows_peers_and_writes_a_page(run, tmp_path, yoke):
 
 
 def test_a_peer_may_leave_after_some_steps(run):
-    starter = run.start("--data.batch_size", 4, target=512, steps=20)
-    guest = run.join("guest", "--steps", 2, "--data.batch_size", 4)
-    summary = guest.finish()
-    assert summary["steps_taken_part"] == 2 or summary["over"]
-    assert starter.finish()["steps"] == 20
+    starter = run.start("--collab.min_peers", 2)
+    assert run.join("guest", "--steps", 2).finish()["steps_taken_part"] == 2
+    run.until(lambda: len(run.present()) == 1, starter)
+    assert [peer["why_dropped"] for peer in run.watch()["peers"] if peer["state"] == "gone"] == ["left"]
+    second = run.join("second")
+    assert starter.finish()["steps"] == 20 and second.finish()["downloads"] >= 1
 
 
 def test_who_does_not_fit_is_refused_by_name_and_disturbs_nobody(run, tmp_path, yoke):

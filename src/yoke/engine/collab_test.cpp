@@ -29,7 +29,8 @@ struct CollabNet {
     replica_options.samples = [](int64_t first, int64_t count) {
       torch::Tensor index = torch::arange(first, first + count, torch::kFloat64).unsqueeze(1);
       torch::Tensor inputs = (index * 0.7 + torch::arange(6, torch::kFloat64)).sin();
-      return parallel::CollabReplicaOptions::Samples{{inputs}, torch::arange(first, first + count, torch::kLong) % 3};
+      return parallel::CollabReplicaOptions::Samples{{inputs},
+                                                     torch::arange(first, first + count, torch::kLong) % 3};
     };
     replica = parallel::make_collab_trainer(*worker->strategy, worker->model, std::move(replica_options));
   }

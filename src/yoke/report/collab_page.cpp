@@ -19,7 +19,8 @@ using Json = nlohmann::json;
 constexpr size_t kMostPoints = 500;
 
 std::vector<std::string> headers() {
-  return {"peer", "name", "host", "role", "state", "samples/s", "samples", "link", "share", "outlier", "last dropped"};
+  return {"peer",    "name", "host",  "role",    "state",       "samples/s",
+          "samples", "link", "share", "outlier", "last dropped"};
 }
 
 std::vector<std::string> cells(const Json& peer) {
@@ -66,8 +67,10 @@ std::string loss_chart(const Json& status) {
   const Json& losses = status.at("losses");
   const size_t every = std::max<size_t>(1, losses.size() / kMostPoints);
   for (size_t i = 0; i < losses.size(); i += every)
-    series.points.push_back({static_cast<double>(i + 1), losses[i].is_number() ? losses[i].get<double>() : NAN});
-  return to_svg(LineChart{.title = "Loss", .x_label = "step", .y_label = "loss", .series = {std::move(series)}});
+    series.points.push_back(
+        {static_cast<double>(i + 1), losses[i].is_number() ? losses[i].get<double>() : NAN});
+  return to_svg(
+      LineChart{.title = "Loss", .x_label = "step", .y_label = "loss", .series = {std::move(series)}});
 }
 
 std::string peer_table(const Json& status) {
@@ -101,7 +104,8 @@ std::string collab_page(const Json& status, double seconds) {
   if (std::string end = ending(status); !end.empty()) main += "<p><strong>" + escape(end) + "</strong></p>";
   main += fmt::format("<p><label>Next batch <progress max=\"1\" value=\"{:.4f}\"></progress></label></p>",
                       std::min(1.0, status.at("accumulated").get<double>() / full));
-  main += "<section>" + loss_chart(status) + "</section><section><h2>Peers</h2>" + peer_table(status) + "</section>";
+  main += "<section>" + loss_chart(status) + "</section><section><h2>Peers</h2>" + peer_table(status) +
+          "</section>";
   if (!status.at("ended").get<bool>())
     main += fmt::format("<script>setTimeout(() => location.reload(), {:.0f});</script>", 1000 * seconds);
   return html_page("Collaborative run", main);

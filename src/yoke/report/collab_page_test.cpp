@@ -13,12 +13,21 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 nlohmann::json example_status(bool ended) {
-  nlohmann::json peer = {{"id", 0}, {"name", "ab12"}, {"host", "<evil>"}, {"role", "peer"},
-                         {"state", "computing"}, {"samples_per_s", 12.5}, {"samples", 1000}, {"upload", 2.5e6},
-                         {"share", 0.25}, {"outlier", 0}, {"why_dropped", "stalled"}};
-  return {{"run", {{"model.name", "\"mlp\""}}}, {"peers", {peer}}, {"epoch", 3}, {"steps", 10},
-          {"accumulated", 16}, {"target_batch", 64}, {"loss", 0.5}, {"losses", {1.0, 0.7, 0.5}},
-          {"seconds", 9.0}, {"ended", ended}, {"failure", ""}};
+  nlohmann::json peer = {{"id", 0},         {"name", "ab12"},          {"host", "<evil>"},
+                         {"role", "peer"},  {"state", "computing"},    {"samples_per_s", 12.5},
+                         {"samples", 1000}, {"upload", 2.5e6},         {"share", 0.25},
+                         {"outlier", 0},    {"why_dropped", "stalled"}};
+  return {{"run", {{"model.name", "\"mlp\""}}},
+          {"peers", {peer}},
+          {"epoch", 3},
+          {"steps", 10},
+          {"accumulated", 16},
+          {"target_batch", 64},
+          {"loss", 0.5},
+          {"losses", {1.0, 0.7, 0.5}},
+          {"seconds", 9.0},
+          {"ended", ended},
+          {"failure", ""}};
 }
 
 TEST(CollabPage, ShowsPeersBatchAndLoss) {
@@ -31,7 +40,8 @@ TEST(CollabPage, ShowsPeersBatchAndLoss) {
 }
 
 TEST(CollabPage, AnEndedRunDoesNotReload) {
-  EXPECT_THAT(collab_page(example_status(true), 2), AllOf(HasSubstr("the run is over"), Not(HasSubstr("reload"))));
+  EXPECT_THAT(collab_page(example_status(true), 2),
+              AllOf(HasSubstr("the run is over"), Not(HasSubstr("reload"))));
 }
 
 }  // namespace

@@ -28,7 +28,8 @@ int64_t CollabReplica::state_bytes() const {
 // The gradient of a batch counts as often as it has samples; read_gradient() divides by all of them.
 double CollabReplica::compute(int64_t first, int64_t count) {
   auto [inputs, target] = options_.samples(first, count);
-  ComputeResult result = strategy_.compute(inputs, target, {.weight = static_cast<double>(count), .last = true});
+  ComputeResult result =
+      strategy_.compute(inputs, target, {.weight = static_cast<double>(count), .last = true});
   samples_ += count;
   return result.loss.item<double>();
 }
