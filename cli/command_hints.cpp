@@ -71,8 +71,9 @@ void check_commands(const CLI::App& app, const std::vector<std::string>& words) 
 bool reads_configuration(const std::string& command) {
   return command == "train" || command == "eval" || command.rfind("model ", 0) == 0 ||
          command == "lab stragglers" || command == "lab averaging" || command == "lab downpour" ||
-         command == "bench step" || command == "bench scaling" || command == "verify" ||
-         command == "profile" || command == "config show";
+         command == "collab start" || command == "collab join" || command == "bench step" ||
+         command == "bench scaling" || command == "verify" || command == "profile" ||
+         command == "config show";
 }
 
 void refuse_extras(const CLI::App& app, const config::Schema& schema) {

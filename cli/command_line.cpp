@@ -37,6 +37,7 @@ class Parser {
     add_model();
     add_bench();
     add_lab();
+    add_collab();
     add_checkpoint();
     add_config();
     add_report();
@@ -165,6 +166,7 @@ class Parser {
     add_options(*kernels, out_.bench_kernels);
     add_bench_scaling(group);
     add_bench_collectives(group);
+    add_bench_average(group);
     add_bench_messenger(group);
     add_bench_ps(group);
   }
@@ -242,6 +244,35 @@ class Parser {
                "yoke lab downpour configs/mlp_tiny.toml --workers 4 --epochs 5\n"
                "Every configuration key is also an option.");
     add_options(*downpour, out_.lab_downpour);
+  }
+
+  void add_collab() {
+    auto* group =
+        app_.add_subcommand("collab", "train one model with peers that come and go, over the internet");
+    group->require_subcommand(1);
+    auto* start = common(group->add_subcommand("start", "start a run, host its meeting point, and take part"),
+                         "yoke collab start configs/mlp_tiny.toml --target-batch 256 --ticket-file ticket\n"
+                         "Every configuration key is also an option: yoke config keys");
+    add_start_options(*start, out_.collab);
+    key_option(start, "--target-batch", "collab.target_batch", "samples of all peers together per step");
+    key_option(start, "--robust", "collab.robust", "none, clip, centered_clip, median or krum");
+    key_option(start, "--steps", "train.steps", "steps of the run");
+    key_option(start, "--device", "train.device", "cpu, cuda or cuda:N");
+    auto* join = common(group->add_subcommand("join", "take part in a run"),
+                        "yoke collab join ticket --collab.bandwidth 20mbit");
+    add_join_options(*join, out_.collab);
+    key_option(join, "--device", "train.device", "cpu, cuda or cuda:N");
+    auto* watch = common(group->add_subcommand("watch", "show who is in, what each gave, and the loss"),
+                         "yoke collab watch ticket --html run.html");
+    add_watch_options(*watch, out_.collab);
+  }
+
+  void add_bench_average(Subcommand* group) {
+    auto* command =
+        common(group->add_subcommand("average",
+                                     "time to average a vector over peers, encrypted, with unequal shares"),
+               "yoke bench average --peers 4 --bytes 16MB --link 100mbit,20mbit,20mbit,5mbit");
+    add_options(*command, out_.bench_average);
   }
 
   void add_bench_collectives(Subcommand* group) {

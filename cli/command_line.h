@@ -7,6 +7,7 @@
 
 #include "cli/bench_arguments.h"
 #include "cli/bench_ps_arguments.h"
+#include "cli/collab_arguments.h"
 #include "cli/lab_arguments.h"
 #include "cli/plan_arguments.h"
 #include "cli/topo_arguments.h"
@@ -91,6 +92,8 @@ struct CommandLine {
   AveragingLabArguments lab_averaging;
   SparseLabArguments lab_sparse;
   DownpourLabArguments lab_downpour;
+  CollabArguments collab;
+  BenchAverageArguments bench_average;
   CheckpointArguments checkpoint;
   ReportArguments report;
   RunArguments run;

@@ -322,6 +322,7 @@ const KeyRow kKeyRows[] = {
        if (!r.averaging) return because_of(r, "parallel.sync", "it is for average");
        return unless(r.replicas() > 1, alone("one replica"));
      }},
+    {"collab.*", [](const Run&) { return Reason("only `yoke collab` uses it", /*in_files=*/true); }},
     {"hybrid.*",
      [](const Run& r) {
        if (!r.summing) return because_of(r, "parallel.sync", "it is for hybrid");
@@ -581,6 +582,16 @@ const std::vector<KeysRead>& reads() {
        {"model.*", "data.*", "train.*", "parallel.*", "ps.*", "sandblaster.*", "slowdown.*", "out.*"},
        {"parallel.sync", "ps.policy", "ps.servers", "train.optimizer", "train.line_search", "train.momentum",
         "train.steps", "train.epochs", "train.evaluate", "out.dir"}},
+      {"collab start",
+       {"model.*", "data.*", "train.*", "collab.*", "out.dir", "out.log_every", "checkpoint.every_steps"},
+       {"data.workers", "data.prefetch", "data.drop_last", "train.accumulate", "train.evaluate",
+        "train.sync_batchnorm", "train.non_finite", "train.scale_lr", "train.history", "train.inner_steps",
+        "train.line_search"}},
+      {"collab join",
+       {"model.*", "data.*", "train.*", "collab.*", "out.dir", "out.log_every", "checkpoint.every_steps"},
+       {"data.workers", "data.prefetch", "data.drop_last", "train.accumulate", "train.evaluate",
+        "train.sync_batchnorm", "train.non_finite", "train.scale_lr", "train.history", "train.inner_steps",
+        "train.line_search", "collab.min_peers", "collab.quorum_timeout"}},
       {"lab averaging",
        {"model.*", "data.*", "train.*", "parallel.*", "average.*", "slowdown.*", "out.*"},
        {"parallel.sync", "parallel.data", "average.method", "average.graph", "average.every", "average.start",

@@ -45,6 +45,7 @@ struct Expected {
 };
 
 const char* const kEverywhere = "+++++++";
+const char* const kNowhere = "-------";  // in `yoke train`
 const char* const kAveraging = "-++----";
 const char* const kSliced = "+++-+++";
 const char* const kServed = "----+--";
@@ -168,6 +169,15 @@ const Expected kExpected[] = {
     {"pipeline.stages", "0-1,2-3", kStaged, {}},
     {"pipeline.chunks", "2", kStaged, {"pipeline.schedule=interleaved"}},
     {"pipeline.vertical_sync", "true", kStaged, {"pipeline.schedule=pipedream"}},
+    {"collab.target_batch", "32", kNowhere, {}},
+    {"collab.robust", "median", kNowhere, {}},
+    {"collab.suspects", "1", kNowhere, {}},
+    {"collab.min_peers", "2", kNowhere, {}},
+    {"collab.timeout", "5s", kNowhere, {}},
+    {"collab.quorum_timeout", "5s", kNowhere, {}},
+    {"collab.bandwidth", "1gbit", kNowhere, {}},
+    {"collab.listen", "0.0.0.0:1", kNowhere, {}},
+    {"collab.identity", "me.key", kNowhere, {}},
     {"checkpoint.every_steps", "5", kEverywhere, {}},
     {"checkpoint.keep", "3", kEverywhere, {}},
     {"checkpoint.background", "false", kEverywhere, {}},

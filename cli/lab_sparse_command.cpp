@@ -28,7 +28,7 @@ namespace {
 namespace fs = std::filesystem;
 namespace blocks = ps::blocks;
 
-constexpr double kReachedByAll = 1.0001;  // times the worst final objective: the target
+constexpr double kReachedByAllDelays = 1.0001;  // times the worst final objective: the target
 constexpr int64_t kMostDelay = 10'000;
 
 // Examples [begin, end) of a file's rows.
@@ -69,7 +69,7 @@ class SparseLab {
     run_filters();
     target_ = 0;
     for (const report::SparseRun& run : runs_)
-      target_ = std::max(target_, run.final_objective * kReachedByAll);
+      target_ = std::max(target_, run.final_objective * kReachedByAllDelays);
     for (report::SparseRun& run : runs_) {
       for (size_t pass = 0; pass < run.objective.size() && !run.seconds_to_target; ++pass) {
         if (run.objective[pass].y > target_) continue;

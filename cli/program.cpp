@@ -2,10 +2,13 @@
 
 #include <algorithm>
 
+#include "cli/bench_average_command.h"
 #include "cli/bench_collectives_command.h"
 #include "cli/bench_messenger_command.h"
 #include "cli/bench_ps_command.h"
 #include "cli/bench_scaling_command.h"
+#include "cli/collab_run.h"
+#include "cli/collab_watch_command.h"
 #include "cli/config_command.h"
 #include "cli/env_command.h"
 #include "cli/idle_keys.h"
@@ -29,6 +32,7 @@
 #include "yoke/base/text.h"
 #include "yoke/cluster/identity.h"
 #include "yoke/cluster/launcher/launcher.h"
+#include "yoke/collab/ticket.h"
 
 namespace yoke::cli {
 namespace {
@@ -45,6 +49,9 @@ void check_configuration(const CommandLine& line) {
   check("profile", line.profile.file);
   check("eval", line.eval.file);
   if (line.command == "verify") layout_configurations(line);
+  check("collab start", line.collab.file);
+  if (line.command == "collab start") check_collab(configuration.values);
+  if (line.command == "collab join") collab::read_ticket(line.collab.ticket);
 }
 
 // Which command trains, and whether this process logs hints: ranks that it starts do so themselves.
@@ -125,6 +132,8 @@ constexpr std::pair<const char*, Command> kCommands[] = {
     {"bench collectives", bench_collectives},
     {"bench messenger", bench_messenger},
     {"bench ps", bench_ps},
+    {"bench average", bench_average},
+    {"collab watch", watch_collab},
     {"lab stragglers", run_lab_stragglers},
     {"lab averaging", run_lab_averaging},
     {"lab sparse", run_lab_sparse},

@@ -140,6 +140,7 @@ Configuration::Configuration() {
   schema.section("slowdown", values.slowdown);
   schema.section("pipeline", values.pipeline);
   schema.section("elastic", values.elastic);
+  schema.section("collab", values.collab);
   schema.section("checkpoint", values.checkpoint);
   schema.section("out", values.out);
 }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "yoke/checkpoint/options.h"
+#include "yoke/collab/options.h"
 #include "yoke/compute/options.h"
 #include "yoke/config/schema.h"
 #include "yoke/data/options.h"
@@ -31,6 +32,7 @@ struct RunConfig : parallel::Choices {
   data::DataOptions data;
   TrainSection train;
   engine::ElasticOptions elastic;
+  collab::CollabOptions collab;
   checkpoint::CheckpointOptions checkpoint;
   metrics::OutOptions out;
 };

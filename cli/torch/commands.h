@@ -14,6 +14,8 @@ int run_bench_kernels(const CommandLine& line);
 int run_bench_scaling(const CommandLine& line);  // as one rank
 int run_verify(const CommandLine& line);
 int run_profile(const CommandLine& line);
+int run_collab_start(const CommandLine& line);
+int run_collab_join(const CommandLine& line);
 int run_checkpoint_list(const CommandLine& line);
 int run_checkpoint_verify(const CommandLine& line);
 int run_checkpoint_export(const CommandLine& line);
@@ -36,6 +38,8 @@ inline constexpr Command kCommands[] = {
     {"bench scaling", run_bench_scaling},
     {"verify", run_verify},
     {"profile", run_profile},
+    {"collab start", run_collab_start},
+    {"collab join", run_collab_join},
     {"ckpt ls", run_checkpoint_list},
     {"ckpt verify", run_checkpoint_verify},
     {"ckpt export", run_checkpoint_export},

@@ -157,6 +157,21 @@ ROWS = {
         ("bench kernels --device tpu", 2, "--device"),
         ("bench kernels --precision bf16", 2, "--precision fp32"),
         ("bench kernels --rows 3000000", 2, "--rows"),
+        ("bench average --bytes x", 2, "--bytes x"),
+        ("bench average --peers 2 --link 1mbit", 2, "--link has 1 rates for --peers 2"),
+        ("bench average --peers 2 --link 1mbit,fast", 2, "--link fast"),
+        ("bench average --peers 0", 2, "--peers 0"),
+        ("collab start configs/nope.toml", 2, "configs/nope.toml"),
+        ("collab start configs/mlp_tiny.toml --target-batch 0", 2, "--target-batch"),
+        ("collab start configs/mlp_tiny.toml --robust mean", 2, "centered_clip"),
+        ("collab start configs/mlp_tiny.toml --collab.bandwidth fast", 2, "20mbit"),
+        ("collab start configs/mlp_tiny.toml --parallel.pipeline 2", 2, "parallel.pipeline"),
+        ("collab start configs/mlp_tiny.toml --train.precision fp16", 2, "fp16"),
+        ("collab start configs/mlp_tiny.toml --train.optimizer lbfgs", 2, "lbfgs"),
+        ("collab start configs/mlp_tiny.toml --collab.suspects 2", 2, "only krum"),
+        ("collab join nowhere.ticket", 2, "nowhere.ticket"),
+        ("collab join yoke1/a:1/b", 2, "3 parts between slashes"),
+        ("collab watch yoke1/a", 2, "2 parts between slashes"),
         ("bench messenger --backend udp", 2, "--backend udp"),
         ("bench messenger --bytes x", 2, "--bytes x"),
         ("bench messenger --bytes 9000TB", 2, "--bytes 9000TB"),
@@ -287,5 +302,6 @@ def test_the_table_covers_every_command():
     words = [row[0] if isinstance(row[0], str) else " ".join(row[0]) for row in rows]
     for command in ("train", "eval", "model info", "model export", "bench step", "bench kernels", "bench scaling", "bench collectives", "bench messenger",
                     "bench ps", "ckpt verify", "ckpt export", "ckpt import", "config show", "doctor", "report", "run", "env", "topo show",
-                    "topo predict", "why", "profile", "plan", "simulate", "partition", "verify", "lab stragglers", "lab downpour"):
+                    "topo predict", "why", "profile", "plan", "simulate", "partition", "verify", "lab stragglers", "lab downpour",
+                    "bench average", "collab start", "collab join", "collab watch"):
         assert any(line.startswith(command) for line in words), command

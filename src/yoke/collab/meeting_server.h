@@ -1,0 +1,36 @@
+// The meeting point: a Meeting behind an authenticated, encrypted port, on its own thread.
+//
+// Strangers without the run's key never get past the handshake (net/gate.h). Peers are limited in the size
+// and the rate of their requests; who exceeds them loses its connection.
+#pragma once
+
+#include <memory>
+
+#include "yoke/collab/meeting.h"
+#include "yoke/collab/ticket.h"
+
+namespace yoke::collab {
+
+class MeetingServer {
+ public:
+  static constexpr uint64_t kMaxRequestBytes = 64 << 10;
+  static constexpr double kMaxRequestsPerSecond = 500;  // of one link, over a second
+
+  // Listens at ticket.meeting (port 0: any free one). Throws Error with kRendezvous if it cannot.
+  MeetingServer(const Ticket& ticket, MeetingOptions options);
+  ~MeetingServer();
+  MeetingServer(const MeetingServer&) = delete;
+  MeetingServer& operator=(const MeetingServer&) = delete;
+
+  net::Address address() const;
+  // Connections refused so far: strangers.
+  int64_t refused() const;
+  // Waits until the run has ended and all peers have left, at most until the deadline.
+  void wait_until_empty(Deadline deadline);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace yoke::collab

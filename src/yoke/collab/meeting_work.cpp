@@ -1,0 +1,219 @@
+// Leases of samples, and progress towards the target batch.
+#include <algorithm>
+#include <cmath>
+
+#include "yoke/base/log.h"
+#include "yoke/collab/identity.h"
+#include "yoke/collab/meeting.h"
+#include "yoke/collab/meeting_fields.h"
+
+namespace yoke::collab {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr int64_t kMaxSamples = int64_t{1} << 40;
+constexpr double kRateMemory = 0.8;    // of the moving average of samples per second
+constexpr double kLeasePatience = 8;   // times the time it should take
+constexpr double kFirstPatience = 10;  // times the timeout, of a peer whose speed is unknown
+constexpr double kLongestWait = 0.2;   // seconds until a waiting peer is answered: it sees that we live
+constexpr double kHold = 2;            // seconds that a full batch waits for a peer that fetches the state
+
+}  // namespace
+
+void Meeting::work(Peer& peer, const Json& message, double now) {
+  const int64_t epoch = integer_field(message, "epoch", -1, kMaxSamples);
+  peer.wanted = integer_field(message, "want", 1, kMaxSamples);
+  peer.asked = now;
+  peer.epoch = epoch;
+  if (message.contains("link")) take_rate(peer, message.at("link"));
+  if (message.contains("done")) take_report(peer, message.at("done"), now);
+  serve(peer, now);
+  start_round_if_ready(now);
+}
+
+// A download shows what its own link can do, and at least what the donor's can.
+void Meeting::take_rate(Peer& peer, const Json& link) {
+  const double rate = number_field(link, "rate");
+  const auto donor = static_cast<size_t>(integer_field(link, "donor", 0, INT32_MAX));
+  if (!(rate > 0 && rate < 1e15)) throw BadMessage("field 'rate' is out of range");
+  if (!peer.says_bandwidth) peer.bandwidth = rate;
+  if (donor < peers_.size() && !peers_[donor].says_bandwidth)
+    peers_[donor].bandwidth = std::max(peers_[donor].bandwidth, rate);
+}
+
+void Meeting::take_report(Peer& peer, const Json& done, double now) {
+  const int64_t samples = integer_field(done, "samples", 1, kMaxSamples);
+  const double loss = field(done, "loss").is_null() ? NAN : number_field(done, "loss");  // JSON has no NaN
+  const double seconds = number_field(done, "seconds");
+  if (!std::isfinite(seconds) || seconds < 0) throw BadMessage("field 'seconds' is out of range");
+  if (seconds > 0) {
+    const double rate = static_cast<double>(samples) / seconds;
+    peer.rate = peer.rate == 0 ? rate : kRateMemory * peer.rate + (1 - kRateMemory) * rate;
+  }
+  if (!peer.lease || peer.epoch != epoch_) return;  // it was given to others
+  if (samples != peer.lease->count)
+    throw BadMessage(fmt::format("{} samples of a lease of {}", samples, peer.lease->count));
+  leased_ -= samples;
+  if (!std::isfinite(loss)) {
+    returned_.push_back(*std::exchange(peer.lease, std::nullopt));
+    return drop(peer, "its loss is not finite");
+  }
+  peer.done.push_back(*std::exchange(peer.lease, std::nullopt));
+  peer.samples += samples;
+  peer.total_samples += samples;
+  done_ += samples;
+  loss_sum_ += loss * static_cast<double>(samples);
+  if (done_ >= options_.target_batch) full_since_ = now;
+}
+
+// Its samples of this epoch, finished or not, are leased again.
+void Meeting::take_back(Peer& peer) {
+  done_ -= peer.samples;
+  if (done_ < options_.target_batch) full_since_ = -1;
+  if (peer.lease) {
+    leased_ -= peer.lease->count;
+    returned_.push_back(*peer.lease);
+  }
+  returned_.insert(returned_.end(), peer.done.begin(), peer.done.end());
+  peer.lease.reset();
+  peer.done.clear();
+  peer.samples = 0;
+}
+
+Json Meeting::restart_reply(const Peer& peer) const {
+  Json donors = Json::array();
+  for (const Peer& other : peers_)
+    if (&other != &peer && other.link >= 0 && other.epoch == epoch_ && !other.address.empty())
+      donors.push_back({{"peer", other.number}, {"address", other.address}});
+  return {{"type", "restart"}, {"epoch", epoch_}, {"own", false}, {"donors", donors}};
+}
+
+void Meeting::serve(Peer& peer, double now) {
+  if (!peer.wanted || peer.link < 0) return;
+  auto answer = [&](Json message) {
+    peer.wanted.reset();
+    peer.heard = now;
+    reply(peer.link, std::move(message));
+  };
+  if (!failure_.empty()) return answer({{"type", "ended"}, {"why", failure_}});
+  if (over_) return answer({{"type", "over"}, {"epoch", epoch_}});
+  if (peer.epoch != epoch_) {
+    if (Json message = catch_up_reply(peer, now); !message.is_null()) return answer(std::move(message));
+  } else if (std::exchange(peer.discarded, false)) {
+    take_back(peer);
+    return answer(restart_reply(peer));
+  } else if (!round_ && present() >= options_.min_peers && grant(peer, now)) {
+    return answer({{"type", "lease"}, {"first", peer.lease->first}, {"count", peer.lease->count}});
+  }
+  if (now > peer.asked + kLongestWait) answer({{"type", "wait"}});
+}
+
+// Null: it must wait until somebody can give it the state.
+Json Meeting::catch_up_reply(Peer& peer, double now) {
+  Json message = restart_reply(peer);
+  const bool own = epoch_ == 0 && !peer.address.empty() && !somebody_has_the_state();
+  if (!own && message.at("donors").empty()) return nullptr;
+  message["own"] = own;
+  take_back(peer);
+  peer.discarded = false;
+  if (own)
+    peer.epoch = 0;
+  else if (!std::exchange(peer.held, true))
+    peer.hold_until = now + kHold;
+  return message;
+}
+
+bool Meeting::somebody_has_the_state() const {
+  return std::any_of(peers_.begin(), peers_.end(),
+                     [&](const Peer& peer) { return peer.link >= 0 && peer.epoch == epoch_; });
+}
+
+bool Meeting::grant(Peer& peer, double now) {
+  const int64_t left = options_.target_batch - done_ - leased_;
+  if (left <= 0 || peer.lease) return false;
+  Range lease{0, std::min(*peer.wanted, left)};
+  if (returned_.empty()) {
+    lease.first = std::exchange(next_sample_, next_sample_ + lease.count);
+  } else {
+    Range& from = returned_.back();
+    lease.count = std::min(lease.count, from.count);
+    lease.first = from.first;
+    from.first += lease.count;
+    from.count -= lease.count;
+    if (from.count == 0) returned_.pop_back();
+  }
+  leased_ += lease.count;
+  peer.lease = lease;
+  const double expected = peer.rate > 0 ? kLeasePatience * static_cast<double>(lease.count) / peer.rate
+                                        : kFirstPatience * options_.timeout;
+  peer.lease_ends = now + std::max(options_.timeout, expected);
+  return true;
+}
+
+// The batch is full, so nobody computes: all who have the state must be waiting, or be late. Those who have
+// samples in the batch may be late by `timeout`.
+void Meeting::start_round_if_ready(double now) {
+  if (round_ || ended() || done_ < options_.target_batch || present() < options_.min_peers) return;
+  std::vector<int> members;
+  bool somebody_sums = false;
+  for (Peer& peer : peers_) {
+    if (peer.link >= 0 && peer.epoch != epoch_ && now < peer.hold_until) return;
+    if (peer.link < 0 || peer.epoch != epoch_ || peer.discarded) continue;
+    if (peer.wanted) {
+      members.push_back(peer.number);
+      somebody_sums = somebody_sums || !peer.address.empty();
+    } else if (now < full_since_ + (peer.samples > 0 ? options_.timeout : kHold)) {
+      return;
+    } else if (peer.samples > 0) {
+      log::warn("collab: peer {} ({}) did not come to the averaging: others repeat its samples", peer.number,
+                short_name(peer.key));
+      return drop(peer, "did not come to the averaging");
+    }
+  }
+  if (somebody_sums)
+    start_attempt(std::move(members), 0, now);
+  else if (now > full_since_ + options_.timeout)
+    end("nobody is left who accepts connections and can sum. Start a peer without --client-only");
+}
+
+Json Meeting::status(double now) const {
+  Json peers = Json::array();
+  for (const Peer& peer : peers_) {
+    const char* state = peer.link < 0          ? "gone"
+                        : peer.discarded       ? "dropped"
+                        : round_               ? "averaging"
+                        : peer.lease           ? "computing"
+                        : peer.epoch != epoch_ ? "catching up"
+                                               : "waiting";
+    Json row = {{"id", peer.number},
+                {"name", short_name(peer.key)},
+                {"host", peer.host},
+                {"role", peer.client_only ? "client" : "peer"},
+                {"samples_per_s", peer.link < 0 ? 0 : peer.rate},
+                {"upload", peer.bandwidth},
+                {"download", peer.bandwidth},
+                {"share", peer.share},
+                {"samples", peer.total_samples},
+                {"outlier", peer.outlier},
+                {"times_dropped", peer.times_dropped},
+                {"state", state}};
+    if (!peer.why_dropped.empty()) row["why_dropped"] = peer.why_dropped;
+    peers.push_back(std::move(row));
+  }
+  return {{"type", "status"},
+          {"run", options_.run},
+          {"peers", peers},
+          {"epoch", epoch_},
+          {"steps", options_.steps},
+          {"accumulated", done_},
+          {"target_batch", options_.target_batch},
+          {"loss", losses_.empty() ? Json(nullptr) : Json(losses_.back())},
+          {"losses", losses_},
+          {"repeated_rounds", repeated_},
+          {"seconds", now - started_},
+          {"ended", ended()},
+          {"failure", failure_}};
+}
+
+}  // namespace yoke::collab

@@ -1,0 +1,276 @@
+// Whole runs: a meeting point and peers as threads, with a trainer whose gradients are known.
+#include "yoke/collab/peer.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <barrier>
+#include <cstring>
+#include <future>
+#include <thread>
+
+#include "yoke/base/random.h"
+#include "yoke/collab/meeting_server.h"
+
+namespace yoke::collab {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
+
+constexpr size_t kElements = 5000;
+
+// Minimises the mean of |w - sample|^2 / 2 by SGD; sample i is a fixed random vector.
+class QuadraticTrainer : public Trainer {
+ public:
+  explicit QuadraticTrainer(int64_t batch, float rate = 0.5f)
+      : batch_(batch), rate_(rate), weights_(kElements), sum_(kElements) {}
+
+  static float sample(int64_t index, size_t k) {
+    return static_cast<float>(mix_bits(static_cast<uint64_t>(index) * kElements + k) % 1000) / 1000;
+  }
+
+  int64_t batch() const override { return batch_; }
+  int64_t elements() const override { return kElements; }
+  int64_t state_bytes() const override { return kElements * sizeof(float); }
+  double compute(int64_t first, int64_t count) override {
+    before_batch(first);
+    double loss = 0;
+    for (int64_t i = first; i < first + count; ++i) {
+      for (size_t k = 0; k < kElements; ++k) {
+        const double error = weights_[k] - sample(i, k);
+        sum_[k] += error;
+        loss += error * error / 2;
+      }
+    }
+    samples_ += count;
+    return loss / static_cast<double>(count);
+  }
+  void discard() override {
+    samples_ = 0;
+    std::fill(sum_.begin(), sum_.end(), 0.0);
+  }
+  void read_gradient(std::span<float> into) override {
+    for (size_t k = 0; k < kElements; ++k)
+      into[k] = samples_ == 0 ? 0 : factor * static_cast<float>(sum_[k] / static_cast<double>(samples_));
+  }
+  void step(std::span<const float> gradient, int64_t) override {
+    for (size_t k = 0; k < kElements; ++k) weights_[k] -= rate_ * gradient[k];
+  }
+  std::vector<std::byte> state() override {
+    std::vector<std::byte> bytes(kElements * sizeof(float));
+    std::memcpy(bytes.data(), weights_.data(), bytes.size());
+    return bytes;
+  }
+  void restore(const std::vector<std::byte>& state, int64_t) override {
+    std::memcpy(weights_.data(), state.data(), state.size());
+  }
+  const std::vector<float>& weights() const { return weights_; }
+
+  std::function<void(int64_t)> before_batch = [](int64_t) {};
+  float factor = 1;  // of the gradients it reports: not 1 for a liar
+
+ private:
+  int64_t batch_;
+  float rate_;
+  int64_t samples_ = 0;
+  std::vector<float> weights_;
+  std::vector<double> sum_;
+};
+
+struct TestRun {
+  explicit TestRun(int64_t steps, int64_t target, int64_t min_peers = 1, Robust robust = Robust::kNone,
+                   double quorum_timeout = 30) {
+    MeetingOptions options;
+    options.run = {{"model", "quadratic"}};
+    options.steps = steps;
+    options.elements = kElements;
+    options.target_batch = target;
+    options.min_peers = min_peers;
+    options.robust = robust;
+    options.suspects = 1;
+    options.timeout = 10;
+    options.quorum_timeout = quorum_timeout;
+    ticket.run_id = "test-run";
+    ticket.meeting = {.host = "127.0.0.1", .port = 0};
+    server.emplace(ticket, options);
+    ticket.meeting = server->address();
+    peer.run = options.run;
+    peer.timeout = 10;
+  }
+  std::future<PeerSummary> start(Trainer& trainer, PeerOptions options,
+                                 Identity identity = Identity::random()) {
+    return std::async(std::launch::async,
+                      [this, &trainer, options, identity = std::make_shared<Identity>(std::move(identity))] {
+                        return run_peer(ticket, *identity, trainer, options);
+                      });
+  }
+  std::future<PeerSummary> start(Trainer& trainer) { return start(trainer, peer); }
+
+  // Until peer 0 is in this state.
+  void wait_for_state(const std::string& state) const {
+    MeetingClient watcher(ticket, Deadline::after(10));
+    for (Deadline deadline = Deadline::after(20); !deadline.passed(); std::this_thread::yield()) {
+      nlohmann::json peers = watcher.call({{"type", "watch"}}, Deadline::after(10)).at("peers");
+      if (!peers.empty() && peers[0].at("state") == state) return;
+    }
+    FAIL() << "peer 0 is not " << state;
+  }
+
+  Ticket ticket;
+  std::optional<MeetingServer> server;
+  PeerOptions peer;
+};
+
+// One device on the same samples, in batches of `target`.
+std::vector<float> one_device(int64_t steps, int64_t target) {
+  QuadraticTrainer trainer(target);
+  std::vector<float> gradient(kElements);
+  for (int64_t step = 0; step < steps; ++step) {
+    trainer.compute(step * target, target);
+    trainer.read_gradient(gradient);
+    trainer.step(gradient, step);
+    trainer.discard();
+  }
+  return trainer.weights();
+}
+
+double distance_between(const std::vector<float>& a, const std::vector<float>& b) {
+  double largest = 0;
+  for (size_t k = 0; k < a.size(); ++k) largest = std::max<double>(largest, std::abs(a[k] - b[k]));
+  return largest;
+}
+
+TEST(Peer, ThreePeersOfUnequalBatchesEqualOneDevice) {
+  TestRun run(/*steps=*/8, /*target=*/32, /*min_peers=*/3);
+  QuadraticTrainer five(5), seven(7), twenty(20);
+  auto a = run.start(five), b = run.start(seven), c = run.start(twenty);
+  PeerSummary first = a.get(), second = b.get(), third = c.get();
+  EXPECT_TRUE(first.over && second.over && third.over);
+  EXPECT_EQ(first.epoch, 8);
+  EXPECT_LT(distance_between(five.weights(), one_device(8, 32)), 1e-6);
+  EXPECT_EQ(five.weights(), seven.weights());
+  EXPECT_EQ(five.weights(), twenty.weights());
+  EXPECT_EQ(first.samples + second.samples + third.samples, 8 * 32);
+}
+
+TEST(Peer, APeerBehindAFirewallTakesPart) {
+  TestRun run(5, 32, 3);
+  PeerOptions client = run.peer;
+  client.client_only = true;
+  QuadraticTrainer five(5), seven(7), twenty(20);
+  auto a = run.start(five), b = run.start(seven, client), c = run.start(twenty, client);
+  EXPECT_TRUE(a.get().over && b.get().over && c.get().over);
+  EXPECT_LT(distance_between(seven.weights(), one_device(5, 32)), 1e-6);
+}
+
+// Peers that throw inside a batch disappear without a word, as a killed process does.
+struct Killed {};
+
+TEST(Peer, WhenAPeerDiesInMidBatchTheStepHasAllSamplesAllTheSame) {
+  TestRun run(6, 32, 2);
+  QuadraticTrainer steady(4), doomed(4);
+  doomed.before_batch = [batches = 0](int64_t) mutable {
+    if (++batches == 3) throw Killed();
+  };
+  steady.before_batch = [](int64_t) { std::this_thread::yield(); };
+  PeerOptions options = run.peer;
+  auto a = run.start(steady, options);
+  run.wait_for_state("waiting");
+  auto b = run.start(doomed, options);
+  EXPECT_THROW(b.get(), Killed);
+  QuadraticTrainer third(4);  // the quorum is two
+  auto c = run.start(third);
+  EXPECT_TRUE(a.get().over);
+  PeerSummary late = c.get();
+  EXPECT_GE(late.downloads, 1);
+  EXPECT_LT(distance_between(steady.weights(), one_device(6, 32)), 1e-6);
+  EXPECT_EQ(steady.weights(), third.weights());
+}
+
+TEST(Peer, APeerThatReturnsTakesTheStateFromAnother) {
+  TestRun run(40, 16);
+  QuadraticTrainer steady(4);
+  std::promise<void> half;
+  PeerOptions with_signal = run.peer;
+  with_signal.on_step = [&](const PeerOptions::StepNews& news) {
+    if (news.epoch == 10) half.set_value();
+  };
+  auto a = run.start(steady, with_signal);
+  half.get_future().wait();
+  QuadraticTrainer late(4);
+  PeerOptions brief = run.peer;
+  brief.most_steps = 2;
+  PeerSummary stay = run.start(late, brief).get();
+  EXPECT_GE(stay.downloads, 1);
+  EXPECT_TRUE(stay.over || stay.steps == 2);
+  EXPECT_TRUE(a.get().over);
+  EXPECT_LT(distance_between(steady.weights(), one_device(40, 16)), 1e-6);
+}
+
+TEST(Peer, ATicketOfAnotherRunIsRefused) {
+  TestRun run(1, 16);
+  Ticket other = run.ticket;
+  other.key = net::Secret::random();
+  QuadraticTrainer trainer(4);
+  EXPECT_THAT([&] { run_peer(other, Identity::random(), trainer, run.peer); },
+              ThrowsMessage<Error>(HasSubstr("belongs to another run")));
+  EXPECT_TRUE(run.start(trainer).get().over);
+}
+
+TEST(Peer, TwoPeersCannotShareAnIdentity) {
+  TestRun run(1, 16, 2);
+  QuadraticTrainer one(4), two(4), three(4);
+  Identity identity = Identity::random();
+  PeerOptions options = run.peer;
+  auto a = std::async(std::launch::async, [&] { return run_peer(run.ticket, identity, one, options); });
+  run.wait_for_state("waiting");
+  EXPECT_THAT([&] { run_peer(run.ticket, identity, two, options); },
+              ThrowsMessage<Error>(HasSubstr("already in this run")));
+  EXPECT_TRUE(run.start(three).get().over);
+  EXPECT_TRUE(a.get().over);
+}
+
+TEST(Peer, WithoutQuorumTheRunEndsWithAReason) {
+  TestRun run(1, 16, 3, Robust::kNone, /*quorum_timeout=*/0.5);
+  QuadraticTrainer trainer(4);
+  EXPECT_THAT([&] { run.start(trainer).get(); }, ThrowsMessage<CommError>(HasSubstr("quorum lost")));
+}
+
+TEST(Peer, ALiarDoesNotStopARobustRun) {
+  for (Robust robust : {Robust::kNone, Robust::kMedian}) {
+    TestRun run(12, 40, 4, robust);
+    std::vector<std::unique_ptr<QuadraticTrainer>> trainers;
+    std::vector<std::future<PeerSummary>> peers;
+    std::barrier all_compute(4);  // so that each has a quarter of every batch
+    for (int i = 0; i < 4; ++i) {
+      trainers.push_back(std::make_unique<QuadraticTrainer>(10));
+      trainers.back()->before_batch = [&](int64_t) { all_compute.arrive_and_wait(); };
+      if (i == 3) trainers.back()->factor = -20;
+      peers.push_back(run.start(*trainers.back()));
+    }
+    for (auto& peer : peers) EXPECT_TRUE(peer.get().over);
+    const double off = distance_between(trainers[0]->weights(), one_device(12, 40));
+    if (robust == Robust::kNone)
+      EXPECT_GT(off, 1);
+    else
+      EXPECT_LT(off, 0.5);
+  }
+}
+
+TEST(Peer, StrangersOnThePortDisturbNobody) {
+  TestRun run(3, 16);
+  const net::Address where = run.server->address();
+  std::vector<net::Descriptor> strangers;
+  for (int i = 0; i < 20; ++i) {
+    strangers.push_back(net::connect_to(where, Deadline::after(10)));
+    const std::string text = "GET / HTTP/1.1\r\n\r\n";
+    EXPECT_GT(::write(strangers.back().get(), text.data(), text.size()), 0);
+  }
+  QuadraticTrainer trainer(4);
+  EXPECT_TRUE(run.start(trainer).get().over);
+}
+
+}  // namespace
+}  // namespace yoke::collab
