@@ -28,6 +28,11 @@ inline torch::Tensor as_pixels(const torch::Tensor& x) {
              : pixels.clone(at::MemoryFormat::ChannelsLast);
 }
 
+// Whether nobody else reads this gradient, so that its memory may be used for the next one.
+inline bool is_last_owner(const torch::Tensor& gradient) {
+  return gradient.use_count() == 1 && gradient.storage().use_count() == 1;
+}
+
 inline torch::Tensor scratch(int64_t floats, const torch::Tensor& like) {
   return at::empty({floats}, like.options().dtype(torch::kFloat).memory_format(at::MemoryFormat::Contiguous));
 }

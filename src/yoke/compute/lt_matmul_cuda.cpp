@@ -11,6 +11,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <numeric>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -22,8 +23,10 @@ namespace {
 
 constexpr int kProposals = 16;
 constexpr int kTimedRuns = 2, kRounds = 3;
-// cuBLASLt's first proposal is used unless another is faster by more than the noise.
-constexpr float kClearly = 0.98f;
+constexpr float kNearly = 1.06f;
+constexpr size_t kFinalists = 4;
+constexpr float kRowMs = 10, kLongestRow = 64;
+constexpr float kNever = std::numeric_limits<float>::infinity();
 constexpr uintptr_t kFineAlignment = 256, kLeastAlignment = 16;
 
 void check(cublasStatus_t status, const char* what) {
@@ -148,36 +151,81 @@ cublasStatus_t launch(const LtProduct& p, const Description& description,
                         kLtWorkspace, stream);
 }
 
-// Milliseconds of the fastest run; infinity if it fails.
-float time_of(const LtProduct& p, const Description& description, const cublasLtMatmulAlgo_t& algorithm,
-              cublasLtHandle_t handle, void* workspace, cudaStream_t stream) {
-  cudaEvent_t begin = nullptr, end = nullptr;
-  check(cudaEventCreate(&begin), "event");
-  check(cudaEventCreate(&end), "event");
-  float best = std::numeric_limits<float>::infinity();
-  for (int run = 0; run <= kTimedRuns; ++run) {
-    cudaEventRecord(begin, stream);
-    if (launch(p, description, algorithm, handle, workspace, stream) != CUBLAS_STATUS_SUCCESS) break;
-    cudaEventRecord(end, stream);
-    if (cudaEventSynchronize(end) != cudaSuccess) break;
-    float now = 0;
-    if (run > 0 && cudaEventElapsedTime(&now, begin, end) == cudaSuccess) best = std::min(best, now);
+// Timing of algorithms for one product.
+class Trial {
+ public:
+  Trial(const LtProduct& p, const Description& description, cublasLtHandle_t handle, void* workspace,
+        cudaStream_t stream)
+      : product_(p), description_(description), handle_(handle), workspace_(workspace), stream_(stream) {
+    check(cudaEventCreate(&begin_), "event");
+    check(cudaEventCreate(&end_), "event");
   }
-  cudaEventDestroy(begin);
-  cudaEventDestroy(end);
-  return best;
+  ~Trial() {
+    cudaEventDestroy(begin_);
+    cudaEventDestroy(end_);
+  }
+  Trial(const Trial&) = delete;
+  Trial& operator=(const Trial&) = delete;
+
+  // Milliseconds per launch of `launches` in a row; infinity if it fails.
+  float time(const cublasLtMatmulAlgo_t& algorithm, int launches) {
+    cudaEventRecord(begin_, stream_);
+    for (int i = 0; i < launches; ++i)
+      if (launch(product_, description_, algorithm, handle_, workspace_, stream_) != CUBLAS_STATUS_SUCCESS)
+        return kNever;
+    cudaEventRecord(end_, stream_);
+    float spent = 0;
+    if (cudaEventSynchronize(end_) != cudaSuccess ||
+        cudaEventElapsedTime(&spent, begin_, end_) != cudaSuccess)
+      return kNever;
+    return spent / static_cast<float>(launches);
+  }
+
+  // The fastest of a few single launches after one that is not counted.
+  float time_alone(const cublasLtMatmulAlgo_t& algorithm) {
+    float best = time(algorithm, 1) == kNever ? kNever : time(algorithm, 1);
+    for (int run = 1; run < kTimedRuns && best < kNever; ++run) best = std::min(best, time(algorithm, 1));
+    return best;
+  }
+
+ private:
+  const LtProduct& product_;
+  const Description& description_;
+  cublasLtHandle_t handle_;
+  void* workspace_;
+  cudaStream_t stream_;
+  cudaEvent_t begin_ = nullptr, end_ = nullptr;
+};
+
+// Indices of the algorithms that are nearly as fast as the fastest, that one first.
+std::vector<size_t> finalists_of(const std::vector<float>& alone) {
+  std::vector<size_t> order(alone.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return alone[a] < alone[b]; });
+  std::erase_if(order, [&](size_t i) { return alone[i] > kNearly * alone[order[0]]; });
+  order.resize(std::min(order.size(), kFinalists));
+  return order;
 }
 
-// Alternates the proposals, so that a dropping clock rate affects all of them.
-cublasLtMatmulAlgo_t fastest_of(const std::vector<cublasLtMatmulHeuristicResult_t>& found, const LtProduct& p,
-                                const Description& description, cublasLtHandle_t handle, void* workspace,
-                                cudaStream_t stream) {
-  std::vector<float> spent(found.size(), 0.0f);
+// Alternates the proposals, so that a dropping clock rate affects all of them. A long row of products makes
+// the GPU lower its clock to limit its power, and that slows the algorithms down unequally: those that are
+// nearly as fast alone are compared in such rows.
+cublasLtMatmulAlgo_t fastest_of(const std::vector<cublasLtMatmulHeuristicResult_t>& found, Trial& trial) {
+  std::vector<float> alone(found.size(), 0.0f);
   for (int round = 0; round < kRounds; ++round)
-    for (size_t i = 0; i < found.size(); ++i)
-      spent[i] += time_of(p, description, found[i].algo, handle, workspace, stream);
-  auto best = static_cast<size_t>(std::min_element(spent.begin(), spent.end()) - spent.begin());
-  return found[spent[best] < kClearly * spent[0] ? best : 0].algo;
+    for (size_t i = 0; i < found.size(); ++i) alone[i] += trial.time_alone(found[i].algo) / kRounds;
+  const std::vector<size_t> finalists = finalists_of(alone);
+  if (finalists.size() == 1) return found[finalists[0]].algo;
+  const int launches = static_cast<int>(std::clamp(kRowMs / alone[finalists[0]], 1.0f, kLongestRow));
+  std::vector<float> in_rows(finalists.size(), 0.0f);
+  for (int round = 0; round <= kRounds; ++round) {
+    for (size_t i = 0; i < finalists.size(); ++i) {
+      const float spent = trial.time(found[finalists[i]].algo, launches);
+      if (round > 0) in_rows[i] += spent;
+    }
+  }
+  const auto best = std::min_element(in_rows.begin(), in_rows.end()) - in_rows.begin();
+  return found[finalists[static_cast<size_t>(best)]].algo;
 }
 
 // Key of a choice.
@@ -236,7 +284,11 @@ void lt_multiply(const LtProduct& p, void* handle, void* workspace, bool search,
     auto found = proposals_for(p, description, lt);
     if (found.empty()) throw std::runtime_error("cuBLASLt: no algorithm for this product");
     bool timed = search && !is_captured(stream);
-    taken = timed ? fastest_of(found, p, description, lt, workspace, stream) : found[0].algo;
+    taken = found[0].algo;
+    if (timed) {
+      Trial trial(p, description, lt, workspace, stream);
+      taken = fastest_of(found, trial);
+    }
     std::lock_guard lock(all.mutex);
     if (timed || !search) all.taken.emplace(key, *taken);
   }
