@@ -6,8 +6,8 @@
 
 namespace yoke::compute {
 
-// `sums` [columns] of `gradient` [.., columns] stay with this tensor until it is modified. Views and copies do
-// not have them.
+// `sums` [columns] of `gradient` [.., columns] stay with this tensor until it is modified. Views and copies
+// do not have them.
 void keep_sums(const torch::Tensor& gradient, torch::Tensor sums);
 
 // Undefined if none were kept, or `gradient` was modified since.
