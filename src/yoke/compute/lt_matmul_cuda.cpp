@@ -6,27 +6,21 @@
 #include <cublasLt.h>
 #include <cuda_runtime_api.h>
 
-#include <algorithm>
-#include <limits>
 #include <map>
 #include <memory>
 #include <mutex>
-#include <numeric>
 #include <optional>
 #include <stdexcept>
 #include <string>
 #include <tuple>
 #include <vector>
 
+#include "yoke/compute/lt_choice_cuda.h"
+
 namespace yoke::compute::cuda {
 namespace {
 
 constexpr int kProposals = 16;
-constexpr int kTimedRuns = 2, kRounds = 3;
-constexpr float kNearly = 1.06f;
-constexpr size_t kFinalists = 4;
-constexpr float kRowMs = 10, kLongestRow = 64;
-constexpr float kNever = std::numeric_limits<float>::infinity();
 constexpr uintptr_t kFineAlignment = 256, kLeastAlignment = 16;
 
 void check(cublasStatus_t status, const char* what) {
@@ -151,83 +145,6 @@ cublasStatus_t launch(const LtProduct& p, const Description& description,
                         kLtWorkspace, stream);
 }
 
-// Timing of algorithms for one product.
-class Trial {
- public:
-  Trial(const LtProduct& p, const Description& description, cublasLtHandle_t handle, void* workspace,
-        cudaStream_t stream)
-      : product_(p), description_(description), handle_(handle), workspace_(workspace), stream_(stream) {
-    check(cudaEventCreate(&begin_), "event");
-    check(cudaEventCreate(&end_), "event");
-  }
-  ~Trial() {
-    cudaEventDestroy(begin_);
-    cudaEventDestroy(end_);
-  }
-  Trial(const Trial&) = delete;
-  Trial& operator=(const Trial&) = delete;
-
-  // Milliseconds per launch of `launches` in a row; infinity if it fails.
-  float time(const cublasLtMatmulAlgo_t& algorithm, int launches) {
-    cudaEventRecord(begin_, stream_);
-    for (int i = 0; i < launches; ++i)
-      if (launch(product_, description_, algorithm, handle_, workspace_, stream_) != CUBLAS_STATUS_SUCCESS)
-        return kNever;
-    cudaEventRecord(end_, stream_);
-    float spent = 0;
-    if (cudaEventSynchronize(end_) != cudaSuccess ||
-        cudaEventElapsedTime(&spent, begin_, end_) != cudaSuccess)
-      return kNever;
-    return spent / static_cast<float>(launches);
-  }
-
-  // The fastest of a few single launches after one that is not counted.
-  float time_alone(const cublasLtMatmulAlgo_t& algorithm) {
-    float best = time(algorithm, 1) == kNever ? kNever : time(algorithm, 1);
-    for (int run = 1; run < kTimedRuns && best < kNever; ++run) best = std::min(best, time(algorithm, 1));
-    return best;
-  }
-
- private:
-  const LtProduct& product_;
-  const Description& description_;
-  cublasLtHandle_t handle_;
-  void* workspace_;
-  cudaStream_t stream_;
-  cudaEvent_t begin_ = nullptr, end_ = nullptr;
-};
-
-// Indices of the algorithms that are nearly as fast as the fastest, that one first.
-std::vector<size_t> finalists_of(const std::vector<float>& alone) {
-  std::vector<size_t> order(alone.size());
-  std::iota(order.begin(), order.end(), size_t{0});
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return alone[a] < alone[b]; });
-  std::erase_if(order, [&](size_t i) { return alone[i] > kNearly * alone[order[0]]; });
-  order.resize(std::min(order.size(), kFinalists));
-  return order;
-}
-
-// Alternates the proposals, so that a dropping clock rate affects all of them. A long row of products makes
-// the GPU lower its clock to limit its power, and that slows the algorithms down unequally: those that are
-// nearly as fast alone are compared in such rows.
-cublasLtMatmulAlgo_t fastest_of(const std::vector<cublasLtMatmulHeuristicResult_t>& found, Trial& trial) {
-  std::vector<float> alone(found.size(), 0.0f);
-  for (int round = 0; round < kRounds; ++round)
-    for (size_t i = 0; i < found.size(); ++i) alone[i] += trial.time_alone(found[i].algo) / kRounds;
-  const std::vector<size_t> finalists = finalists_of(alone);
-  if (finalists.size() == 1) return found[finalists[0]].algo;
-  const int launches = static_cast<int>(std::clamp(kRowMs / alone[finalists[0]], 1.0f, kLongestRow));
-  std::vector<float> in_rows(finalists.size(), 0.0f);
-  for (int round = 0; round <= kRounds; ++round) {
-    for (size_t i = 0; i < finalists.size(); ++i) {
-      const float spent = trial.time(found[finalists[i]].algo, launches);
-      if (round > 0) in_rows[i] += spent;
-    }
-  }
-  const auto best = std::min_element(in_rows.begin(), in_rows.end()) - in_rows.begin();
-  return found[finalists[static_cast<size_t>(best)]].algo;
-}
-
 // Key of a choice.
 using Key = std::tuple<int, kernels::CudaNumber, int64_t, int64_t, int64_t, bool, bool, Epilogue, bool,
                        uintptr_t, bool>;
@@ -284,11 +201,10 @@ void lt_multiply(const LtProduct& p, void* handle, void* workspace, bool search,
     auto found = proposals_for(p, description, lt);
     if (found.empty()) throw std::runtime_error("cuBLASLt: no algorithm for this product");
     bool timed = search && !is_captured(stream);
-    taken = found[0].algo;
-    if (timed) {
-      Trial trial(p, description, lt, workspace, stream);
-      taken = fastest_of(found, trial);
-    }
+    auto run = [&](const cublasLtMatmulAlgo_t& algorithm) {
+      return launch(p, description, algorithm, lt, workspace, stream);
+    };
+    taken = timed ? fastest_algorithm(found, run, stream) : found[0].algo;
     std::lock_guard lock(all.mutex);
     if (timed || !search) all.taken.emplace(key, *taken);
   }
