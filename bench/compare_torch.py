@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""One CPU training step of ours against PyTorch eager, in the same run.
+"""One CPU training step of ours against PyTorch, eager or compiled, in the same run.
 
 Both sides run forward, loss, backward and SGD with momentum 0.9 in fp32 on synthetic batches, each round in a fresh
 process, in turn, so that whatever else the machine does hits both. The ratio of the medians is printed as a table
@@ -7,6 +7,7 @@ process, in turn, so that whatever else the machine does hits both. The ratio of
 
   bench/compare_torch.py                                # all nets, one thread and two
   bench/compare_torch.py --models lenet --threads 1 --rounds 9
+  bench/compare_torch.py --compile                      # PyTorch with torch.compile: forward and loss
 """
 import argparse
 import json
@@ -88,7 +89,7 @@ def batch_of(torch, name, size):
     return torch.randn(size, *shape), torch.randint(classes, (size,))
 
 
-def run_peer(name, threads, steps):
+def run_peer(name, threads, steps, compiled):
     """In a process of its own: prints the seconds of every step."""
     import torch
     torch.set_num_threads(threads)
@@ -100,11 +101,15 @@ def run_peer(name, threads, steps):
         net = {"lenet": lenet, "vgg": vgg, "gpt": gpt}[name](torch.nn)
     optimizer = torch.optim.SGD(net.parameters(), lr=0.01, momentum=0.9)
     x, y = batch_of(torch, name, NETS[name][2])
+
+    def loss_of(inputs, target):
+        return torch.nn.functional.cross_entropy(net(inputs).flatten(0, -2), target.flatten())
+
+    run = torch.compile(loss_of) if compiled else loss_of
     seconds = []
     for _ in range(steps + 5):
         begin = time.perf_counter()
-        loss = torch.nn.functional.cross_entropy(net(x).flatten(0, -2), y.flatten())
-        loss.backward()
+        run(x, y).backward()
         optimizer.step()
         optimizer.zero_grad()
         seconds.append(time.perf_counter() - begin)
@@ -118,9 +123,9 @@ def answer_of(command):
     return json.loads(done.stdout)
 
 
-def peer_seconds(name, threads, steps):
+def peer_seconds(name, threads, steps, compiled):
     return statistics.median(answer_of([sys.executable, __file__, "--peer", name, "--threads", threads,
-                                        "--steps", steps])["seconds"])
+                                        "--steps", steps, *(["--compile"] if compiled else [])])["seconds"])
 
 
 def our_seconds(binary, name, threads, steps):
@@ -130,12 +135,12 @@ def our_seconds(binary, name, threads, steps):
     return answer["results"][0]["step_seconds"]["median"]
 
 
-def compare(binary, name, threads, rounds, steps):
+def compare(binary, name, threads, rounds, steps, compiled):
     ours, theirs = [], []
     our_seconds(binary, name, threads, 1)  # measures convolution paths where they are not known yet
     for turn in range(rounds):
         ours.append(our_seconds(binary, name, threads, steps))
-        theirs.append(peer_seconds(name, threads, steps))
+        theirs.append(peer_seconds(name, threads, steps, compiled))
         print(f"  {name}, {threads} threads, round {turn + 1}: ours {1e3 * ours[-1]:.2f} ms, "
               f"PyTorch {1e3 * theirs[-1]:.2f} ms", file=sys.stderr)
     pairs = sorted(b / a for a, b in zip(ours, theirs))
@@ -159,15 +164,16 @@ def main():
     parser.add_argument("--threads", default="1,2")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--steps", type=int, default=0, help="steps a round (default: as many as make about a second)")
+    parser.add_argument("--compile", action="store_true", help="compile PyTorch's side (torch.compile)")
     parser.add_argument("--peer", choices=NETS, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.peer:
-        return run_peer(args.peer, int(args.threads), args.steps)
+        return run_peer(args.peer, int(args.threads), args.steps, args.compile)
     unknown = [name for name in args.models.split(",") if name not in NETS]
     if unknown:
         parser.error(f"--models {','.join(unknown)}: there are {', '.join(NETS)}")
     binary = os.environ.get("YOKE_BIN") or Path(__file__).resolve().parent.parent / "build" / "yoke"
-    results = [compare(binary, name, threads, args.rounds, args.steps or NETS[name][3])
+    results = [compare(binary, name, threads, args.rounds, args.steps or NETS[name][3], args.compile)
                for name in args.models.split(",") for threads in map(int, args.threads.split(","))]
     print_table(results)
     print(json.dumps({"results": results}, indent=1))

@@ -2,6 +2,7 @@
 
 #include <torch/csrc/autograd/custom_function.h>
 
+#include "yoke/compute/kept_sums.h"
 #include "yoke/compute/precision.h"
 #include "yoke/compute/product.h"
 #include "yoke/compute/token_kernels.h"
@@ -34,8 +35,9 @@ struct Affine : public torch::autograd::Function<Affine> {
     torch::Tensor gradient = gradients[0].reshape({-1, gradients[0].size(-1)});
     torch::Tensor of_x = product(gradient, saved[1].t()).view(x.sizes());
     torch::Tensor of_weight = product(x.reshape({-1, x.size(-1)}).t(), gradient);
-    torch::Tensor of_bias =
-        cuda::can_sum_rows(gradient) ? cuda::sum_rows(gradient) : sum_by_product(gradient);
+    torch::Tensor of_bias = kept_sums(gradients[0]);
+    if (!of_bias.defined())
+      of_bias = cuda::can_sum_rows(gradient) ? cuda::sum_rows(gradient) : sum_by_product(gradient);
     return {of_x, of_weight, of_bias, context->saved_data["added"].toBool() ? gradients[0] : torch::Tensor()};
   }
 };

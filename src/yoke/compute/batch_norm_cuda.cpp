@@ -66,12 +66,14 @@ struct Normalise : torch::autograd::Function<Normalise> {
     c10::cuda::CUDAGuard guard(x.device());
     bool relu = ctx->saved_data["relu"].toBool(), residual = ctx->saved_data["residual"].toBool();
     CudaBatchNorm in = describe(x, weight, bias, ctx->saved_data["eps"].toDouble(), relu);
-    Tensor grad_y = as_pixels(grads[0]);
+    int64_t pitch = pixel_pitch(grads[0]);
+    Tensor grad_y = pitch != 0 ? grads[0] : as_pixels(grads[0]);
     Tensor grad_x = at::empty_like(x), grad_weight = at::empty_like(weight), grad_bias = at::empty_like(bias);
     // Without ReLU the gradient passes to the residual unchanged.
     Tensor grad_residual = !residual ? Tensor() : relu ? at::empty_like(x) : grad_y;
     kernels::CudaBatchNormGradients g;
     g.grad_y = grad_y.const_data_ptr();
+    g.grad_y_pitch = pitch;
     g.mask = mask.defined() ? mask.const_data_ptr<uint8_t>() : nullptr;
     g.mean = saved[3].const_data_ptr<float>();
     g.variance = saved[4].const_data_ptr<float>();

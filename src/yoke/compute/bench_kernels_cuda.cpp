@@ -34,7 +34,7 @@ void bench_layer_norm(KernelBench& bench, int64_t rows) {
   Tensor x = bench.matrix(rows, kWidth), added = bench.matrix(rows, kWidth), sum = at::empty_like(x);
   Tensor y = at::empty_like(x), grad_x = at::empty_like(x);
   Tensor weight = bench.matrix(1, kWidth), bias = bench.matrix(1, kWidth);
-  Tensor grad_weight = at::empty_like(weight), grad_bias = at::empty_like(bias);
+  Tensor grad_weight = at::empty_like(weight), grad_bias = at::empty_like(bias), sums = at::empty_like(bias);
   Tensor mean = scratch(rows, x), inverse = scratch(rows, x);
   kernels::CudaLayerNorm in{*number_of(x),         rows,  kWidth,      weight.const_data_ptr(),
                             bias.const_data_ptr(), 1e-5f, stream_of(x)};
@@ -50,7 +50,7 @@ void bench_layer_norm(KernelBench& bench, int64_t rows) {
     kernels::layer_norm_backward(in, x.const_data_ptr(), mean.const_data_ptr<float>(),
                                  inverse.const_data_ptr<float>(), y.const_data_ptr(), sum.const_data_ptr(),
                                  grad_x.data_ptr(), grad_weight.data_ptr(), grad_bias.data_ptr(),
-                                 workspace.data_ptr<float>());
+                                 sums.data_ptr(), workspace.data_ptr<float>());
   });
 }
 

@@ -76,9 +76,9 @@ struct MaskedGradient {
   Tensor bias;  // its column sums
 };
 
-MaskedGradient relu_backward(const Tensor& grad_y, const Tensor& y, const Tensor& bias) {
+MaskedGradient relu_backward(const Tensor& grad_y, bool overwrite, const Tensor& y, const Tensor& bias) {
   kernels::CudaActivation in{*number_of(y), y.numel() / y.size(1), y.size(1), stream_of(y)};
-  MaskedGradient out{at::empty_like(y), at::empty_like(bias)};
+  MaskedGradient out{overwrite ? grad_y : at::empty_like(y), at::empty_like(bias)};
   kernels::relu_backward(in, grad_y.const_data_ptr(), y.const_data_ptr(), out.y.data_ptr(),
                          out.bias.data_ptr(),
                          scratch(kernels::activation_workspace(in), y).data_ptr<float>());
@@ -114,7 +114,8 @@ struct ConvRelu : torch::autograd::Function<ConvRelu> {
     variable_list saved = ctx->get_saved_variables();
     const Tensor &x = saved[0], &weight = saved[1], &bias = saved[2], &y = saved[3], &taps = saved[4];
     c10::cuda::CUDAGuard guard(x.device());
-    MaskedGradient masked = relu_backward(as_pixels(grads[0]), as_pixels(y), bias);
+    const bool overwrite = is_last_owner(grads[0]);
+    MaskedGradient masked = relu_backward(as_pixels(grads[0]), overwrite, as_pixels(y), bias);
     Tensor grad = taps.defined()
                       ? pool_backward(masked.y, taps, shape_of(ctx->saved_data["pool"].toIntVector()))
                       : masked.y;

@@ -100,6 +100,25 @@ TEST_P(ImageKernels, BatchNormEqualsLibTorch) {
   }
 }
 
+TEST_P(ImageKernels, BatchNormReadsTheGradientOfAPartOfAConcatenation) {
+  torch::nn::BatchNorm2d norm(16);
+  norm->to(torch::kCUDA);
+  for (bool with_residual : {false, true})
+    for (bool relu : {false, true}) {
+      Pair x = leaf({3, 16, 5, 7}), residual = leaf({3, 16, 5, 7});
+      Tensor whole = torch::randn({3, 40, 5, 7}, torch::kCUDA).to(GetParam());
+      Tensor part = whole.contiguous(at::MemoryFormat::ChannelsLast).narrow(1, 8, 16);
+      auto gradients = [&](const Tensor& grad) {
+        for (const Tensor& one : {x.ours, residual.ours, norm->weight, norm->bias})
+          one.mutable_grad() = Tensor();
+        cuda::batch_norm(*norm, x.ours, with_residual ? residual.ours : Tensor(), relu, 0).backward(grad);
+        return std::array{x.ours.grad(), norm->weight.grad(), norm->bias.grad()};
+      };
+      auto ours = gradients(part), expected = gradients(part.contiguous(at::MemoryFormat::ChannelsLast));
+      for (size_t i = 0; i < ours.size(); ++i) EXPECT_TRUE(torch::equal(ours[i], expected[i])) << i;
+    }
+}
+
 TEST_P(ImageKernels, BatchNormGivesTheSameBitsTwiceAndKeepsNan) {
   torch::nn::BatchNorm2d norm(64);
   norm->to(torch::kCUDA);
@@ -119,6 +138,24 @@ TEST_P(ImageKernels, BatchNormGivesTheSameBitsTwiceAndKeepsNan) {
   Tensor y = cuda::batch_norm(*norm, x.ours, Tensor(), true, 0);
   EXPECT_TRUE(y.select(1, 5).isnan().all().item<bool>());
   EXPECT_FALSE(y.select(1, 6).isnan().any().item<bool>());
+}
+
+TEST_P(ImageKernels, GradientsThatOthersReadAreNotOverwritten) {
+  Pair x = leaf({2, 8, 6, 6}), weight = leaf({16, 8, 3, 3}, 0.2), bias = leaf({16});
+  Tensor grad = torch::randn({2, 16, 6, 6}, torch::kCUDA).to(GetParam());
+  grad = grad.contiguous(at::MemoryFormat::ChannelsLast);
+  Tensor before = grad.clone();
+  conv2d_relu(x.ours, weight.ours, bias.ours, {.padding = {1, 1}}).backward(grad);
+  EXPECT_TRUE(torch::equal(grad, before));
+  // Both layers get the same gradient: that of their sum.
+  auto gradient_of_first = [&](bool shared) {
+    x.ours.mutable_grad() = Tensor();
+    Tensor first = conv2d_relu(x.ours, weight.ours, bias.ours, {.padding = {1, 1}});
+    Tensor second = conv2d_relu(x.ours.detach(), weight.ours, bias.ours + 1, {.padding = {1, 1}});
+    (shared ? first + second : first).mul(before).sum().backward();
+    return x.ours.grad();
+  };
+  EXPECT_TRUE(torch::equal(gradient_of_first(true), gradient_of_first(false)));
 }
 
 TEST_P(ImageKernels, WhatIsNotChannelsLastOrAlignedIsLeftToLibTorch) {

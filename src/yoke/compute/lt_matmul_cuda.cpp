@@ -6,8 +6,6 @@
 #include <cublasLt.h>
 #include <cuda_runtime_api.h>
 
-#include <algorithm>
-#include <limits>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -17,13 +15,12 @@
 #include <tuple>
 #include <vector>
 
+#include "yoke/compute/lt_choice_cuda.h"
+
 namespace yoke::compute::cuda {
 namespace {
 
 constexpr int kProposals = 16;
-constexpr int kTimedRuns = 2, kRounds = 3;
-// cuBLASLt's first proposal is used unless another is faster by more than the noise.
-constexpr float kClearly = 0.98f;
 constexpr uintptr_t kFineAlignment = 256, kLeastAlignment = 16;
 
 void check(cublasStatus_t status, const char* what) {
@@ -148,38 +145,6 @@ cublasStatus_t launch(const LtProduct& p, const Description& description,
                         kLtWorkspace, stream);
 }
 
-// Milliseconds of the fastest run; infinity if it fails.
-float time_of(const LtProduct& p, const Description& description, const cublasLtMatmulAlgo_t& algorithm,
-              cublasLtHandle_t handle, void* workspace, cudaStream_t stream) {
-  cudaEvent_t begin = nullptr, end = nullptr;
-  check(cudaEventCreate(&begin), "event");
-  check(cudaEventCreate(&end), "event");
-  float best = std::numeric_limits<float>::infinity();
-  for (int run = 0; run <= kTimedRuns; ++run) {
-    cudaEventRecord(begin, stream);
-    if (launch(p, description, algorithm, handle, workspace, stream) != CUBLAS_STATUS_SUCCESS) break;
-    cudaEventRecord(end, stream);
-    if (cudaEventSynchronize(end) != cudaSuccess) break;
-    float now = 0;
-    if (run > 0 && cudaEventElapsedTime(&now, begin, end) == cudaSuccess) best = std::min(best, now);
-  }
-  cudaEventDestroy(begin);
-  cudaEventDestroy(end);
-  return best;
-}
-
-// Alternates the proposals, so that a dropping clock rate affects all of them.
-cublasLtMatmulAlgo_t fastest_of(const std::vector<cublasLtMatmulHeuristicResult_t>& found, const LtProduct& p,
-                                const Description& description, cublasLtHandle_t handle, void* workspace,
-                                cudaStream_t stream) {
-  std::vector<float> spent(found.size(), 0.0f);
-  for (int round = 0; round < kRounds; ++round)
-    for (size_t i = 0; i < found.size(); ++i)
-      spent[i] += time_of(p, description, found[i].algo, handle, workspace, stream);
-  auto best = static_cast<size_t>(std::min_element(spent.begin(), spent.end()) - spent.begin());
-  return found[spent[best] < kClearly * spent[0] ? best : 0].algo;
-}
-
 // Key of a choice.
 using Key = std::tuple<int, kernels::CudaNumber, int64_t, int64_t, int64_t, bool, bool, Epilogue, bool,
                        uintptr_t, bool>;
@@ -236,7 +201,10 @@ void lt_multiply(const LtProduct& p, void* handle, void* workspace, bool search,
     auto found = proposals_for(p, description, lt);
     if (found.empty()) throw std::runtime_error("cuBLASLt: no algorithm for this product");
     bool timed = search && !is_captured(stream);
-    taken = timed ? fastest_of(found, p, description, lt, workspace, stream) : found[0].algo;
+    auto run = [&](const cublasLtMatmulAlgo_t& algorithm) {
+      return launch(p, description, algorithm, lt, workspace, stream);
+    };
+    taken = timed ? fastest_algorithm(found, run, stream) : found[0].algo;
     std::lock_guard lock(all.mutex);
     if (timed || !search) all.taken.emplace(key, *taken);
   }

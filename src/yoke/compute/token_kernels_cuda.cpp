@@ -5,6 +5,7 @@
 #include "yoke/compute/deferred_gradients.h"
 #include "yoke/compute/fast_path.h"
 #include "yoke/compute/image_tensors_cuda.h"
+#include "yoke/compute/kept_sums.h"
 #include "yoke/compute/product.h"
 #include "yoke/compute/token_kernels.h"
 #include "yoke/kernels/cuda/activation.h"
@@ -74,11 +75,13 @@ struct AddLayerNorm : torch::autograd::Function<AddLayerNorm> {
     kernels::CudaLayerNorm in = describe(x, weight, bias, /*eps=*/0);
     Tensor grad_y = dense(grads[1]), grad_sum = grads[0].defined() ? dense(grads[0]) : Tensor();
     Tensor grad_x = at::empty_like(x), grad_weight = at::empty_like(weight), grad_bias = at::empty_like(bias);
+    Tensor grad_x_sums = at::empty_like(bias);
     kernels::layer_norm_backward(in, x.const_data_ptr(), saved[3].const_data_ptr<float>(),
                                  saved[4].const_data_ptr<float>(), grad_y.const_data_ptr(),
                                  grad_sum.defined() ? grad_sum.const_data_ptr() : nullptr, grad_x.data_ptr(),
-                                 grad_weight.data_ptr(), grad_bias.data_ptr(),
+                                 grad_weight.data_ptr(), grad_bias.data_ptr(), grad_x_sums.data_ptr(),
                                  scratch(kernels::layer_norm_workspace(in), x).data_ptr<float>());
+    keep_sums(grad_x, grad_x_sums);
     return {grad_x, added ? grad_x : Tensor(), grad_weight, grad_bias, Tensor()};
   }
 };

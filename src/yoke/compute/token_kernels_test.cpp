@@ -140,6 +140,24 @@ TEST_P(TokenKernels, LinearPlusAResidualHasTheGradientsOfBoth) {
   expect_near(added.ours.grad(), added.exact.grad(), 1, "grad added");
 }
 
+// The norm's backward pass leaves the column sums of its gradient (kept_sums.h).
+TEST_P(TokenKernels, ALinearLayerHasItsBiasGradientBehindANormToo) {
+  for (int64_t width : {72, 768, 1600}) {
+    SCOPED_TRACE(width);
+    Pair x = leaf({3, 8, 48}), weight = leaf({48, width}, 0.2), bias = leaf({width});
+    Pair slope = leaf({width}), shift = leaf({width});
+    Normed ours =
+        add_layer_norm(linear_transposed(x.ours, weight.ours, bias.ours), {}, slope.ours, shift.ours, 1e-5);
+    Tensor sum = at::matmul(x.exact, weight.exact) + bias.exact;
+    Tensor y = at::layer_norm(sum, {width}, slope.exact, shift.exact, 1e-5);
+    Tensor of_sum = torch::randn_like(sum).to(GetParam()), of_y = torch::randn_like(y).to(GetParam());
+    torch::autograd::backward({sum, y}, {of_sum.to(torch::kDouble), of_y.to(torch::kDouble)});
+    torch::autograd::backward({ours.sum, ours.y}, {of_sum.to(torch::kCUDA), of_y.to(torch::kCUDA)});
+    expect_near(bias.ours.grad(), bias.exact.grad(), 16, "grad bias");
+    expect_near(weight.ours.grad(), weight.exact.grad(), 16, "grad weight");
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Types, TokenKernels,
                          ::testing::Values(torch::kFloat, torch::kBFloat16, torch::kHalf));
 

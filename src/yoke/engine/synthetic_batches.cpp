@@ -6,15 +6,15 @@
 
 namespace yoke::engine {
 
-std::vector<data::Batch> synthetic_batches(const Worker& worker, int64_t batch_size, uint64_t seed) {
-  constexpr int64_t kBatches = 2;
+std::vector<data::Batch> synthetic_batches(const Worker& worker, int64_t batch_size, uint64_t seed,
+                                           int64_t count) {
   data::DataOptions options;
   options.name = "synthetic";
-  options.samples = kBatches * batch_size;
+  options.samples = count * batch_size;
   auto dataset = data::open(options, data::Split::kTrain, worker.model.sample, seed);
   std::vector<data::Batch> batches;
   std::vector<int64_t> indices(static_cast<size_t>(batch_size));
-  for (int64_t i = 0; i < kBatches; ++i) {
+  for (int64_t i = 0; i < count; ++i) {
     std::iota(indices.begin(), indices.end(), i * batch_size);
     batches.push_back(dataset->gather(indices));
     for (torch::Tensor& input : batches.back().inputs) input = worker.place(input);

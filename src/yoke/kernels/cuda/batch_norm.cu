@@ -168,6 +168,7 @@ enum class Gate { kOpen, kFromX, kMask };  // where ReLU was active
 
 struct Staged {
   const uint4* first;
+  int64_t pitch;  // of `first`, in vectors
   const uint8_t* mask;
   uint4* store;  // read by the second pass; nullptr: it reads `first`
 };
@@ -193,7 +194,7 @@ __global__ void __launch_bounds__(kSweepThreads)
         if (r < 0) continue;
         const int64_t place = r * sweep.vectors + at.vector;
         bits[u] = x[place];
-        gradients[u] = staged.first[place];
+        gradients[u] = staged.first[r * staged.pitch + at.vector];
         if (kGate == Gate::kMask) masks[u] = staged.mask[place];
       }
 #pragma unroll
@@ -246,7 +247,7 @@ __global__ void finish_sums_kernel(CudaBatchNorm in, CudaBatchNormGradients g, c
 template <class T, Gate kGate>
 __global__ void __launch_bounds__(kSweepThreads)
     backward_apply_kernel(CudaBatchNorm in, Sweep sweep, const float* centre, const float* variances,
-                          const uint4* gradient, const float* means, uint4* grad_x) {
+                          const uint4* gradient, int64_t pitch, const float* means, uint4* grad_x) {
   constexpr int kL = kLanes<T>;
   const Place at = place_of(sweep);
   if (!at.inside) return;
@@ -266,7 +267,7 @@ __global__ void __launch_bounds__(kSweepThreads)
       const int64_t r = row + u * at.step;
       if (r >= sweep.rows) continue;
       bits[u] = x[r * sweep.vectors + at.vector];
-      gradients[u] = gradient[r * sweep.vectors + at.vector];
+      gradients[u] = gradient[r * pitch + at.vector];
     }
 #pragma unroll
     for (int u = 0; u < kRowsInFlight; ++u) {
@@ -347,17 +348,19 @@ void batch_norm_backward(const CudaBatchNorm& in, const CudaBatchNormGradients& 
   // The first pass stores what the second would have to recompute.
   const bool store = gate == Gate::kMask || g.grad_residual != nullptr;
   void* kept = !store ? nullptr : g.grad_residual != nullptr ? g.grad_residual : g.grad_x;
-  const Staged staged{static_cast<const uint4*>(g.grad_y), g.mask, static_cast<uint4*>(kept)};
   const auto blocks = static_cast<int>(sweep.grid.y);
   float* means = workspace + static_cast<int64_t>(blocks) * 2 * in.channels;
   with_number(in.type, [&](auto number) {
     using T = decltype(number);
+    const int64_t pitch = (g.grad_y_pitch == 0 ? in.channels : g.grad_y_pitch) / kLanes<T>;
+    const Staged staged{static_cast<const uint4*>(g.grad_y), pitch, g.mask, static_cast<uint4*>(kept)};
     sums<T>(in, sweep, g, staged, gate, workspace);
     finish_sums_kernel<<<columns_grid(in), dim3(32, 32), 0, stream_of(in)>>>(in, g, workspace, blocks, means);
     const auto* gradient = static_cast<const uint4*>(store ? kept : g.grad_y);
     auto launch = [&](auto kernel) {
       kernel<<<sweep.grid, sweep.threads(), 0, stream_of(in)>>>(in, sweep, g.mean, g.variance, gradient,
-                                                                means, static_cast<uint4*>(g.grad_x));
+                                                                store ? sweep.vectors : pitch, means,
+                                                                static_cast<uint4*>(g.grad_x));
     };
     gate == Gate::kFromX && !store ? launch(backward_apply_kernel<T, Gate::kFromX>)
                                    : launch(backward_apply_kernel<T, Gate::kOpen>);

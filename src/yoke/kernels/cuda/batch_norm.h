@@ -47,6 +47,7 @@ void batch_norm_apply(const CudaBatchNorm& in, const float* mean, const float* v
 
 struct CudaBatchNormGradients {
   const void* grad_y = nullptr;
+  int64_t grad_y_pitch = 0;       // numbers from one row of grad_y to the next, a multiple of 8; 0: channels
   const uint8_t* mask = nullptr;  // of batch_norm_apply, with relu and residual
   const float* mean = nullptr;
   const float* variance = nullptr;

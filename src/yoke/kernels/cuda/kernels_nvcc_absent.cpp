@@ -59,7 +59,7 @@ int64_t layer_norm_workspace(const CudaLayerNorm&) {
   absent();
 }
 void layer_norm_backward(const CudaLayerNorm&, const void*, const float*, const float*, const void*,
-                         const void*, void*, void*, void*, float*) {
+                         const void*, void*, void*, void*, void*, float*) {
   absent();
 }
 

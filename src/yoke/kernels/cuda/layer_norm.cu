@@ -12,9 +12,10 @@ constexpr int kMostBlocks = 4 * kMultiprocessors;
 // Vectors per lane up to which the next row is prefetched; wider rows leave no registers for it.
 constexpr int kAhead = 4;
 // From here on the backward pass gives a row to a block: the registers of a warp do not hold it any more.
-constexpr int kWideVectors = 128;
-constexpr int kWideThreads = 672;  // per multiprocessor: its registers hold no more
+constexpr int kWideVectors = 97;
+constexpr int kWideThreads = 800;  // per multiprocessor: its registers hold no more
 constexpr int kWidestThreads = kWidestNorm / kLanes<float>;
+constexpr int kSums = 3;  // per column: gradients of weight and bias, and the sum of grad_x
 
 __device__ float warp_sum(float value) {
 #pragma unroll
@@ -144,7 +145,7 @@ __global__ void __launch_bounds__(kThreads)
   const int vectors = static_cast<int>(in.width) / kL;
   RawRow<T, kVectors> weight, value, g, more, next_value, next_g, next_more;
   weight.load(static_cast<const uint4*>(in.weight), vectors, lane);
-  Row<T, kVectors> of_weight = {}, of_bias = {};
+  Row<T, kVectors> of_weight = {}, of_bias = {}, of_x = {};
   const float scale = 1.0f / static_cast<float>(in.width);
   const int64_t step = static_cast<int64_t>(gridDim.x) * kWarps;
   float next_mean = 0, next_inverse = 0;
@@ -192,6 +193,8 @@ __global__ void __launch_bounds__(kThreads)
 #pragma unroll
         for (int i = 0; i < kL; ++i) out.value[i] += added.value[i];
       }
+#pragma unroll
+      for (int i = 0; i < kL; ++i) of_x.part[v].value[i] += out.value[i];
       grad_x[row * vectors + v * 32 + lane] = narrow<T>(out);
     }
   }
@@ -213,12 +216,13 @@ __global__ void __launch_bounds__(kThreads)
   };
   leave(of_weight, partial);
   leave(of_bias, partial + gridDim.x * in.width);
+  leave(of_x, partial + 2 * gridDim.x * in.width);
 }
 
 // The same for rows that are too wide for a warp's registers: a block takes rows in turn, a thread one vector
 // of each, and keeps the sums of its columns.
 template <class T>
-__global__ void __launch_bounds__(kWidestThreads)
+__global__ void __launch_bounds__(kWideThreads)
     wide_norm_backward_kernel(CudaLayerNorm in, const uint4* x, const float* means, const float* inverses,
                               const uint4* grad_y, const uint4* grad_sum, uint4* grad_x, float* partial) {
   constexpr int kL = kLanes<T>;
@@ -228,8 +232,8 @@ __global__ void __launch_bounds__(kWidestThreads)
   const int vectors = static_cast<int>(in.width) / kL;
   const bool inside = thread < vectors;
   const float scale = 1.0f / static_cast<float>(in.width);
-  const Lanes<T> slope = inside ? widen<T>(static_cast<const uint4*>(in.weight)[thread]) : Lanes<T>{};
-  Lanes<T> of_weight = {}, of_bias = {};
+  const uint4 weight = inside ? static_cast<const uint4*>(in.weight)[thread] : uint4{};
+  Lanes<T> of_weight = {}, of_bias = {}, of_x = {};
   uint4 next_value = {}, next_g = {}, next_more = {};
   float next_mean = 0, next_inverse = 0;
   auto fetch = [&](int64_t row) {
@@ -243,10 +247,11 @@ __global__ void __launch_bounds__(kWidestThreads)
   int64_t row = blockIdx.x;
   if (row < in.rows) fetch(row);
   for (int turn = 0; row < in.rows; row += gridDim.x, turn ^= 1) {
-    const Lanes<T> value = widen<T>(next_value), g = widen<T>(next_g), more = widen<T>(next_more);
+    const uint4 value_bits = next_value, g_bits = next_g, more_bits = next_more;
     const float mean = next_mean, inverse = next_inverse;
     if (row + gridDim.x < in.rows) fetch(row + gridDim.x);
     float2 own = {0, 0};
+    const Lanes<T> value = widen<T>(value_bits), g = widen<T>(g_bits), slope = widen<T>(weight);
 #pragma unroll
     for (int i = 0; i < kL; ++i) {
       const float normal = (value.value[i] - mean) * inverse, through = g.value[i] * slope.value[i];
@@ -272,9 +277,12 @@ __global__ void __launch_bounds__(kWidestThreads)
       out.value[i] =
           inverse * (g.value[i] * slope.value[i] - sum - (value.value[i] - mean) * inverse * product);
     if (grad_sum != nullptr) {
+      const Lanes<T> more = widen<T>(more_bits);
 #pragma unroll
       for (int i = 0; i < kL; ++i) out.value[i] += more.value[i];
     }
+#pragma unroll
+    for (int i = 0; i < kL; ++i) of_x.value[i] += out.value[i];
     grad_x[row * vectors + thread] = narrow<T>(out);
   }
   if (!inside) return;
@@ -283,17 +291,19 @@ __global__ void __launch_bounds__(kWidestThreads)
   for (int i = 0; i < kL; ++i) {
     to[i] = of_weight.value[i];
     to[gridDim.x * in.width + i] = of_bias.value[i];
+    to[2 * gridDim.x * in.width + i] = of_x.value[i];
   }
 }
 
-// blockIdx.y: 0 for the weight, 1 for the bias.
+// blockIdx.y: 0 for the weight, 1 for the bias, 2 for the columns of grad_x.
 template <class T>
 __global__ void norm_finish_kernel(const float* partial, int blocks, int64_t width, T* grad_weight,
-                                   T* grad_bias) {
+                                   T* grad_bias, T* grad_x_sums) {
   const int64_t column = blockIdx.x * 32 + threadIdx.x;
   const double sum = sum_partials(partial + blockIdx.y * blocks * width, blocks, width, column);
   if (threadIdx.y != 0 || column >= width) return;
-  (blockIdx.y == 0 ? grad_weight : grad_bias)[column] = from_float<T>(static_cast<float>(sum));
+  T* to = blockIdx.y == 0 ? grad_weight : blockIdx.y == 1 ? grad_bias : grad_x_sums;
+  to[column] = from_float<T>(static_cast<float>(sum));
 }
 
 int vectors_of(const CudaLayerNorm& in) {
@@ -359,12 +369,12 @@ void layer_norm(const CudaLayerNorm& in, const void* x, const void* added, void*
 }
 
 int64_t layer_norm_workspace(const CudaLayerNorm& in) {
-  return 2 * static_cast<int64_t>(backward_blocks(in)) * in.width;
+  return kSums * static_cast<int64_t>(backward_blocks(in)) * in.width;
 }
 
 void layer_norm_backward(const CudaLayerNorm& in, const void* x, const float* mean, const float* inverse,
                          const void* grad_y, const void* grad_sum, void* grad_x, void* grad_weight,
-                         void* grad_bias, float* workspace) {
+                         void* grad_bias, void* grad_x_sums, float* workspace) {
   const int blocks = backward_blocks(in);
   auto* stream = static_cast<cudaStream_t>(in.stream);
   const auto bytes = static_cast<unsigned>(kWarps * in.width * static_cast<int64_t>(sizeof(float)));
@@ -381,9 +391,10 @@ void layer_norm_backward(const CudaLayerNorm& in, const void* x, const float* me
       with_few_vectors<T>(
           in.width, [&](auto vectors) { start(norm_backward_kernel<T, vectors.value>, kThreads, bytes); });
     }
-    const dim3 columns(static_cast<unsigned>((in.width + 31) / 32), 2);
-    norm_finish_kernel<T><<<columns, dim3(32, 32), 0, stream>>>(
-        workspace, blocks, in.width, static_cast<T*>(grad_weight), static_cast<T*>(grad_bias));
+    const dim3 columns(static_cast<unsigned>((in.width + 31) / 32), kSums);
+    norm_finish_kernel<T>
+        <<<columns, dim3(32, 32), 0, stream>>>(workspace, blocks, in.width, static_cast<T*>(grad_weight),
+                                               static_cast<T*>(grad_bias), static_cast<T*>(grad_x_sums));
   });
   check_launch("layer_norm_backward");
 }

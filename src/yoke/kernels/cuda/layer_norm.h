@@ -29,9 +29,10 @@ void layer_norm(const CudaLayerNorm& in, const void* x, const void* added, void*
 // Floats of scratch memory for layer_norm_backward.
 int64_t layer_norm_workspace(const CudaLayerNorm& in);
 
-// grad_x = gradient of the normalised input `x` for grad_y, plus grad_sum if that is not nullptr.
+// grad_x = gradient of the normalised input `x` for grad_y, plus grad_sum if that is not nullptr. grad_x_sums
+// [width]: the column sums of grad_x, which are the gradient of a bias that was added to x.
 void layer_norm_backward(const CudaLayerNorm& in, const void* x, const float* mean, const float* inverse,
                          const void* grad_y, const void* grad_sum, void* grad_x, void* grad_weight,
-                         void* grad_bias, float* workspace);
+                         void* grad_bias, void* grad_x_sums, float* workspace);
 
 }  // namespace yoke::kernels

@@ -45,9 +45,15 @@ Layer::Layer(int64_t width, int64_t heads, double dropout) : head_width_(width /
 
 torch::Tensor Layer::forward(const torch::Tensor& x) const {
   compute::Normed first = ln_1_->add(x, {});
-  compute::Normed second = ln_2_->add(first.sum, drop(attend(first.y)));
+  const double dropout = is_training() ? dropout_ : 0.0;
+  torch::Tensor attended = attend(first.y);
+  // Without dropout the product adds the residual, otherwise the norm does.
+  compute::Normed second =
+      dropout == 0
+          ? ln_2_->add(attn_proj_->add_to(first.sum, attended, dropout), {})
+          : ln_2_->add(first.sum, at::dropout(attn_proj_->forward(attended), dropout, /*train=*/true));
   torch::Tensor inner = compute::linear_transposed_gelu(second.y, c_fc_->weight, c_fc_->bias);
-  return mlp_proj_->add_to(second.sum, inner, is_training() ? dropout_ : 0.0);
+  return mlp_proj_->add_to(second.sum, inner, dropout);
 }
 
 torch::Tensor Layer::attend(const torch::Tensor& x) const {
@@ -55,11 +61,7 @@ torch::Tensor Layer::attend(const torch::Tensor& x) const {
   const int64_t heads = c_attn_->weight.size(1) / (3 * head_width_);
   auto [q, k, v] = compute::linear_split_heads(x, c_attn_->weight, c_attn_->bias, heads);
   torch::Tensor y = compute::causal_attention(q, k, v, is_training() ? dropout_ : 0.0);
-  return attn_proj_->forward(y.transpose(1, 2).reshape({y.size(0), y.size(2), -1}));
-}
-
-torch::Tensor Layer::drop(const torch::Tensor& x) const {
-  return at::dropout(x, dropout_, is_training());
+  return y.transpose(1, 2).reshape({y.size(0), y.size(2), -1});
 }
 
 }  // namespace yoke::models

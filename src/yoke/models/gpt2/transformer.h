@@ -43,7 +43,6 @@ class Layer : public torch::nn::Module {
 
  private:
   torch::Tensor attend(const torch::Tensor& x) const;
-  torch::Tensor drop(const torch::Tensor& x) const;
 
   int64_t head_width_;
   double dropout_;

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
+#include "yoke/models/inception_v3/mixed.h"
 #include "yoke/models/test_batch.h"
 
 namespace yoke::models {
@@ -23,6 +26,18 @@ TEST(InceptionV3, HasAnAuxiliaryLossInTrainingOnly) {
   Tensors evaluation = model.forward(batch.inputs);
   ASSERT_EQ(evaluation.size(), 1);
   EXPECT_TRUE(torch::allclose(model.loss(evaluation, batch.target), cross_entropy(evaluation[0])));
+}
+
+TEST(InceptionV3, PoolsBehindTheConvolutionWithThePapersResult) {
+  torch::NoGradGuard no_grad;
+  torch::manual_seed(3);
+  std::shared_ptr<Mixed> mixed = make_mixed_e(32);
+  mixed->eval();
+  torch::Tensor x = torch::randn({2, 32, 8, 8});
+  torch::Tensor weight = mixed->named_parameters()["branch_pool.conv.weight"].normal_();
+  torch::Tensor pooled = at::conv2d(at::avg_pool2d(x, {3, 3}, {1, 1}, {1, 1}), weight);
+  torch::Tensor expected = at::relu(pooled / std::sqrt(1.001));
+  EXPECT_TRUE(torch::allclose(mixed->forward(x).narrow(1, 2048 - 192, 192), expected, 1e-4, 1e-4));
 }
 
 TEST(InceptionV3, StartsAsTorchvisionDoes) {

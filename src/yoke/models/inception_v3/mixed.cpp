@@ -14,6 +14,8 @@ constexpr ConvOptions k1x3{.kernel = {1, 3}, .padding = {0, 1}};
 constexpr ConvOptions k3x1{.kernel = {3, 1}, .padding = {1, 0}};
 constexpr ConvOptions kHalve{.kernel = {3, 3}, .stride = {2, 2}};
 
+// Before a 1x1 convolution without bias, says the paper. It gives the same behind it, where there are fewer
+// channels.
 torch::Tensor smooth(const torch::Tensor& x) {
   return at::avg_pool2d(x, {3, 3}, {1, 1}, {1, 1});
 }
@@ -39,7 +41,7 @@ class MixedA : public Mixed {
 
   torch::Tensor forward(const torch::Tensor& x) const override {
     return join_channels(
-        {b1x1_(x), b5x5_2_(b5x5_1_(x)), b3x3dbl_3_(b3x3dbl_2_(b3x3dbl_1_(x))), pool_(smooth(x))});
+        {b1x1_(x), b5x5_2_(b5x5_1_(x)), b3x3dbl_3_(b3x3dbl_2_(b3x3dbl_1_(x))), pool_(x, smooth)});
   }
 
  protected:
@@ -101,7 +103,7 @@ class MixedC : public Mixed {
   torch::Tensor forward(const torch::Tensor& x) const override {
     torch::Tensor once = b7x7_3_(b7x7_2_(b7x7_1_(x)));
     torch::Tensor twice = b7x7dbl_5_(b7x7dbl_4_(b7x7dbl_3_(b7x7dbl_2_(b7x7dbl_1_(x)))));
-    return join_channels({b1x1_(x), once, twice, pool_(smooth(x))});
+    return join_channels({b1x1_(x), once, twice, pool_(x, smooth)});
   }
 
  protected:
@@ -171,7 +173,7 @@ class MixedE : public Mixed {
     torch::Tensor once = b3x3_1_(x);
     torch::Tensor twice = b3x3dbl_2_(b3x3dbl_1_(x));
     return join_channels(
-        {b1x1_(x), b3x3_2a_(once), b3x3_2b_(once), b3x3dbl_3a_(twice), b3x3dbl_3b_(twice), pool_(smooth(x))});
+        {b1x1_(x), b3x3_2a_(once), b3x3_2b_(once), b3x3dbl_3a_(twice), b3x3dbl_3b_(twice), pool_(x, smooth)});
   }
 
  protected:
@@ -202,8 +204,9 @@ NormedConv::NormedConv(int64_t in, int64_t out, ConvOptions options) {
   bn_ = add<torch::nn::BatchNorm2dImpl>(*this, "bn", torch::nn::BatchNorm2dOptions(out).eps(0.001));
 }
 
-torch::Tensor NormedConv::operator()(const torch::Tensor& x) const {
-  return compute::batch_norm_relu(*bn_, conv_->forward(x));
+torch::Tensor NormedConv::operator()(const torch::Tensor& x, Pooling pooling) const {
+  torch::Tensor y = conv_->forward(x);
+  return compute::batch_norm_relu(*bn_, pooling != nullptr ? pooling(y) : y);
 }
 
 int64_t Mixed::multiply_adds(int64_t side) const {
@@ -220,9 +223,8 @@ std::vector<Block> Mixed::nodes(const std::shared_ptr<Mixed>& self, const std::s
     std::shared_ptr<NormedConv> conv;
     for (const auto& child : self->named_children())
       if (child.key() == part.name) conv = std::dynamic_pointer_cast<NormedConv>(child.value());
-    auto forward = [conv, before = part.before](const Tensors& inputs) -> Tensors {
-      torch::Tensor x = before != nullptr ? before(inputs.at(0)) : inputs.at(0);
-      return {conv ? (*conv)(x) : x};
+    auto forward = [conv, pooling = part.pooling](const Tensors& inputs) -> Tensors {
+      return {conv ? (*conv)(inputs.at(0), pooling) : pooling(inputs.at(0))};
     };
     std::vector<std::shared_ptr<torch::nn::Module>> modules;
     if (conv) modules.push_back(conv);

@@ -13,11 +13,14 @@
 
 namespace yoke::models {
 
+using Pooling = torch::Tensor (*)(const torch::Tensor&);
+
 // Convolution without bias, batch normalisation, ReLU.
 class NormedConv : public torch::nn::Module {
  public:
   NormedConv(int64_t in, int64_t out, ConvOptions options);
-  torch::Tensor operator()(const torch::Tensor& x) const;
+  // `pooling`: of the convolution's result; nullptr: none.
+  torch::Tensor operator()(const torch::Tensor& x, Pooling pooling = nullptr) const;
   int64_t side_after(int64_t side) const { return conv_->side_after(side); }
   int64_t multiply_adds(int64_t side) const { return conv_->multiply_adds(side); }
 
@@ -43,7 +46,7 @@ class Mixed : public torch::nn::Module {
   struct Part {
     std::string name;
     std::string reads;
-    torch::Tensor (*before)(const torch::Tensor&) = nullptr;  // what is done to the input first
+    Pooling pooling = nullptr;  // of the convolution's result, or of the input if there is no convolution
   };
   struct Wiring {
     std::vector<Part> parts;
