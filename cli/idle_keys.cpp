@@ -352,6 +352,18 @@ const KeyRow kKeyRows[] = {
     {"ps.stale_max", follows_a_rule},
     {"ps.adasync", follows_a_rule},
     {"ps.adasync_interval", follows_a_rule},
+    {"ps.overlap", follows_a_rule},
+    {"ps.overlap",
+     [](const Run& r) {
+       return unless(
+           r.config.parallel.pipeline <= 1,
+           because_of(r, "parallel.pipeline", "the ranks of a replica move together, between steps"));
+     }},
+    {"ps.overlap",
+     [](const Run& r) {
+       return unless(r.config.parallel.tensor <= 1,
+                     because_of(r, "parallel.tensor", "the ranks of a replica move together, between steps"));
+     }},
     {"ps.n_push", follows_a_rule},
     {"ps.n_fetch", follows_a_rule},
     {"ps.warm_start", follows_a_rule},

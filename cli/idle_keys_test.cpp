@@ -144,6 +144,7 @@ const Expected kExpected[] = {
     {"ps.stale_max", "2", kServed, {"ps.policy=async", "ps.stale_step=distance"}},
     {"ps.adasync", "true", kServed, {}},
     {"ps.adasync_interval", "2s", kServed, {"ps.adasync=true"}},
+    {"ps.overlap", "false", kServed, {}},
     {"ps.n_push", "2", kServed, {"ps.policy=async"}},
     {"ps.n_fetch", "2", kServed, {"ps.policy=async"}},
     {"ps.warm_start", "3", kServed, {}},

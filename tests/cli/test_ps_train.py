@@ -64,8 +64,7 @@ def test_records_of_a_synchronous_run_are_those_of_data_parallel_training(yoke, 
     for one, other in zip(ours, theirs):
         assert one.get("grad_norm", 0) == pytest.approx(other.get("grad_norm", 0), rel=1e-3)
         assert one["loss"] == pytest.approx(other["loss"], rel=1e-3)
-        # Nothing is computed while a worker talks to the servers.
-        assert one["comm_seconds"] == pytest.approx(one["split"]["communication"]) and one["comm_seconds"] > 0
+        assert one["comm_seconds"] > 0
         assert all(seconds >= 0 for seconds in one["split"].values())
     summaries = [json.loads((tmp_path / name / "summary.json").read_text()) for name in ("ps", "ddp")]
     assert summaries[0]["final_loss"] == pytest.approx(summaries[1]["final_loss"], rel=1e-3)
@@ -105,6 +104,26 @@ def test_equal_synchronous_runs_have_equal_bits(yoke, tmp_path, rule):
     runs = [yoke(*served("--ps.policy", rule, "--steps", 60, "--slowdown.law", "exp:1ms", "--slowdown.seed", seed, "--out.dir", tmp_path / str(seed),
                          workers=3, servers=2)).json for seed in (1, 2)]
     assert runs[0]["parameter_hash"] == runs[1]["parameter_hash"]
+
+
+OVERLAPPED = {"plain": [], "clipped": ["--train.clip_norm", 0.5], "accumulated": ["--train.accumulate", 3], "recomputed": ["--train.recompute", "all"],
+              "copied": ["--ps.replicas", 1], "logged": ["--out.log_every", 1], "adamw": ["--train.optimizer", "adamw", "--train.lr", 0.001]}
+
+
+@pytest.mark.parametrize("words", OVERLAPPED.values(), ids=OVERLAPPED.keys())
+def test_overlap_changes_no_bit(yoke, tmp_path, words):
+    both = [yoke(*served("--steps", 24, "--out.dir", tmp_path / overlap, overlap, "--ps.range_bytes", "1KB", *words, workers=3, servers=2)).json
+            for overlap in ("--ps.overlap", "--no-ps.overlap")]
+    assert both[0]["parameter_hash"] == both[1]["parameter_hash"]
+    assert both[0]["final_loss"] == both[1]["final_loss"]
+    records = [[(r["step"], r["loss"], r.get("grad_norm")) for r in records_of(tmp_path / overlap)] for overlap in ("--ps.overlap", "--no-ps.overlap")]
+    assert records[0] == records[1]
+
+
+def test_a_worker_killed_while_its_gradient_leaves_is_written_off(yoke, tmp_path):
+    result = yoke(*served("--steps", 40, "--out.dir", tmp_path, workers=3, servers=2), env={"YOKE_FAULT": "rank=2,step=9,at=ps.push:kill"})
+    counts = json.loads((tmp_path / "ps.json").read_text())
+    assert result.json["steps"] == 40 and [worker["lost"] for worker in counts["workers"]] == [False, False, True]
 
 
 def test_records_are_of_all_workers(yoke, tmp_path):

@@ -170,8 +170,9 @@ Engine::StepLoss Engine::compute_gradients(metrics::TimeSplit& split) {
     data::Batch batch = loader_.next();
     split.data += waiting.seconds();
     double weight = batch.weight / static_cast<double>(plan_.accumulate);
-    parallel::ComputeResult result = strategy_.compute(
-        batch.inputs, batch.target, {weight, i + 1 == plan_.accumulate, plan_.learning_rate(step_)});
+    parallel::ComputeResult result =
+        strategy_.compute(batch.inputs, batch.target,
+                          {weight, i + 1 == plan_.accumulate, plan_.learning_rate(step_), measures_norm()});
     split.forward += result.forward_seconds;
     split.backward += result.backward_seconds;
     samples_ += batch.global_samples;
@@ -196,15 +197,19 @@ void Engine::tell_that_it_stops(int64_t done, double seconds) {
             format_duration(seconds * static_cast<double>(left) / static_cast<double>(done)));
 }
 
+// Gradients are checked before anything of this step reaches a record or a checkpoint. With a loss scale,
+// overflows are always checked.
+bool Engine::measures_norm() const {
+  const int64_t next = step_ + 1;
+  return (plan_.skip_non_finite && !strategy_.loss_scale()) || next % plan_.log_every == 0 ||
+         next == plan_.total_steps || (checkpoint_due_ && checkpoint_due_(next));
+}
+
 bool Engine::commit(const StepLoss& loss, metrics::TimeSplit& split) {
   if (!loss.finite) return handle_non_finite("the loss", step_ + 1);
   Stopwatch watch;
-  int64_t next = step_ + 1;
-  bool scaled = strategy_.loss_scale().has_value();  // then overflows are always checked
-  // Gradients are checked before anything of this step reaches a record or a checkpoint.
-  bool measure = (plan_.skip_non_finite && !scaled) || next % plan_.log_every == 0 ||
-                 next == plan_.total_steps || (checkpoint_due_ && checkpoint_due_(next));
-  parallel::CommitResult result = strategy_.commit({plan_.learning_rate(step_), measure});
+  const bool scaled = strategy_.loss_scale().has_value();
+  parallel::CommitResult result = strategy_.commit({plan_.learning_rate(step_), measures_norm()});
   split.update += watch.seconds();
   if (result.grad_norm) grad_norm_ = result.grad_norm;
   if (!result.updated) {

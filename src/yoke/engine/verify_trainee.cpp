@@ -50,7 +50,7 @@ double relative_difference(double ours, double reference) {
                              {torch::tensor(reference, torch::kFloat64)});
 }
 
-Trainee::Trainee(const WorkerOptions& options) : worker(make_worker(options)) {}
+Trainee::Trainee(const WorkerOptions& options) : worker(make_worker(options)), lr(options.optimizer.lr) {}
 
 void Trainee::start_from(const std::map<std::string, torch::Tensor>& weights) {
   torch::NoGradGuard no_grad;
@@ -67,8 +67,8 @@ double Trainee::compute(const data::Dataset& dataset, std::span<const int64_t> i
   for (int64_t i = 0; i < micro_batches; ++i) {
     data::Batch batch = dataset.gather(indices.subspan(static_cast<size_t>(i) * each, each));
     double weight = share / static_cast<double>(micro_batches);
-    sum +=
-        worker->strategy->compute(batch.inputs, batch.target, {weight, i + 1 == micro_batches}).loss * weight;
+    const parallel::MicroBatch micro{weight, i + 1 == micro_batches, lr};
+    sum += worker->strategy->compute(batch.inputs, batch.target, micro).loss * weight;
   }
   // Workers of servers learn the others' losses later: this is their own.
   const torch::Tensor loss = worker->strategy->agree({sum, 0}).loss;

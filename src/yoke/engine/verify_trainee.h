@@ -31,6 +31,7 @@ struct Trainee {
                  double share = 1);
 
   std::unique_ptr<Worker> worker;
+  double lr;  // of every step
 };
 
 // The reference device, the samples of every step, and the results. Shared by all ranks.

@@ -33,9 +33,10 @@ struct ComputeResult {
 
 // One of the batches whose gradients make up a step.
 struct MicroBatch {
-  double weight = 1;  // of its gradient
-  bool last = true;   // of the step: replicas communicate with this one
-  double lr = 0;      // of the step, for strategies that update during compute()
+  double weight = 1;      // of its gradient
+  bool last = true;       // of the step: replicas communicate with this one
+  double lr = 0;          // of the step, for strategies that update during compute()
+  bool measures = false;  // commit() of the step will be asked for the gradient norm
 };
 
 // Per-rank status of a step, reduced over all ranks.

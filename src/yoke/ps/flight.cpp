@@ -1,137 +1,147 @@
-// Requests are sent from the messenger's thread as replies arrive, so the caller's thread sleeps until
-// everything is done. The destructor may run only when nothing is in flight: callbacks refer to this object
-// and to the caller's memory.
+// The destructor may run only when nothing is in flight: callbacks refer to this object and to the caller's
+// memory.
 #include "yoke/ps/flight.h"
 
 #include <algorithm>
-#include <exception>
 #include <utility>
-#include <vector>
 
 #include "yoke/base/error.h"
 #include "yoke/ps/messages.h"
 
 namespace yoke::ps {
-namespace {
 
-class Flight {
- public:
-  Flight(comm::Messenger& messenger, FlightPlan plan) : messenger_(messenger), plan_(std::move(plan)) {}
+Flight::Flight(comm::Messenger& messenger, FlightPlan plan)
+    : messenger_(messenger), plan_(std::move(plan)), states_(plan_.requests, State::kIdle) {}
 
-  void run() {
-    size_t first = std::min(plan_.window, plan_.requests);
-    for (size_t i = 0; i < first; ++i) send_next();
-    std::unique_lock lock(mutex_);
-    for (;;) {
-      ended_.wait(lock, [&] {
-        return !late_.empty() || (under_way_ == 0 && (next_ == plan_.requests || error_ != nullptr));
-      });
-      if (late_.empty()) break;
-      bool failed = error_ != nullptr;
-      std::vector<size_t> late = std::exchange(late_, {});
-      lock.unlock();
-      send_again(late, failed);
-      lock.lock();
-    }
-    if (error_) std::rethrow_exception(error_);
-  }
+Flight::~Flight() {
+  std::unique_lock lock(mutex_);
+  ending_ = true;
+  waiting_.clear();
+  changed_.wait(lock, [&] { return under_way_ == late_.size(); });
+}
 
- private:
-  void send_next() {
-    size_t index = 0;
-    {
-      std::lock_guard lock(mutex_);
-      if (next_ == plan_.requests || error_) return;
-      index = next_++;
-      ++under_way_;
-    }
-    send(index);
-  }
-
-  void send(size_t index) {
-    FlightPlan::Request request;
-    try {
-      request = plan_.make(index);
-    } catch (const CommError& problem) {
-      return came(problem.what());  // nobody is left to ask
-    }
-    Deadline deadline = Deadline::after(plan_.timeout);
-    messenger_.ask_then(request.peer, request.message, request.into, deadline,
-                        [this, index, deadline, peer = request.peer, wanted = request.into.size()](
-                            const comm::Message& reply, const std::string& error) {
-                          if (!error.empty() && plan_.servers != nullptr && plan_.servers->moved(peer))
-                            return plan_.to_each_server ? came("") : send(index);
-                          if (!error.empty() && plan_.late && deadline.passed()) return is_late(index);
-                          std::string problem = error.empty() ? problem_of(index, wanted, reply) : error;
-                          if (!problem.empty())
-                            problem = fmt::format(
-                                "{}: {}", server_name(peer - plan_.first_server, plan_.ranks), problem);
-                          came(problem);
-                        });
-  }
-
-  void is_late(size_t index) {
+void Flight::offer(size_t index) {
+  {
     std::lock_guard lock(mutex_);
-    late_.push_back(index);
-    ended_.notify_all();
+    if (states_[index] != State::kIdle || ending_) return;
+    states_[index] = State::kOffered;
+    waiting_.insert(index);
   }
+  send_next(/*in_place_of=*/0);
+}
 
-  // Called by the waiting thread. Late requests count as in flight until they are answered or abandoned here.
-  void send_again(const std::vector<size_t>& late, bool failed) {
-    std::exception_ptr problem;
-    try {
-      if (!failed) plan_.late();
-    } catch (const std::exception&) {
-      problem = std::current_exception();
-    }
-    if (!failed && !problem) {
-      for (size_t index : late) send(index);
-      return;
-    }
+// `in_place_of`: requests that are about to leave the window.
+void Flight::send_next(size_t in_place_of) {
+  size_t index = 0;
+  {
     std::lock_guard lock(mutex_);
-    if (!error_) error_ = problem;
+    if (waiting_.empty() || error_ || under_way_ - in_place_of >= plan_.window) return;
+    index = *waiting_.begin();
+    waiting_.erase(waiting_.begin());
+    ++under_way_;
+  }
+  send(index);
+}
+
+void Flight::send(size_t index) {
+  FlightPlan::Request request;
+  try {
+    request = plan_.make(index);
+  } catch (const CommError& problem) {
+    return came(index, problem.what());  // nobody is left to ask
+  }
+  Deadline deadline = Deadline::after(plan_.timeout);
+  messenger_.ask_then(request.peer, request.message, request.into, deadline,
+                      [this, index, deadline, peer = request.peer, wanted = request.into.size()](
+                          const comm::Message& reply, const std::string& error) {
+                        if (!error.empty() && plan_.servers != nullptr && plan_.servers->moved(peer))
+                          return plan_.to_each_server ? came(index, "") : send(index);
+                        if (!error.empty() && plan_.late && deadline.passed()) return is_late(index);
+                        std::string problem = error.empty() ? problem_of(index, wanted, reply) : error;
+                        if (!problem.empty())
+                          problem = fmt::format("{}: {}", server_name(peer - plan_.first_server, plan_.ranks),
+                                                problem);
+                        came(index, problem);
+                      });
+}
+
+void Flight::is_late(size_t index) {
+  std::lock_guard lock(mutex_);
+  late_.push_back(index);
+  changed_.notify_all();
+}
+
+// Called by the waiting thread. Late requests count as in flight until they are answered or abandoned here.
+void Flight::send_again(const std::vector<size_t>& late) {
+  try {
+    plan_.late();
+  } catch (const std::exception&) {
+    std::lock_guard lock(mutex_);
+    error_ = std::current_exception();
     under_way_ -= late.size();
+    return;
   }
+  for (size_t index : late) send(index);
+}
 
-  // Runs on the messenger's thread: exceptions are passed to the waiting thread.
-  std::string problem_of(size_t index, size_t wanted, const comm::Message& reply) {
-    if (reply.payload.size() != wanted)
-      return fmt::format("it answered with {} bytes, but {} were requested", reply.payload.size(), wanted);
-    try {
-      if (plan_.got) plan_.got(index, reply);
-    } catch (const std::exception& problem) {
-      return fmt::format("its answer: {}", problem.what());
-    }
-    return "";
+// Runs on the messenger's thread: exceptions are passed to the waiting thread.
+std::string Flight::problem_of(size_t index, size_t wanted, const comm::Message& reply) {
+  if (reply.payload.size() != wanted)
+    return fmt::format("it answered with {} bytes, but {} were requested", reply.payload.size(), wanted);
+  try {
+    if (plan_.got) plan_.got(index, reply);
+  } catch (const std::exception& problem) {
+    return fmt::format("its answer: {}", problem.what());
   }
+  return "";
+}
 
-  void came(const std::string& error) {
-    if (error.empty()) send_next();
+void Flight::came(size_t index, const std::string& error) {
+  if (error.empty()) send_next(/*in_place_of=*/1);
+  std::lock_guard lock(mutex_);
+  states_[index] = State::kAnswered;
+  ++answered_;
+  if (!error.empty() && !error_) error_ = std::make_exception_ptr(CommError("{}", error));
+  --under_way_;
+  const bool is_last = answered_ == plan_.requests || under_way_ == late_.size();
+  // Under the lock: the waiting thread may destroy this object once it sees this.
+  if (error_ || is_last || index == wanted_) changed_.notify_all();
+}
+
+void Flight::wait_until(const std::function<bool()>& reached) {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    changed_.wait(lock, [&] { return !late_.empty() || error_ || reached(); });
+    if (error_) std::rethrow_exception(error_);
+    if (late_.empty()) return;
+    std::vector<size_t> late = std::exchange(late_, {});
+    lock.unlock();
+    send_again(late);
+    lock.lock();
+  }
+}
+
+void Flight::wait(size_t index) {
+  {
     std::lock_guard lock(mutex_);
-    if (!error.empty() && !error_) error_ = std::make_exception_ptr(CommError("{}", error));
-    // Under the lock: the waiting thread destroys this object once it sees that nothing is in flight.
-    if (--under_way_ == 0) ended_.notify_all();
+    wanted_ = index;
   }
+  wait_until([&] { return states_[index] == State::kAnswered; });
+}
 
-  comm::Messenger& messenger_;
-  FlightPlan plan_;
-  std::mutex mutex_;
-  std::condition_variable ended_;
-  size_t next_ = 0;
-  size_t under_way_ = 0;
-  std::vector<size_t> late_;
-  std::exception_ptr error_;
-};
-
-}  // namespace
+void Flight::wait_all() {
+  wait_until([&] { return answered_ == plan_.requests; });
+}
 
 std::string server_name(int server, const ReplicaRanks& ranks) {
   return fmt::format("parameter server {} (rank {})", server, ranks.ranks() + server);
 }
 
 void fly(comm::Messenger& messenger, FlightPlan plan) {
-  if (plan.requests == 0) return;
-  Flight(messenger, std::move(plan)).run();
+  const size_t requests = plan.requests;
+  Flight flight(messenger, std::move(plan));
+  for (size_t i = 0; i < requests; ++i) flight.offer(i);
+  flight.wait_all();
 }
 
 std::string lost_with_copies(int home, int replicas, int servers, const ReplicaRanks& ranks) {

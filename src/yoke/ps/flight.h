@@ -2,11 +2,14 @@
 #pragma once
 
 #include <condition_variable>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "yoke/comm/messenger.h"
 #include "yoke/ps/replica_ranks.h"
@@ -42,9 +45,50 @@ std::string server_name(int server, const ReplicaRanks& ranks);
 // All servers that held the ranges of `home` are lost, in words.
 std::string lost_with_copies(int home, int replicas, int servers, const ReplicaRanks& ranks);
 
-// Sends all requests and returns once every reply has arrived. Replies trigger the next requests on the
-// messenger's thread. After an error no more are sent; throws the first error once all requests in flight
-// have ended, so that their memory is free.
+// Requests that are sent once they are offered, while the caller does something else. Replies trigger the
+// next requests on the messenger's thread. After an error no more are sent.
+class Flight {
+ public:
+  Flight(comm::Messenger& messenger, FlightPlan plan);
+  // Waits for the requests in flight, so that their memory is free; the others are not sent.
+  ~Flight();
+  Flight(const Flight&) = delete;
+  Flight& operator=(const Flight&) = delete;
+
+  // Request `index` may be sent: now, or when others are answered; of those that wait the lowest index goes
+  // first. Again: no effect. Any thread, as far as plan.make allows.
+  void offer(size_t index);
+  // Return once this request, or every one, is answered. Throw the first error. One thread at a time.
+  void wait(size_t index);
+  void wait_all();
+
+ private:
+  enum class State : uint8_t { kIdle, kOffered, kAnswered };
+
+  void send_next(size_t in_place_of);
+  void send(size_t index);
+  void is_late(size_t index);
+  void send_again(const std::vector<size_t>& late);
+  std::string problem_of(size_t index, size_t wanted, const comm::Message& reply);
+  void came(size_t index, const std::string& error);
+  void wait_until(const std::function<bool()>& reached);
+
+  comm::Messenger& messenger_;
+  FlightPlan plan_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::set<size_t> waiting_;  // offered, not sent
+  std::vector<State> states_;
+  size_t answered_ = 0;
+  size_t wanted_ = 0;  // last one that wait() was called for
+  size_t under_way_ = 0;
+  bool ending_ = false;  // by the destructor
+  std::vector<size_t> late_;
+  std::exception_ptr error_;
+};
+
+// Sends all requests and returns once every reply has arrived. Throws the first error once all requests in
+// flight have ended.
 void fly(comm::Messenger& messenger, FlightPlan plan);
 
 // Asks the server that serves the ranges of `home`, and the one that takes over if it is lost. Throws

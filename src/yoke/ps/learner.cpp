@@ -46,6 +46,16 @@ const char* describe_late(int64_t state) {
   }
 }
 
+// An update that is clipped as a whole takes gradients as they are.
+double scale_of(const Gradient& gradient, const GrantReply& grant) {
+  return grant.combined != 0 ? grant.scale : grant.scale * gradient.clip;
+}
+
+int64_t flags_of(const Gradient& gradient, const GrantReply& grant) {
+  return (grant.combined != 0 && gradient.measure ? kMeasureFlag : 0) |
+         (grant.in_order != 0 ? kInOrderFlag : 0);
+}
+
 }  // namespace
 
 Learner::Learner(Messenger& messenger, LearnerOptions options)
@@ -99,6 +109,7 @@ void Learner::listen() {
 }
 
 Learner::~Learner() {
+  overlap_.reset();
   try {
     goodbye();
   } catch (const std::exception&) {
@@ -121,6 +132,7 @@ void Learner::Inbox::told(const Message& message) {
     if (latest.load() >= 0 && head.minibatch < newest.minibatch) return;  // of a scheduler that was replaced
     newest = head;
     if (!stop) latest.store(newest.minibatch, std::memory_order_release);
+    if (released) released(newest);
   }
   changed.notify_all();
 }
@@ -323,21 +335,30 @@ void Learner::pull_at(int64_t version, void* parameters) {
   fetch(version, parameters);
 }
 
-// Returns whether all ranges had exactly this version.
-bool Learner::fetch(int64_t version, void* parameters) {
-  fault::at(fault::Point::kPsPull);
-  std::vector<PullReply> replies(own_.size());
+FlightPlan Learner::pull_plan(int64_t version, void* parameters, std::vector<PullReply>& replies) {
+  replies.assign(own_.size(), {});
   FlightPlan plan = plan_of(own_.size());
   plan.window = kPullsAhead * static_cast<size_t>(options_.servers);
   plan.late = [this] { check_late(); };
-  plan.make = [&](size_t index) {
+  plan.make = [this, version, parameters](size_t index) {
     const Range& range = own_range(index);
     PullHead head{static_cast<int64_t>(own_[index]), range.begin, range.count, version};
     return FlightPlan::Request{
         rank_of(range), message_with(kPull, head), {at(parameters, range), bytes_of(range)}};
   };
-  plan.got = [&](size_t index, const Message& reply) { replies[index] = reply.get_head<PullReply>(); };
-  fly(messenger_, std::move(plan));
+  plan.got = [&replies](size_t index, const Message& reply) { replies[index] = reply.get_head<PullReply>(); };
+  return plan;
+}
+
+// Returns whether all ranges had exactly this version.
+bool Learner::fetch(int64_t version, void* parameters) {
+  fault::at(fault::Point::kPsPull);
+  std::vector<PullReply> replies;
+  fly(messenger_, pull_plan(version, parameters, replies));
+  return take_replies(version, replies);
+}
+
+bool Learner::take_replies(int64_t version, const std::vector<PullReply>& replies) {
   bytes_pulled_ += elements() * static_cast<int64_t>(element_);
   update_norm_.reset();
   double others = 0, unmeasured = 0, square = 0;
@@ -378,8 +399,7 @@ double Learner::distance_to_newest() {
   return sum_over_parts(own);
 }
 
-// Asks the scheduler, for all parts.
-GrantReply Learner::announce(const Gradient& gradient, double distance2) {
+Message Learner::finished_message(const Gradient& gradient, double distance2) const {
   FinishedHead finished;
   finished.version = work_.version;
   finished.minibatch = work_.minibatch;
@@ -390,10 +410,39 @@ GrantReply Learner::announce(const Gradient& gradient, double distance2) {
   finished.push_seconds = static_cast<float>(push_seconds_);
   finished.pull_seconds = static_cast<float>(pull_seconds_);
   finished.distance2 = distance2;
+  return message_with(kFinished, finished);
+}
+
+// Asks the scheduler, for all parts.
+GrantReply Learner::announce(const Gradient& gradient, double distance2) {
   GrantReply grant;
-  if (leads()) grant = ask_scheduler(message_with(kFinished, finished)).get_head<GrantReply>();
+  if (leads()) grant = ask_scheduler(finished_message(gradient, distance2)).get_head<GrantReply>();
   take_from_first(grant);
   return grant;
+}
+
+// Whether the gradient was accepted. Throws CommError for values out of range.
+bool Learner::counts(const GrantReply& grant) {
+  if (grant.verdict != static_cast<int64_t>(plan::Verdict::kAccepted)) return false;
+  if (grant.update < 1 || !std::isfinite(grant.scale))
+    throw CommError("the scheduler grants update {} with a scale of {}: out of range", grant.update,
+                    grant.scale);
+  return true;
+}
+
+FlightPlan Learner::push_plan(const Gradient& gradient, const GrantReply& grant) {
+  FlightPlan plan = plan_of(own_.size());
+  plan.window = kPushesAhead * static_cast<size_t>(options_.servers);
+  plan.late = [this] { check_late(); };
+  plan.make = [this, data = gradient.data, minibatch = work_.minibatch, update = grant.update,
+               scale = scale_of(gradient, grant), flags = flags_of(gradient, grant)](size_t index) {
+    const Range& range = own_range(index);
+    PushHead head{
+        static_cast<int64_t>(own_[index]), range.begin, range.count, minibatch, update, scale, flags};
+    return FlightPlan::Request{
+        rank_of(range), message_with(kPush, head, {at(data, range), bytes_of(range)}), {}};
+  };
+  return plan;
 }
 
 bool Learner::push(const Gradient& gradient) {
@@ -404,30 +453,10 @@ bool Learner::push(const Gradient& gradient) {
   const double distance2 = options_.measure_distance && held_ != nullptr ? distance_to_newest() : -1;
   Stopwatch watch;
   const GrantReply grant = announce(gradient, distance2);
-  if (grant.verdict != static_cast<int64_t>(plan::Verdict::kAccepted)) return false;
-  if (grant.update < 1 || !std::isfinite(grant.scale))
-    throw CommError("the scheduler grants update {} with a scale of {}: out of range", grant.update,
-                    grant.scale);
-  const bool combined = grant.combined != 0;
-  const double scale = combined ? grant.scale : grant.scale * gradient.clip;
-  const int64_t flags =
-      (combined && gradient.measure ? kMeasureFlag : 0) | (grant.in_order != 0 ? kInOrderFlag : 0);
-  if (gradient.also) gradient.also(scale, (flags & kMeasureFlag) != 0);
-  FlightPlan plan = plan_of(own_.size());
-  plan.window = kPushesAhead * static_cast<size_t>(options_.servers);
-  plan.late = [this] { check_late(); };
-  plan.make = [&](size_t index) {
-    const Range& range = own_range(index);
-    PushHead head{static_cast<int64_t>(own_[index]),
-                  range.begin,
-                  range.count,
-                  work_.minibatch,
-                  grant.update,
-                  scale,
-                  flags};
-    return FlightPlan::Request{
-        rank_of(range), message_with(kPush, head, {at(gradient.data, range), bytes_of(range)}), {}};
-  };
+  if (!counts(grant)) return false;
+  FlightPlan plan = push_plan(gradient, grant);
+  if (gradient.also)
+    gradient.also(scale_of(gradient, grant), (flags_of(gradient, grant) & kMeasureFlag) != 0);
   fly(messenger_, std::move(plan));
   bytes_pushed_ += elements() * static_cast<int64_t>(element_);
   push_seconds_ = watch.seconds();

@@ -6,6 +6,18 @@
 //     learner.push({gradient, loss, lr});
 //   }
 //
+// With overlap, ranges move while the worker computes (learner_overlap.cpp). They are numbered from 0 as in
+// ranges(), in the order in which the model uses them:
+//
+//   while (learner.wait()) {
+//     learner.begin_pull(parameters);
+//     … before a layer: learner.await_range(i) for each of its ranges …
+//     if (!learner.end_pull()) continue;          // cancelled meanwhile
+//     learner.begin_push({gradient, loss, lr}, parameters);
+//     … in backward: learner.push_range(i) when the gradient of range i is complete …
+//     learner.end_push();
+//   }
+//
 // One thread, except for cancelled(). Throws CommError (with its name) if a server is lost and no copy of its
 // ranges is left, or if it refuses a request, and LateWorker if a worker that others wait for is silent for
 // LearnerOptions::timeout.
@@ -141,6 +153,37 @@ class Learner {
   // Of the update that produced the version pulled last, if it was measured.
   const std::optional<UpdateNorm>& update_norm() const { return update_norm_; }
 
+  // ---- Overlap. Not for a replica in parts ----
+
+  // Ranges that this rank moves.
+  size_t ranges() const { return own_.size(); }
+  const Range& range(size_t index) const { return own_range(index); }
+  // Starts to bring `parameters` to the version of the current work. At most kRangesAhead ranges per server
+  // are in flight. No effect where a push has started it already.
+  void begin_pull(void* parameters);
+  // Returns once this range has arrived.
+  void await_range(size_t index);
+  // Returns once everything begun has ended: all ranges have arrived, and the gradient before them was
+  // accepted. The result is that of pull(). Without begin_pull(): at once.
+  bool end_pull();
+  // Announces the gradient of the current work while it is being computed; `data` is filled range by range
+  // and stays untouched until end_pull(). Each range returns to `parameters` as soon as its update is applied
+  // and the scheduler has assigned the next work. Only under rules whose updates consume one gradient of
+  // every worker: others would wait for this one to end its backward pass. Requires end_pull() before.
+  void begin_push(const Gradient& gradient, void* parameters);
+  // The gradient of this range is complete. False: it is not finite and was not sent.
+  bool push_range(size_t index);
+  // Returns once the scheduler has answered. False: the gradient does not count, and nothing was sent.
+  // Requires push_range() for all ranges before the next end_pull().
+  bool end_push();
+  // Between begin_push() and end_push(): the current work cannot be cancelled.
+  bool is_pushing() const { return pushing_; }
+  // When ranges were in flight last: from the announcement, or from begin_pull(), to the last arrival.
+  struct Span {
+    double begin = 0, end = 0;  // now_seconds()
+  };
+  Span last_flight() const;
+
   // Fetches a consistent snapshot of all servers into `arrays` (parameters, then optimizer state; whole
   // vectors). One worker at a time.
   struct State {
@@ -192,8 +235,13 @@ class Learner {
   const std::byte* at(const void* vector, const Range& range) const;
   size_t bytes_of(const Range& range) const;
   bool fetch(int64_t version, void* parameters);
+  FlightPlan pull_plan(int64_t version, void* parameters, std::vector<PullReply>& replies);
+  bool take_replies(int64_t version, const std::vector<PullReply>& replies);
+  FlightPlan push_plan(const Gradient& gradient, const GrantReply& grant);
+  comm::Message finished_message(const Gradient& gradient, double distance2) const;
   double distance_to_newest();
   GrantReply announce(const Gradient& gradient, double distance2);
+  static bool counts(const GrantReply& grant);
   int first_server() const { return options_.workers; }
   int rank_of(const Range& range) const { return servers_->peer_of(range.server); }
 
@@ -213,8 +261,9 @@ class Learner {
     std::condition_variable changed;
     ReleaseHead newest;
     std::optional<StopHead> stop;
-    std::string lost;                 // a server; reason
-    std::atomic<int64_t> latest{-1};  // minibatch of `newest`; -2: the run has ended
+    std::string lost;                                  // a server; reason
+    std::atomic<int64_t> latest{-1};                   // minibatch of `newest`; -2: the run has ended
+    std::function<void(const ReleaseHead&)> released;  // may be empty
     void told(const comm::Message& message);
   };
   std::shared_ptr<Inbox> inbox_ = std::make_shared<Inbox>();
@@ -222,6 +271,15 @@ class Learner {
   int64_t held_version_ = -1;  // version of the parameters, if all ranges have the same; else -1
   void* held_ = nullptr;       // where they were pulled to
   std::vector<std::byte> scratch_;
+  class Overlap;
+  struct OverlapDeleter {
+    void operator()(Overlap* overlap) const;
+  };
+  Overlap& overlap();
+  std::unique_ptr<Overlap, OverlapDeleter> overlap_;  // made by its first use
+  bool pushing_ = false;
+  bool first_of_push_ = false;      // no range of it is complete
+  const void* gradient_ = nullptr;  // being pushed
   std::optional<UpdateNorm> update_norm_;
   bool said_goodbye_ = false;
   double said_alive_ = 0;

@@ -19,6 +19,8 @@ inline constexpr int64_t kMostSignal = 64;
 // Ranges that one worker has in flight to or from each server.
 inline constexpr size_t kPushesAhead = 16;
 inline constexpr size_t kPullsAhead = 16;
+// The same while the worker computes: fewer, because what an earlier layer needs waits behind them.
+inline constexpr size_t kRangesAhead = 6;
 
 enum Kind : uint16_t {
   kOpen,      // worker -> server: allocate the parameters (payload: elements of each tensor)

@@ -21,6 +21,7 @@ struct PsOptions {
   double stale_max = 1;
   bool adasync = false;
   double adasync_interval = 1;
+  bool overlap = true;
   int64_t n_push = 1;  // Downpour
   int64_t n_fetch = 1;
   int64_t warm_start = 0;
@@ -55,6 +56,10 @@ inline void describe(config::Fields& f, PsOptions& o) {
   f.number("stale_max", o.stale_max, "stale_step = distance: maximum learning rate");
   f.boolean("adasync", o.adasync, "AdaSync: increase K from ps.k as the loss falls");
   f.duration("adasync_interval", o.adasync_interval, "AdaSync: time between adjustments of K");
+  f.boolean(
+      "overlap", o.overlap,
+      "push gradients while backward runs and pull parameters while the next forward runs, where the rule "
+      "allows it");
   f.integer("n_push", o.n_push, "Downpour: minibatches between two pushes, with local steps in between", 1,
             1'000'000);
   f.integer("n_fetch", o.n_fetch, "Downpour: minibatches between two pulls", 1, 1'000'000);

@@ -1,8 +1,6 @@
 #include "yoke/parallel/common/ddp/reducer.h"
 
 #include <fmt/format.h>
-#include <torch/csrc/autograd/utils/lambda_post_hook.h>
-#include <torch/csrc/autograd/variable.h>
 #include <torch/nn/modules/embedding.h>
 
 #include <algorithm>
@@ -61,7 +59,6 @@ Reducer::~Reducer() {
     } catch (const std::exception&) {  // reported to whoever waits for them
     }
   }
-  for (InstalledHook& one : installed_) one.accumulator->del_post_hook(one.key);
   for (size_t i = 0; i < scaled_.size(); ++i) scaled_[i].remove_hook(scaling_hooks_[i]);
 }
 
@@ -85,14 +82,7 @@ void Reducer::find_parameters(torch::nn::Module& module) {
 
 void Reducer::install(const torch::Tensor& parameter, std::function<void()> on_gradient) {
   if (options_.reduction == "sum") scale_for_sum(parameter);
-  auto accumulator = torch::autograd::impl::grad_accumulator(parameter);
-  using torch::autograd::variable_list;
-  uintptr_t key = accumulator->add_post_hook(std::make_unique<torch::autograd::utils::LambdaPostHook>(
-      [on_gradient = std::move(on_gradient)](const variable_list& outputs, const variable_list&) {
-        on_gradient();
-        return outputs;
-      }));
-  installed_.push_back({std::move(accumulator), key});
+  gradient_hooks_.add(parameter, std::move(on_gradient));
 }
 
 // A sum is computed as the mean of gradients scaled beforehand. Thus a second backward() may add to gradients

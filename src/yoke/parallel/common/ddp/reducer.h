@@ -9,7 +9,6 @@
 // on this rank, if nothing was sent yet, or becomes an error on all ranks.
 #pragma once
 
-#include <torch/csrc/autograd/function.h>
 #include <torch/nn/module.h>
 
 #include <memory>
@@ -20,6 +19,7 @@
 #include "yoke/parallel/common/ddp/buckets.h"
 #include "yoke/parallel/common/ddp/distributed_data_parallel.h"
 #include "yoke/parallel/common/ddp/same_model.h"
+#include "yoke/parallel/common/gradient_hooks.h"
 
 namespace yoke::parallel {
 
@@ -50,13 +50,8 @@ class Reducer {
     torch::Tensor parameter;
     bool arrived = false;
   };
-  struct InstalledHook {
-    std::shared_ptr<torch::autograd::Node> accumulator;
-    uintptr_t key = 0;
-  };
 
   void find_parameters(torch::nn::Module& module);
-  // Installs a hook on the parameter's gradient accumulator; removed by the destructor.
   void install(const torch::Tensor& parameter, std::function<void()> on_gradient);
   void scale_for_sum(const torch::Tensor& parameter);
   void on_gradient(Slot& slot);
@@ -93,7 +88,7 @@ class Reducer {
   std::vector<Slot> slots_;
   std::vector<SparseParameter> sparse_;
   std::vector<Bucket> buckets_;  // empty until the first backward() has been observed
-  std::vector<InstalledHook> installed_;
+  GradientHooks gradient_hooks_;
   std::vector<torch::Tensor> scaled_;  // parameters with a scaling hook, for sums
   std::vector<unsigned> scaling_hooks_;
 

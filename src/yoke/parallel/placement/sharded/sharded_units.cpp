@@ -1,8 +1,6 @@
 #include "yoke/parallel/placement/sharded/sharded_units.h"
 
 #include <fmt/format.h>
-#include <torch/csrc/autograd/utils/lambda_post_hook.h>
-#include <torch/csrc/autograd/variable.h>
 #include <torch/utils.h>
 
 #include <algorithm>
@@ -47,21 +45,12 @@ ShardedUnits::ShardedUnits(const ShardedPart& part, const std::vector<UnitPlan>&
   end_round();
 }
 
-ShardedUnits::~ShardedUnits() {
-  for (Installed& one : installed_) one.accumulator->del_post_hook(one.key);
-}
+ShardedUnits::~ShardedUnits() = default;
 
 void ShardedUnits::watch(size_t unit, const torch::Tensor& parameter) {
   size_t index = watched_.size();
   watched_.push_back({unit});
-  auto accumulator = torch::autograd::impl::grad_accumulator(parameter);
-  using torch::autograd::variable_list;
-  uintptr_t key = accumulator->add_post_hook(std::make_unique<torch::autograd::utils::LambdaPostHook>(
-      [this, index](const variable_list& outputs, const variable_list&) {
-        on_gradient(index);
-        return outputs;
-      }));
-  installed_.push_back({std::move(accumulator), key});
+  gradient_hooks_.add(parameter, [this, index] { on_gradient(index); });
 }
 
 ShardedUnits::Units ShardedUnits::units_of(

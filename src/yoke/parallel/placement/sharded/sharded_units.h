@@ -9,13 +9,12 @@
 // One that has sent nothing may be repeated.
 #pragma once
 
-#include <torch/csrc/autograd/function.h>
-
 #include <deque>
 #include <memory>
 #include <unordered_map>
 #include <vector>
 
+#include "yoke/parallel/common/gradient_hooks.h"
 #include "yoke/parallel/placement/sharded/owned_pieces.h"
 #include "yoke/parallel/placement/sharded/residency.h"
 #include "yoke/parallel/placement/sharded/unit.h"
@@ -67,10 +66,6 @@ class ShardedUnits {
     int arrivals = 0;  // in this backward()
     int expected = 1;  // more for a parameter in several recomputed parts
   };
-  struct Installed {
-    std::shared_ptr<torch::autograd::Node> accumulator;
-    uintptr_t key;
-  };
   void watch(size_t unit, const torch::Tensor& parameter);
   void on_gradient(size_t watched);
   void begin_round();
@@ -96,7 +91,7 @@ class ShardedUnits {
   std::vector<Watched> watched_;
   std::vector<std::string> names_;  // of watched parameters
   std::vector<size_t> waiting_;     // of each unit: parameters whose gradients are not all there
-  std::vector<Installed> installed_;
+  GradientHooks gradient_hooks_;
   std::deque<size_t> in_flight_;
   compute::GradientHomes homes_;
 

@@ -48,6 +48,7 @@ PsStrategy::PsStrategy(const models::Model& model, optim::Optimizer& optimizer, 
         std::move(keyed), setup_, *learner_,
         flat_.scalar_type() == torch::kFloat64 ? DataType::kFloat64 : DataType::kFloat32);
   watched_ = watched(model);
+  begin_overlap();
   compute_ = std::make_unique<OneDevice>(watched_, optimizer_, scaler, options_);
 }
 
@@ -104,8 +105,9 @@ void PsStrategy::lay_out() {
   }
 }
 
+// Not once the gradient was announced: what is released meanwhile is the next minibatch.
 void PsStrategy::stop_if_void() const {
-  if (learner_->cancelled()) throw Voided{};
+  if (!learner_->is_pushing() && learner_->cancelled()) throw Voided{};
 }
 
 // The model, looking between its blocks whether the minibatch still counts.
@@ -166,6 +168,11 @@ void PsStrategy::tell_loss() {
 
 void PsStrategy::acquire() {
   join_run();
+  if (learner_->is_pushing())
+    throw CommError(
+        "worker {}: its last step failed when parts of its gradient had been pushed. They cannot be taken "
+        "back: resume from the last checkpoint.",
+        setup_.messenger->rank());
   if (skipped_++ > kMostSkipped)
     throw ConfigError(
         "worker {}: {} minibatches in a row were not finite, so nothing was pushed. Lower train.lr.",
@@ -181,11 +188,13 @@ void PsStrategy::acquire() {
 
 // Waits for the next minibatch and brings the parameters to its version. False: the run is over.
 bool PsStrategy::find_work() {
+  finish_pull();
   double begin = now_seconds();
   while (!over_) {
     over_ = !learner_->wait();
     if (!over_ && learner_->pull(flat_.mutable_data_ptr())) break;
   }
+  pulled_ = true;
   if (over_) learner_->pull_at(learner_->end().version, flat_.mutable_data_ptr());
   if (over_ && rows_) rows_->pull_all(learner_->end().version);
   upload();
@@ -195,9 +204,12 @@ bool PsStrategy::find_work() {
 
 // Nothing is computed while a worker talks: all of it is waited for.
 void PsStrategy::waited_since(double begin) {
-  double seconds = now_seconds() - begin;
-  talk_.seconds += seconds;
-  talk_.exposed += seconds;
+  talk_.seconds += now_seconds() - begin;
+  exposed_since(begin);
+}
+
+void PsStrategy::exposed_since(double begin) {
+  talk_.exposed += now_seconds() - begin;
 }
 
 void PsStrategy::upload() {
@@ -233,9 +245,13 @@ ComputeResult PsStrategy::compute(const std::vector<torch::Tensor>& inputs, cons
   for (size_t i = batches_.size() - 1; i < batches_.size() && !over_;) {
     try {
       if (rows_) pull_rows(batches_[i]);
+      computing_ = &batches_[i];
+      const double exposed_before = talk_.exposed;
       Stopwatch watch;
       result = compute_->compute(batches_[i].inputs, batches_[i].target, batches_[i].micro);
-      compute_seconds_ += watch.seconds();
+      const double waited = talk_.exposed - exposed_before;
+      result.forward_seconds = std::max(0.0, result.forward_seconds - waited);
+      compute_seconds_ += watch.seconds() - waited;
       if (!in_parts()) loss_ += result.loss.item<double>() * batches_[i].micro.weight;
       if (batches_[i].micro.last && learner_->leads()) {
         double delay = delays_.compute.next(compute_seconds_);
@@ -275,15 +291,15 @@ StepNews PsStrategy::agree(const StepNews& here) {
   return news;
 }
 
-void PsStrategy::gather_gradients() {
+// Brings it to its place in gradients_.
+void PsStrategy::gather_gradient(size_t parameter) {
   torch::NoGradGuard no_grad;
-  for (size_t i = 0; i < parameters_.size(); ++i) {
-    const torch::Tensor& gradient = parameters_[i].grad();
-    if (!gradient.defined())
-      gradient_parts_[i].zero_();
-    else if (gradient.is_sparse() || gradient.const_data_ptr() != gradient_parts_[i].const_data_ptr())
-      gradient_parts_[i].copy_(gradient.is_sparse() ? gradient.to_dense() : gradient);
-  }
+  const torch::Tensor& gradient = parameters_[parameter].grad();
+  torch::Tensor& place = gradient_parts_[parameter];
+  if (!gradient.defined())
+    place.zero_();
+  else if (gradient.is_sparse() || gradient.const_data_ptr() != place.const_data_ptr())
+    place.copy_(gradient.is_sparse() ? gradient.to_dense() : gradient);
 }
 
 // Downpour: the replica moves its own copy too, and what it has seen is told later.
@@ -323,9 +339,10 @@ void PsStrategy::note_update_norm(const CommitOptions& commit, CommitResult& res
 }
 
 CommitResult PsStrategy::commit(const CommitOptions& commit) {
+  if (learner_->is_pushing()) return commit_announced(commit);
   CommitResult result;
   if (over_) return result;
-  gather_gradients();
+  for (size_t i = 0; i < parameters_.size(); ++i) gather_gradient(i);
   const bool finite = (!rows_ || rows_->gather()) && learner_->is_finite(gradients_.const_data_ptr());
   result.updated = sum_over_ranks(finite ? 0 : 1) == 0;
   bool local = setup_.ps.n_push > 1 || setup_.ps.n_fetch > 1;
@@ -359,9 +376,12 @@ CommitResult PsStrategy::commit(const CommitOptions& commit) {
   bool fetch = minibatches_ % setup_.ps.n_fetch == 0;
   if (!fetch) over_ = !learner_->wait();
   waited_since(begin);
-  if (fetch || over_) find_work();
+  if (overlap_ && fetch && !commit.measure_norm)
+    pull_work();
+  else if (fetch || over_)
+    find_work();
   tell_loss();
-  if (!local) note_update_norm(commit, result);
+  if (!local && !pulling_) note_update_norm(commit, result);
   return result;
 }
 
@@ -398,8 +418,14 @@ std::vector<std::pair<std::string, std::vector<torch::Tensor>>> PsStrategy::opti
   return arrays;
 }
 
+std::vector<StatePiece> PsStrategy::state() {
+  finish_pull();
+  return owned_pieces(compute_->state());
+}
+
 std::optional<int64_t> PsStrategy::fetch_state() {
   torch::NoGradGuard no_grad;
+  finish_pull();
   auto arrays = optimizer_arrays();
   std::vector<torch::Tensor> whole = {torch::empty_like(flat_)};
   std::vector<void*> memory = {whole[0].mutable_data_ptr()};

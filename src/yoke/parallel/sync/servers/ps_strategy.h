@@ -4,6 +4,9 @@
 // with. A minibatch that an update has voided stops between blocks and is computed again on the new
 // parameters.
 //
+// With ps.overlap, parameters arrive while the next forward pass runs, and under `sync` gradients leave while
+// backward runs (ps_overlap.cpp). Replicas in parts, GPUs and sparse tables move everything between steps.
+//
 // A worker may be a replica in parts (PsSetup::replica): another strategy computes on all its ranks, each
 // pushes and pulls its own part, and the first one asks the scheduler for all. Its ranks act together: what
 // one of them decides in commit(), agree() and fetch_state() holds for all. A voided minibatch runs to its
@@ -17,6 +20,7 @@
 
 #include "yoke/compute/gradient_home.h"
 #include "yoke/parallel/common/one_device.h"
+#include "yoke/parallel/sync/servers/overlap.h"
 #include "yoke/parallel/sync/servers/replica_layout.h"
 #include "yoke/parallel/sync/servers/setup.h"
 #include "yoke/parallel/sync/servers/sparse_rows.h"
@@ -42,7 +46,7 @@ class PsStrategy final : public Strategy {
   StepNews agree(const StepNews& here) override;
   void settle() override { compute_->settle(); }
   void share_buffers() override { compute_->share_buffers(); }
-  // Brings all rows of sparse tables here, too.
+  // Returns once all parameters are here, those of sparse tables included.
   void drain() override;
   std::optional<Communication> communication() const override;
   Traffic traffic() const override;
@@ -66,7 +70,7 @@ class PsStrategy final : public Strategy {
   RunEnd finish(int64_t peak_memory) override;
   std::vector<torch::Tensor> forward(const std::vector<torch::Tensor>& inputs) override;
   nlohmann::json layout() const override { return compute_->layout(); }
-  std::vector<StatePiece> state() override { return owned_pieces(compute_->state()); }
+  std::vector<StatePiece> state() override;
   std::optional<int64_t> fetch_state() override;
   void restored(int64_t step) override { start_version_ = step; }
 
@@ -89,6 +93,15 @@ class PsStrategy final : public Strategy {
   };
 
   models::Model watched(const models::Model& model);
+  // What moves while the worker computes (ps_overlap.cpp).
+  void begin_overlap();
+  models::Model overlapped(models::Model model);
+  void await_block(size_t block);
+  void before_backward(const torch::Tensor& loss);
+  void announce(double loss);
+  bool finish_pull();
+  void pull_work();
+  CommitResult commit_announced(const CommitOptions& commit);
   void lay_out();
   void open_servers();
   ps::ReplicaLinks replica_links();
@@ -106,11 +119,12 @@ class PsStrategy final : public Strategy {
   void stop_if_void() const;
   bool find_work();
   void waited_since(double begin);
+  void exposed_since(double begin);
   Losses losses_so_far() const;
   void tell_loss();
   void upload();
   void download(const torch::Tensor& flat, const std::vector<torch::Tensor>& from);
-  void gather_gradients();
+  void gather_gradient(size_t parameter);
   void local_step(double lr);
   double measure_own(const CommitOptions& commit, CommitResult& result);
   void note_update_norm(const CommitOptions& commit, CommitResult& result);
@@ -134,7 +148,13 @@ class PsStrategy final : public Strategy {
   std::unique_ptr<Strategy> compute_;  // of one replica, without an update
   std::shared_ptr<std::atomic<bool>> leaving_ = std::make_shared<std::atomic<bool>>(false);
   WorkerDelays delays_;
-  std::vector<Kept> batches_;  // of this step
+  std::unique_ptr<Overlap> overlap_;  // null: everything moves between steps
+  bool announces_ = false;            // gradients leave during backward
+  bool pulling_ = false;              // parameters are on their way
+  bool pulled_ = true;                // they are those of the current work
+  double last_compute_seconds_ = 0;   // of the previous minibatch
+  std::vector<Kept> batches_;         // of this step
+  const Kept* computing_ = nullptr;   // one of them
   bool begun_ = false;
   bool over_ = false;
   int64_t start_version_ = 0;

@@ -72,6 +72,7 @@ PsSetup served_setup(const MakeOptions& options) {
   setup.slowdown = options.slowdown;
   setup.policy = policy_of(options, setup.workers);
   setup.timeout = options.ps.timeout;
+  setup.skip_non_finite = options.skip_non_finite;
   setup.sparse = uses_sparse_tables(options, options.optimizer);
   return setup;
 }

@@ -28,6 +28,7 @@ struct PsSetup {
   plan::PolicyOptions policy;
   int64_t updates = 0;  // where the run ends; told by the first worker
   double timeout = 300;
+  bool skip_non_finite = false;  // train.non_finite = "skip"
   bool sparse = false;  // rows that a minibatch uses are pushed and pulled alone, if the model has such
 };
 
