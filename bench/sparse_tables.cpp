@@ -70,9 +70,8 @@ void load(sparse::Client& client, size_t count) {
   Stopwatch watch;
   while (watch.seconds() < 3) {
     const Keys& keys = all[done / 2 % all.size()];
-    flying.push_back(done % 2 == 0
-                         ? client.push(0, keys, std::as_bytes(std::span(values)))
-                         : client.pull(0, keys, std::as_writable_bytes(std::span(seen[done % 8]))));
+    flying.push_back(done % 2 == 0 ? client.push(0, keys, std::as_bytes(std::span(values)))
+                                   : client.pull(0, keys, std::as_writable_bytes(std::span(seen[done % 8]))));
     if (++done < 8) continue;
     client.wait(flying.front());
     flying.pop_front();

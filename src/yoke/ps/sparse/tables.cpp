@@ -111,10 +111,10 @@ std::optional<Tables::Named> Tables::names(int from, int32_t table, int32_t flag
   if (cached) {
     named.kept = lists.find(hash, static_cast<size_t>(keys));
     if (!named.kept) return std::nullopt;
-    named.keys = *named.kept;
+    named.keys = named.kept->keys;
     ++numbers_.cached_lists;
   } else if ((flags & kKeepKeys) != 0) {
-    lists.keep(hash_of(split.keys), split.keys);
+    named.kept = lists.keep(hash_of(split.keys), split.keys);
   }
   return named;
 }
@@ -162,7 +162,7 @@ void Tables::push(int from, const Message& request, const Messenger::Answer& ans
     return;
   }
   if (is_new(from, head)) {
-    table.apply({options_.lr, head.scale}, named->keys, values.data());
+    table.apply({options_.lr, head.scale}, named->keys, values.data(), named->rows());
     worker(from).taken.take(head.sequence);
     square_ = -1;
   }
@@ -206,11 +206,10 @@ void Tables::pull(int from, const Message& request, const Messenger::Answer& ans
       names(from, head.table, head.flags, head.keys, head.hash, request.payload, /*each=*/0);
   if (!named) return answer({message_with(kPullTable, TableReply{.unknown_keys = 1})});
   const bool packs = (head.flags & kCompressed) != 0;
-  if (version_ >= head.version) return read_rows(table, named->keys, packs, answer);
-  KeyList kept = named->kept;
-  if (!kept) kept = std::make_shared<const std::vector<Key>>(named->keys.begin(), named->keys.end());
-  wait(from, head.version, /*snapshot=*/false,
-       [this, &table, kept, packs, answer] { read_rows(table, *kept, packs, answer); });
+  if (version_ >= head.version) return read_rows(table, named->keys, named->rows(), packs, answer);
+  wait(from, head.version, /*snapshot=*/false, [this, &table, list = named->list(), packs, answer] {
+    read_rows(table, list->keys, &list->rows, packs, answer);
+  });
 }
 
 void Tables::fetch(int from, const Message& request, const Messenger::Answer& answer) {
@@ -256,11 +255,11 @@ void Tables::send(Message message, std::shared_ptr<std::vector<std::byte>> paylo
   answer(reply);
 }
 
-void Tables::read_rows(const Table& table, std::span<const Key> keys, bool packs,
+void Tables::read_rows(const Table& table, std::span<const Key> keys, std::vector<uint32_t>* rows, bool packs,
                        const Messenger::Answer& answer) {
   auto payload = buffer();
   payload->resize(keys.size() * table.shape().value_bytes());
-  table.read(keys, payload->data());
+  table.read(keys, payload->data(), rows);
   TableReply reply{.version = version_, .square = square_};
   if (packs) {
     if (std::vector<std::byte> frame = compress(*payload); !frame.empty()) {

@@ -90,9 +90,11 @@ class Tables {
     std::vector<Contributor> from;
   };
   struct Named {
-    KeyList kept;
+    KeyList kept;               // nullptr: the list is not kept
     std::span<const Key> keys;  // of the payload, or of `kept`
     std::span<const std::byte> values;
+    std::vector<uint32_t>* rows() const { return kept ? &kept->rows : nullptr; }
+    KeyList list() const { return kept ? kept : make_list(keys); }
   };
 
   void open(int from, const comm::Message& request, const comm::Messenger::Answer& answer);
@@ -113,7 +115,7 @@ class Tables {
                                       std::span<const std::byte> values, const TableShape& shape);
   bool is_new(int from, const PushTableHead& head);
   bool hold(int from, const PushTableHead& head, const Named& named, std::span<const std::byte> values);
-  void read_rows(const Table& table, std::span<const Key> keys, bool packs,
+  void read_rows(const Table& table, std::span<const Key> keys, std::vector<uint32_t>* rows, bool packs,
                  const comm::Messenger::Answer& answer);
   void read_range(Table& table, const FetchTableHead& head, const comm::Messenger::Answer& answer);
   void count_waiting(int from, int64_t time);
