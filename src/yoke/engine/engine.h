@@ -113,6 +113,7 @@ class Engine {
   Outcome run_to_the_end(const metrics::RunInfo& info);
   void train_step();
   StepLoss compute_gradients(metrics::TimeSplit& split);
+  void tell_upcoming();
   bool commit(const StepLoss& loss, metrics::TimeSplit& split);
   bool handle_non_finite(const char* what, int64_t step);
   bool handle_overflow();

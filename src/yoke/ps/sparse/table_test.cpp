@@ -21,7 +21,8 @@ std::vector<float> read(const Table& table, std::span<const Key> keys, std::vect
 }
 
 TEST(Table, RememberedRowsAreThoseOfALookup) {
-  Table remembers(TableShape{}, make_rule({.name = "sgd"})), looks_up(TableShape{}, make_rule({.name = "sgd"}));
+  Table remembers(TableShape{}, make_rule({.name = "sgd"})),
+      looks_up(TableShape{}, make_rule({.name = "sgd"}));
   std::mt19937_64 bits(1);
   std::vector<std::vector<Key>> lists;
   for (int i = 0; i < 5; ++i) lists.push_back(random_keys(bits, 4000));

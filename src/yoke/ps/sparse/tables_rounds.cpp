@@ -25,6 +25,8 @@ Rounds& Tables::rounds_of(int32_t table) {
 
 void Tables::push_round(int from, const Message& request, const Messenger::Answer& answer) {
   auto head = request.get_head<PushRoundHead>();
+  if (is_copied())
+    throw CommError("worker {} pushed a round, of which there are no copies: use 0 replicas", from);
   const TableShape& shape = table_of(from, head.table).shape();
   check_round(from, head, shape);
   const std::optional<Named> named = names(from, head.table, head.flags, head.keys, head.hash,
