@@ -65,7 +65,13 @@ def test_mistakes(yoke, tmp_path, words, says):
     assert not (tmp_path / "run").exists()
 
 
-def test_sparse_tables_have_no_copies(yoke, tmp_path):
-    words = ["train", ROOT / "configs/sparse_lr.toml", "--nproc", 2, "--parallel.sync", "ps", "--ps.servers", 2, "--ps.replicas", 1, "--steps", 20, "--json"]
-    assert "rows of tables have no copies" in yoke(*words, "--ps.sparse", "on", "--out.dir", tmp_path / "on", code=2).err
-    assert yoke(*words, "--out.dir", tmp_path / "auto").json["steps"] == 20
+def test_a_killed_server_loses_no_rows_of_sparse_tables(yoke, tmp_path):
+    def rows(folder, replicas=1):
+        return ["train", ROOT / "configs/sparse_lr.toml", "--nproc", WORKERS, "--parallel.sync", "ps", "--ps.servers", SERVERS, "--ps.replicas", replicas,
+                "--ps.sparse", "on", "--train.optimizer", "adagrad", "--train.threads", 1, "--steps", 60, "--out.dir", folder, "--json"]
+    whole = yoke(*rows(tmp_path / "whole", replicas=0)).json["parameter_hash"]
+    for server, point in [(0, "ps.replicate"), (1, "ps.replicated"), (2, "ps.replicated")]:
+        folder = tmp_path / f"{server}-{point}"
+        ended = yoke(*rows(folder), env=killing(server, point, 60))
+        assert ended.json["parameter_hash"] == whole, (server, point)
+        assert json.loads((folder / "ps.json").read_text())["servers_lost"] == 1

@@ -47,6 +47,13 @@ def test_bytes_are_those_of_the_keys_of_each_minibatch(yoke, tmp_path, cache):
     assert summary["steps"] == len(steps)
 
 
+@pytest.mark.parametrize("rule,ahead", [("sync", 29), ("async", 0)])
+def test_rows_of_the_next_minibatch_are_asked_for_ahead(yoke, tmp_path, rule, ahead):
+    words = ["--steps", 30, "--ps.policy", rule, "--data.workers", 0, "--out.dir", tmp_path / "out"]
+    yoke(*served(*words, workers=1, servers=2))
+    assert json.loads((tmp_path / "out/ps.json").read_text())["sparse"]["pulled_ahead"] == ahead
+
+
 def test_fixed_point_pushes_fewer_bytes_and_learns(yoke, tmp_path):
     losses = {}
     for kind, size in [("none", 4), ("int16", 2), ("int8", 1)]:

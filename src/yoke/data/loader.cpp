@@ -113,8 +113,16 @@ int64_t Loader::batches_per_epoch() const {
   return impl_->sampler.batches_per_epoch();
 }
 
+std::vector<torch::Tensor> Loader::peek() {
+  std::unique_lock lock(impl_->mutex);
+  if (impl_->workers.empty() && !impl_->ready.contains(impl_->taken))
+    impl_->ready.emplace(impl_->taken, impl_->try_make(impl_->sampler.after(impl_->origin, impl_->taken)));
+  const auto found = impl_->ready.find(impl_->taken);
+  return found == impl_->ready.end() ? std::vector<torch::Tensor>() : found->second.batch.inputs;
+}
+
 Batch Loader::next() {
-  if (!impl_->workers.empty()) return impl_->take();
+  if (!impl_->workers.empty() || !impl_->ready.empty()) return impl_->take();
   Batch batch = impl_->make(position());
   ++impl_->taken;
   return batch;

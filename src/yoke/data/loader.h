@@ -32,6 +32,8 @@ class Loader {
   // The next batch, across the end of an epoch. Rethrows errors of a worker; the position then stays, and so
   // does the error until seek().
   Batch next();
+  // The inputs of the batch that next() will return; empty if it is not ready, or is an error.
+  std::vector<torch::Tensor> peek();
   // Position of the next batch.
   Position position() const;
   // The position `batches` batches after `from`.

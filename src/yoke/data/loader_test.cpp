@@ -215,5 +215,38 @@ TEST(Loader, CarriesTheSamplersRefusal) {
   EXPECT_THROW(Loader(data, options(2), 5), ConfigError);
 }
 
+// A batch that was looked at is returned next, wherever it is made.
+TEST(Loader, PeekShowsTheInputsOfTheNextBatch) {
+  class Inputs : public Echo {
+   public:
+    using Echo::Echo;
+    Batch gather(std::span<const int64_t> indices) const override {
+      Batch batch = Echo::gather(indices);
+      batch.inputs = {batch.target.clone()};
+      return batch;
+    }
+  };
+  const Inputs dataset(40);
+  for (int64_t workers : {0, 2}) {
+    Loader loader(dataset, options(workers), 3), plain(dataset, options(workers), 3);
+    for (int i = 0; i < 12; ++i) {
+      const Position before = loader.position();
+      const std::vector<torch::Tensor> seen = loader.peek();
+      EXPECT_EQ(loader.position(), before);
+      const Batch batch = loader.next();
+      EXPECT_TRUE(batch.target.equal(plain.next().target));
+      EXPECT_TRUE(workers > 0 || !seen.empty());
+      if (!seen.empty()) {
+        EXPECT_TRUE(seen[0].equal(batch.target));
+      }
+      if (i == 5) {
+        loader.peek();
+        loader.seek({1, 16});
+        plain.seek({1, 16});
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace yoke::data

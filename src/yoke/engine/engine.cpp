@@ -11,6 +11,7 @@
 #include "yoke/base/units.h"
 #include "yoke/engine/stop_signal.h"
 #include "yoke/optim/grad_scaler.h"
+#include "yoke/parallel/looks_ahead.h"
 
 namespace yoke::engine {
 namespace {
@@ -169,6 +170,7 @@ Engine::StepLoss Engine::compute_gradients(metrics::TimeSplit& split) {
     Stopwatch waiting;
     data::Batch batch = loader_.next();
     split.data += waiting.seconds();
+    if (i + 1 == plan_.accumulate) tell_upcoming();
     double weight = batch.weight / static_cast<double>(plan_.accumulate);
     parallel::ComputeResult result =
         strategy_.compute(batch.inputs, batch.target,
@@ -185,6 +187,12 @@ Engine::StepLoss Engine::compute_gradients(metrics::TimeSplit& split) {
   stop_signal_ = news.stop_signal;
   if (plan_.wait_for_loss) loss.finite = std::isfinite(loss.sum.item<double>());
   return loss;
+}
+
+void Engine::tell_upcoming() {
+  auto* strategy = dynamic_cast<parallel::LooksAhead*>(&strategy_);
+  if (strategy == nullptr) return;
+  if (const std::vector<torch::Tensor> inputs = loader_.peek(); !inputs.empty()) strategy->upcoming(inputs);
 }
 
 // A step is never abandoned halfway: its changes to BatchNorm statistics and random states could not be

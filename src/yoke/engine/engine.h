@@ -114,6 +114,7 @@ class Engine {
   void train_step();
   StepLoss compute_gradients(metrics::TimeSplit& split);
   bool measures_norm() const;
+  void tell_upcoming();
   bool commit(const StepLoss& loss, metrics::TimeSplit& split);
   bool handle_non_finite(const char* what, int64_t step);
   bool handle_overflow();

@@ -23,6 +23,13 @@ enum class Change : int64_t {
   kKeys,     // KeysChange, data: a push of keys outside of updates
   kDecide,   // SchedulerInput, text: something the scheduler was told
   kClipped,  // ClipHead: the factor of an update
+  // Sparse tables:
+  kTableOpen,    // sparse::OpenTableHead
+  kTableAssign,  // sparse::AssignTableHead, keys, values
+  kTableNow,     // TableChange, keys, values: a push outside of updates
+  kTableHold,    // TableChange, sparse::PushTableHead, keys, values: a part of a gradient
+  kTablePart,    // TableChange, keys, values: a part of the sum that kTableUpdate applies
+  kTableUpdate,  // TableUpdateChange, contributors: the tables have applied an update
 };
 
 struct ApplyChange {
@@ -70,6 +77,27 @@ struct KeysChange {
   int64_t keys = 0;
   int64_t sequence = 0;
   int64_t settled = 1;
+};
+
+// Of rows of a table.
+struct TableChange {
+  int64_t table = 0;
+  int64_t keys = 0;
+  int64_t worker = 0;
+  int64_t life = 0;
+  int64_t sequence = 0;  // kTableNow, with `settled` and `scale`
+  int64_t settled = 1;
+  double scale = 1;
+  int64_t first = 0;  // kTablePart: 1: parts before it are void
+};
+struct TableUpdateChange {
+  int64_t number = 0;   // of the update
+  int64_t version = 0;  // after it
+  double lr = 0;
+  double weight = 0;
+  double square = -1;        // TableReply
+  int64_t there = 0;         // 1: kTableHold has brought the gradients; else kTablePart their sum
+  int64_t contributors = 0;  // gradients that it consumes
 };
 
 // Something the scheduler was told, when. Its decisions are a function of these.
@@ -127,6 +155,11 @@ class EntryReader {
     return list;
   }
   size_t left() const { return bytes_.size(); }
+  // The rest, where values of any type may lie.
+  std::vector<std::byte> aligned_rest() {
+    const std::span<const std::byte> all = rest();
+    return {all.begin(), all.end()};
+  }
   std::span<const std::byte> rest() { return get_bytes(bytes_.size()); }
 
  private:

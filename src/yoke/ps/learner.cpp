@@ -493,6 +493,7 @@ Learner::State Learner::fetch_state(const std::vector<void*>& arrays,
     std::exception_ptr problem;
     try {
       fetch_snapshot(arrays, state);
+      if (also) also(state.version);
     } catch (const CommError&) {
       problem = std::current_exception();
       if (options_.replicas == 0 || !servers_->broken().empty()) throw;
@@ -502,7 +503,6 @@ Learner::State Learner::fetch_state(const std::vector<void*>& arrays,
     if (problem) std::rethrow_exception(problem);
     throw CommError("another rank of this worker could not fetch the parameters");
   }
-  if (also) also(state.version);
   // A part may be without parameters.
   for (double steps : of_all_parts(static_cast<double>(state.steps)))
     state.steps = std::max(state.steps, static_cast<int64_t>(steps));

@@ -88,8 +88,6 @@ Server::Server(Messenger& messenger, ServerOptions options)
     : messenger_(messenger),
       options_(std::move(options)),
       succession_(options_.servers, options_.replicas),
-      tables_({options_.workers, options_.servers, messenger.rank() - options_.workers, options_.make_rule,
-               options_.rule_lr}),
       vectors_(messenger, options_.workers, options_.servers, options_.sandblaster),
       clipping_(options_.servers),
       strict_(consumes_own_version_only(options_.scheduler.policy)),
@@ -153,7 +151,7 @@ void Server::run() {
 Server::Numbers Server::numbers() const {
   std::lock_guard lock(mutex_);
   Numbers numbers = numbers_;
-  numbers.tables = tables_.numbers();
+  for (const auto& share : shares_) numbers.tables += share->tables->numbers();
   numbers.bytes_held = vectors_.bytes_held();
   for (const auto& share : shares_)
     for (const auto& slot : share->slots) {
@@ -173,7 +171,9 @@ size_t Server::most_bytes(uint16_t kind) const {
     case kUpdate:
       return kMostUpdate;
     case kEntry:
-      return is_copied() ? std::max(most_bytes(kPushKeys), largest_range_) + kMostMarks : 0;
+      return is_copied()
+                 ? std::max({most_bytes(kPushKeys), most_bytes(kPushTable), largest_range_}) + kMostMarks
+                 : 0;
     case kAssign:
     case kPush:
     case kPushPull:
@@ -201,10 +201,7 @@ void Server::check_size(int from, const Message& head, size_t bytes) const {
 void Server::handle(int from, const Message& request, const Messenger::Answer& answer) {
   check_sender(from, request.kind);
   if (is_worker(from)) heard_[static_cast<size_t>(from)] = now_seconds();
-  if (sparse::Tables::handles(request.kind)) {
-    if (is_copied()) throw CommError("sparse tables have no copies: set ps.replicas = 0 or ps.sparse = off");
-    return tables_.handle(from, request, answer);
-  }
+  if (sparse::Tables::handles(request.kind)) return tables_for(from, request).handle(from, request, answer);
   if (sandblaster::VectorService::handles(request.kind))
     return vectors_.handle(from, request, answer, now_seconds() - heard_[0]);
   handle_kind(from, request, answer);
@@ -255,7 +252,7 @@ void Server::handle_kind(int from, const Message& request, const Messenger::Answ
       return fetch(from, request, answer);
     case kDrop:
       for (Slot* slot : slots_) slot->store.drop_snapshot();
-      tables_.drop();
+      for (auto& share : shares_) share->tables->drop();
       return answer({});
     case kGoodbye:
       if (!is_worker(from)) return server_lost(from - options_.workers, "");

@@ -44,7 +44,7 @@ namespace yoke::ps {
 struct ServerOptions {
   int workers = 1;
   int servers = 1;
-  int replicas = 0;      // copies of each range on other servers; tables have none
+  int replicas = 0;      // copies of each range and table on other servers
   double timeout = 300;  // seconds for a copy to acknowledge a change
   ReplicaRanks ranks{};  // of the job, for messages; by default each worker is a rank
   MakeUpdater make_updater;
@@ -146,6 +146,7 @@ class Server {
     std::vector<std::unique_ptr<Slot>> slots{};
     std::vector<TakenNumbers> taken{};  // by worker: numbers of pushes outside of updates
     std::unique_ptr<Chain> chain{};
+    std::unique_ptr<sparse::Tables> tables{};
   };
   // A request for a home whose server is not known to be lost.
   struct Postponed {
@@ -232,6 +233,8 @@ class Server {
   // Copies of ranges (server_chain.cpp).
   bool is_copied() const { return options_.replicas > 0; }
   void make_shares();
+  void make_tables(Share& share);
+  sparse::Tables& tables_for(int from, const comm::Message& request);
   Share* share_of(int home);
   void send_entry(int server, const EntryHead& head, const Chain::Bytes& entry, Chain::Task acknowledged);
   void fail(const std::string& error);
@@ -278,7 +281,6 @@ class Server {
   Succession succession_;
   std::unique_ptr<Scheduler> scheduler_;     // in the first server, unless there are copies
   std::unique_ptr<CopiedScheduler> copied_;  // in servers that hold the first home, if there are
-  sparse::Tables tables_;
   sandblaster::VectorService vectors_;
   Clipping clipping_;              // used by the scheduler's server
   bool strict_ = false;            // updates consume gradients of their own version only

@@ -47,8 +47,33 @@ void Server::make_shares() {
       send_entry(server, {home, number}, entry, std::move(acknowledged));
     };
     share->chain = std::make_unique<Chain>(send, succession_.next(share->home, own_index()));
+    make_tables(*share);
     shares_.push_back(std::move(share));
   }
+}
+
+void Server::make_tables(Share& share) {
+  sparse::TablesOptions options{options_.workers, options_.servers, share.home, options_.make_rule,
+                                options_.rule_lr};
+  options.serves = share.serves;
+  if (is_copied()) {
+    options.copies_gradients = copies_gradients_;
+    options.log = [this, &share](std::vector<std::byte> entry) { log_change(share, std::move(entry)); };
+    options.when_safe = [&share](std::function<void()> task) {
+      share.chain->when_safe(share.chain->last(), std::move(task));
+    };
+  }
+  share.tables = std::make_unique<sparse::Tables>(std::move(options));
+}
+
+sparse::Tables& Server::tables_for(int from, const Message& request) {
+  const int64_t home = sparse::Tables::home_of(request);
+  Share* share = home >= 0 && home < options_.servers ? share_of(static_cast<int>(home)) : nullptr;
+  if (share == nullptr)
+    throw CommError("worker {} sent a message about the keys of server {} to server {}", from, home,
+                    own_index());
+  if (!share->serves) throw NotServedYet{};
+  return *share->tables;
 }
 
 Server::Share* Server::share_of(int home) {
@@ -193,7 +218,8 @@ void Server::change(Share& share, std::span<const std::byte> bytes) {
       copy_of(share, static_cast<int64_t>(sharding_.range_at(key * width)));
     }
   };
-  switch (entry.get<Change>()) {
+  const auto kind = entry.get<Change>();
+  switch (kind) {
     case Change::kAssign: {
       auto head = entry.get<AssignHead>();
       return touched(head.range).store.assign(head.array, entry.rest(), head.version, head.steps);
@@ -251,6 +277,13 @@ void Server::change(Share& share, std::span<const std::byte> bytes) {
     case Change::kClipped:
       if (!copied_) throw CommError("server {} has no copy of the scheduler", own_index());
       return copied_->note_factor(entry.get<ClipHead>());
+    case Change::kTableOpen:
+    case Change::kTableAssign:
+    case Change::kTableNow:
+    case Change::kTableHold:
+    case Change::kTablePart:
+    case Change::kTableUpdate:
+      return share.tables->change(entry, kind);
   }
   throw CommError("unknown change of the ranges of server {}", share.home);
 }
@@ -350,6 +383,7 @@ void Server::take_over(Share& share) {
   }
   std::sort(slots_.begin(), slots_.end(),
             [](const Slot* a, const Slot* b) { return a->store.number() < b->store.number(); });
+  share.tables->serve();
 }
 
 // The copy learns what this server knows of workers.

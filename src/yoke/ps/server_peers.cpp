@@ -91,8 +91,9 @@ LateReply Server::who_is_late(int asker) const {
                 kOwes};
     }
   }
-  if (std::optional<int> worker = tables_.owes())
-    return {*worker, now_seconds() - heard_[static_cast<size_t>(*worker)], kOwes};
+  for (const auto& share : shares_)
+    if (std::optional<int> worker = share->serves ? share->tables->owes() : std::nullopt)
+      return {*worker, now_seconds() - heard_[static_cast<size_t>(*worker)], kOwes};
   return scheduler() != nullptr ? scheduler()->who_is_late() : LateReply{};
 }
 
@@ -110,7 +111,7 @@ void Server::peer_lost(int peer, const std::string& why) {
     std::erase_if(slot->fetches, [&](const WaitingFetch& fetch) { return fetch.from == peer; });
   }
   if (last_named_[worker].life == lives_[worker]) write_off(last_named_[worker]);
-  tables_.worker_lost(peer);
+  for (auto& share : shares_) share->tables->worker_lost(peer);
   vectors_.worker_lost(peer);
   for (auto& slot : slots_) advance(*slot);
   tell_square();
@@ -126,8 +127,10 @@ void Server::peer_back(int peer, int life) {
   lost_[worker] = false;
   left_[worker] = false;
   lives_[worker] = life;
-  tables_.worker_back(peer, life);
-  for (auto& share : shares_) share->taken[worker] = {};
+  for (auto& share : shares_) {
+    share->tables->worker_back(peer, life);
+    share->taken[worker] = {};
+  }
   for (auto& slot : slots_) slot->store.reach_life(peer, life);
   std::lock_guard lock(mutex_);
   gone_[worker] = false;

@@ -78,7 +78,7 @@ void Server::update_decided(const UpdateHead& head, std::vector<Contributor> fro
     if (!past) last_named_[worker] = one;
     if (past || lost_[worker]) write_off(one);
   }
-  tables_.update_decided(head, from);
+  for (auto& share : shares_) share->tables->update_decided(head, from);
   decided_.push_back({.head = head,
                       .from = std::move(from),
                       .ranges_left = ranges_before(head.number),
@@ -208,7 +208,7 @@ bool Server::is_turn(const Slot& slot, int from, const PushHead& head) const {
 // The scheduler has ended: gradients of undecided updates are discarded.
 void Server::updates_ended() {
   ended_ = true;
-  tables_.ended();
+  for (auto& share : shares_) share->tables->ended();
   for (auto& slot : slots_) {
     for (HeldPush& push : slot->held)
       if (push.head.update > updates_heard_) discard(push);
@@ -374,7 +374,7 @@ void Server::answer_pull(Slot& slot, const PullHead& head, const Messenger::Answ
 // Every range is at this version or will pass through it: no later update has been decided yet.
 void Server::keep(int64_t version) {
   snapshot_wanted_ = version;
-  tables_.keep(version);
+  for (auto& share : shares_) share->tables->keep(version);
   for (auto& slot : slots_) {
     slot->store.drop_snapshot();
     if (slot->store.version() != version) continue;

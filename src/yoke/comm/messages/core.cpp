@@ -13,12 +13,11 @@
 #include "yoke/base/clock.h"
 #include "yoke/base/error.h"
 #include "yoke/base/log.h"
+#include "yoke/comm/messages/spin_window.h"
 
 namespace yoke::comm::messages {
 namespace {
 
-// How long an idle thread spins before it sleeps.
-constexpr double kSpinSeconds = 50e-6;
 // Messages read from one peer before the others are served.
 constexpr int kMessagesPerTurn = 32;
 // Request ids have 48 bits. Each life of a rank has its own range, so that a late answer to a previous life
@@ -184,7 +183,8 @@ void MessengerCore::loop() {
 }
 
 void MessengerCore::work() {
-  double busy_until = now_seconds() + kSpinSeconds;
+  SpinWindow window;
+  double spins_until = 0;  // 0: does not spin
   const bool may_spin = std::thread::hardware_concurrency() >= static_cast<unsigned>(size());
   std::vector<bool> unwritten(static_cast<size_t>(size()), false);
   while (!stop_.load(std::memory_order_acquire)) {
@@ -192,8 +192,15 @@ void MessengerCore::work() {
     for (int peer = 0; peer < size(); ++peer) progress |= peer != rank() && turn(peer);
     double now = now_seconds();
     if (now - last_look_ > kLookSeconds) expire(now);
-    if (progress) busy_until = now + kSpinSeconds;
-    if (progress || (may_spin && now < busy_until)) continue;
+    if (progress) {
+      if (spins_until > 0) window.paid();
+      spins_until = 0;
+      continue;
+    }
+    if (spins_until == 0) spins_until = now + window.seconds();
+    if (may_spin && now < spins_until) continue;
+    window.in_vain();
+    spins_until = 0;
     for (int peer = 0; peer < size(); ++peer)
       unwritten[static_cast<size_t>(peer)] = peers_[static_cast<size_t>(peer)]->waits.load();
     transport_->wait(unwritten, kLookSeconds);

@@ -1,8 +1,10 @@
 #include "yoke/ps/blocks/local_problem.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
+#include <numbers>
 #include <numeric>
 
 #include "yoke/base/error.h"
@@ -10,13 +12,40 @@
 namespace yoke::ps::blocks {
 namespace {
 
-// The largest second derivative of log(1 + exp(-m)) within 1 of this margin.
-double curvature_around(double margin) {
-  const double distance = std::abs(margin) - 1;
-  if (distance <= 0) return 0.25;
-  const double e = std::exp(-distance);
-  return e / ((1 + e) * (1 + e));
-}
+// Of log(1 + exp(-m)) at a margin m, by one exponential.
+struct Slope {
+  explicit Slope(double margin) {
+    const double e = std::exp(-std::abs(margin));
+    down = margin > 0 ? e / (1 + e) : 1 / (1 + e);
+    const double near = e * std::numbers::e;  // 1 closer to 0
+    curvature = near >= 1 ? 0.25 : near / ((1 + near) * (1 + near));
+  }
+  double down;       // the first derivative is -down
+  double curvature;  // the largest second derivative within 1 of the margin
+};
+
+// Finds keys in a sorted list: in the part of it with the same leading bits.
+class KeyIndex {
+ public:
+  KeyIndex(std::span<const Key> sorted, Key below)
+      : sorted_(sorted), shift_(std::max(0, static_cast<int>(std::bit_width(below - 1)) - kBits)) {
+    starts_.assign(static_cast<size_t>((below - 1) >> shift_) + 2, 0);
+    for (Key key : sorted) ++starts_[static_cast<size_t>(key >> shift_) + 1];
+    std::partial_sum(starts_.begin(), starts_.end(), starts_.begin());
+  }
+  size_t operator[](Key key) const {
+    const auto part = static_cast<size_t>(key >> shift_);
+    auto first = sorted_.begin() + static_cast<ptrdiff_t>(starts_[part]);
+    auto last = sorted_.begin() + static_cast<ptrdiff_t>(starts_[part + 1]);
+    return static_cast<size_t>(std::lower_bound(first, last, key) - sorted_.begin());
+  }
+
+ private:
+  static constexpr int kBits = 20;
+  std::span<const Key> sorted_;
+  int shift_;
+  std::vector<size_t> starts_;
+};
 
 }  // namespace
 
@@ -31,11 +60,11 @@ LocalProblem::LocalProblem(const Examples& examples, Key keys, int64_t blocks)
   keys_.shrink_to_fit();
   if (!keys_.empty() && keys_.back() >= keys)
     throw ConfigError("feature {}: there are {}.", keys_.back(), keys);
+  const KeyIndex column_of(keys_, keys);
   std::vector<uint32_t> columns(examples.elements());
   offsets_.assign(keys_.size() + 1, 0);
   for (size_t i = 0; i < columns.size(); ++i) {
-    auto found = std::lower_bound(keys_.begin(), keys_.end(), examples.keys[i]);
-    columns[i] = static_cast<uint32_t>(found - keys_.begin());
+    columns[i] = static_cast<uint32_t>(column_of[examples.keys[i]]);
     ++offsets_[columns[i] + 1];
   }
   std::partial_sum(offsets_.begin(), offsets_.end(), offsets_.begin());
@@ -83,9 +112,9 @@ void LocalProblem::derivatives(int64_t block, std::vector<double>& pairs) {
     double g = 0, u = 0;
     for (size_t i = offsets_[feature]; i < offsets_[feature + 1]; ++i) {
       const auto& [example, value] = elements_[i];
-      const double margin = margins_[example];
-      g -= value / (1 + std::exp(margin));
-      u += std::abs(value) * shares_[example] * curvature_around(margin);
+      const Slope slope(margins_[example]);
+      g -= value * slope.down;
+      u += std::abs(value) * shares_[example] * slope.curvature;
     }
     pairs[2 * (feature - begin)] = g;
     pairs[2 * (feature - begin) + 1] = u;

@@ -30,6 +30,8 @@ Client::Client(comm::Messenger& messenger, ClientOptions options)
     throw ConfigError("{} servers, {} tables and values of {} bytes: use 1 or more, 1 to {}, and 0 to 2.",
                       options_.servers, options_.tables.size(), options_.fixed_point, kMostTables);
   if (options_.ranks.parts() == 1) options_.ranks = {options_.workers};
+  servers_ = std::make_unique<ServerView>(messenger_, options_.workers, options_.servers, options_.replicas,
+                                          options_.ranks);
   for (Line& line : lines_) line.lists.resize(options_.tables.size());
   open();
 }
@@ -64,11 +66,13 @@ size_t Client::pushed_bytes(int table) const {
 Message Client::ask(int server, const Message& message, std::span<std::byte> into) {
   for (;;) {
     const Deadline deadline = Deadline::after(options_.timeout);
+    const int peer = servers_->peer_of(server);
     try {
-      return messenger_.ask(rank_of(server), message, into, deadline).get();
+      return messenger_.ask(peer, message, into, deadline).get();
     } catch (const CommError& error) {
+      if (servers_->moved(peer)) continue;
       if (!options_.late || !deadline.passed())
-        throw CommError("{}: {}", server_name(server, options_.ranks), error.what());
+        throw CommError("{}: {}", server_name(peer - options_.workers, options_.ranks), error.what());
     }
     options_.late();
   }
@@ -80,14 +84,15 @@ void Client::open() {
       const TableOptions& one = options_.tables[table];
       Message message;
       message.kind = kOpenTable;
-      message.set_head(OpenTableHead{static_cast<int64_t>(table), one.width, one.keys, one.type, one.pushed});
+      message.set_head(
+          OpenTableHead{static_cast<int64_t>(table), one.width, one.keys, one.type, one.pushed, server});
       state_arrays_[table] = ask(server, message, {}).get_head<OpenTableReply>().state_arrays;
     }
   }
 }
 
 void Client::goodbye() {
-  say_goodbye(messenger_, rank_of(0), options_.servers, options_.ranks);
+  say_goodbye(messenger_, options_.workers, options_.servers, options_.ranks, servers_.get());
 }
 
 void Client::check(const char* verb, int table, std::span<const Key> keys, size_t bytes, size_t each) const {
@@ -138,6 +143,7 @@ std::shared_ptr<Client::Call> Client::make_call(const std::shared_ptr<Operation>
   call->operation = operation;
   call->table = table;
   call->server = server;
+  call->push.home = server;
   call->keys = keys;
   if (options_.key_cache && !keys.empty()) call->hash = hash_of(keys);
   return call;
@@ -148,7 +154,7 @@ void Client::encode(Call& call, std::span<const std::byte> values) {
   call.pushes = true;
   call.values = values;
   call.push.table = call.table;
-  call.push.keys = static_cast<int64_t>(call.keys.size());
+  call.push.keys = static_cast<int32_t>(call.keys.size());
   if (options_.fixed_point > 0) {
     const TableOptions& table = options_.tables[static_cast<size_t>(call.table)];
     call.fixed.resize(values.size() / size_of(table.type) * static_cast<size_t>(options_.fixed_point));
@@ -165,25 +171,37 @@ void Client::encode(Call& call, std::span<const std::byte> values) {
   call.values = call.packed;
 }
 
+Client::Timestamp Client::start(const std::shared_ptr<Operation>& operation, int table,
+                                std::span<const Key> keys, const std::vector<Piece>& pieces,
+                                const std::function<void(Call&, const Piece&)>& prepare) {
+  if (pieces.empty() && operation->done) operation->done("");
+  for (const Piece& piece : pieces) {
+    auto call = make_call(operation, table, piece.server, keys.subspan(piece.begin, piece.count()));
+    call->range = piece.range;
+    prepare(*call, piece);
+    send(call);
+  }
+  return operation->timestamp;
+}
+
+// Of a push outside of updates and rounds, for its server to recognise.
+void Client::number(Call& call) {
+  std::lock_guard lock(mutex_);
+  Line& line = lines_[static_cast<size_t>(call.server)];
+  call.push.sequence = line.next++;
+  line.open.insert(call.push.sequence);
+}
+
 Client::Timestamp Client::push(int table, std::span<const Key> keys, std::span<const std::byte> values,
                                Done done) {
   const size_t each = pushed_bytes(table);
   check("push", table, keys, values.size(), each);
+  auto prepare = [&](Call& call, const Piece& piece) {
+    encode(call, piece.of(values, each));
+    number(call);
+  };
   const std::vector<Piece> pieces = pieces_of(table, keys);
-  auto operation = begin_operation(pieces.size(), std::move(done));
-  if (pieces.empty() && operation->done) operation->done("");
-  for (const Piece& piece : pieces) {
-    auto call = make_call(operation, table, piece.server, keys.subspan(piece.begin, piece.end - piece.begin));
-    encode(*call, values.subspan(piece.begin * each, (piece.end - piece.begin) * each));
-    {
-      std::lock_guard lock(mutex_);
-      Line& line = lines_[static_cast<size_t>(piece.server)];
-      call->push.sequence = line.next++;
-      line.open.insert(call->push.sequence);
-    }
-    send(call);
-  }
-  return operation->timestamp;
+  return start(begin_operation(pieces.size(), std::move(done)), table, keys, pieces, prepare);
 }
 
 Client::Timestamp Client::push_range(int table, Key begin, Key end, std::span<const Key> keys,
@@ -199,24 +217,19 @@ Client::Timestamp Client::push_range(int table, Key begin, Key end, std::span<co
 Client::Timestamp Client::pull(int table, std::span<const Key> keys, std::span<std::byte> into, Done done) {
   const size_t each = row_bytes(table);
   check("pull", table, keys, into.size(), each);
+  auto prepare = [&](Call& call, const Piece& piece) { call.into = piece.of(into, each); };
   const std::vector<Piece> pieces = pieces_of(table, keys);
-  auto operation = begin_operation(pieces.size(), std::move(done));
-  if (pieces.empty() && operation->done) operation->done("");
-  for (const Piece& piece : pieces) {
-    auto call = make_call(operation, table, piece.server, keys.subspan(piece.begin, piece.end - piece.begin));
-    call->into = into.subspan(piece.begin * each, (piece.end - piece.begin) * each);
-    send(call);
-  }
-  return operation->timestamp;
+  return start(begin_operation(pieces.size(), std::move(done)), table, keys, pieces, prepare);
 }
 
 Message Client::round_message(const Call& call, int32_t flags) {
-  const auto keys = static_cast<int64_t>(call.keys.size());
+  const auto keys = static_cast<int32_t>(call.keys.size());
   const auto [begin, end] = call.range;
   if (!call.pushes)
-    return message_with(kPullRound, PullRoundHead{call.table, flags, keys, begin, end, call.time, call.hash});
-  return message_with(kPushRound, PushRoundHead{call.table, flags | call.push.flags, keys, begin, end,
-                                                call.time, call.hash, call.push.unit});
+    return message_with(
+        kPullRound, PullRoundHead{call.table, flags, keys, call.server, begin, end, call.time, call.hash});
+  return message_with(kPushRound, PushRoundHead{call.table, flags | call.push.flags, keys, call.server, begin,
+                                                end, call.time, call.hash, call.push.unit});
 }
 
 // Lists that the server should have are named; others are marked to be kept there.
@@ -254,8 +267,8 @@ Message Client::message_of(Call& call) {
     message.set_head(head);
   } else {
     message.kind = kPullTable;
-    message.set_head(
-        PullTableHead{call.table, flags, static_cast<int64_t>(call.keys.size()), call.version, call.hash});
+    message.set_head(PullTableHead{call.table, flags, static_cast<int64_t>(call.keys.size()), call.version,
+                                   call.hash, call.server});
   }
   if (cached) {
     message.payload = call.values;
@@ -273,8 +286,9 @@ Message Client::message_of(Call& call) {
 void Client::send(const std::shared_ptr<Call>& call) {
   call->deadline = Deadline::after(options_.timeout);
   try {
+    call->peer = servers_->peer_of(call->server);
     messenger_.ask_then(
-        rank_of(call->server), message_of(*call), call->into, call->deadline,
+        call->peer, message_of(*call), call->into, call->deadline,
         [this, call](const Message& reply, const std::string& error) { came(call, reply, error); });
   } catch (const Error& error) {
     over(call, error.what());  // nothing was sent
@@ -283,6 +297,7 @@ void Client::send(const std::shared_ptr<Call>& call) {
 
 void Client::came(const std::shared_ptr<Call>& call, const Message& reply, const std::string& error) {
   if (!error.empty()) {
+    if (servers_->moved(call->peer)) return send(call);
     if (!options_.late || !call->deadline.passed()) return over(call, error);
     std::lock_guard lock(mutex_);
     late_.push_back(call);
@@ -318,15 +333,18 @@ void Client::came(const std::shared_ptr<Call>& call, const Message& reply, const
 void Client::over(const std::shared_ptr<Call>& call, const std::string& error) {
   const std::shared_ptr<Operation> operation = call->operation;
   Done done;
+  std::shared_ptr<const void> memory;
   std::string first_error;
   {
     std::lock_guard lock(mutex_);
     if (call->pushes && call->push.sequence > 0 && (call->push.flags & kInUpdate) == 0)
       lines_[static_cast<size_t>(call->server)].open.erase(call->push.sequence);
     if (!error.empty() && operation->error.empty())
-      operation->error = fmt::format("{}: {}", server_name(call->server, options_.ranks), error);
+      operation->error =
+          fmt::format("{}: {}", server_name(call->peer - options_.workers, options_.ranks), error);
     if (--operation->left > 0) return;
     done = std::move(operation->done);
+    memory = std::move(operation->memory);
     first_error = operation->error;
     if (!done && !first_error.empty()) failed_[operation->timestamp] = first_error;
   }

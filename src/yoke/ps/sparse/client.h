@@ -24,6 +24,7 @@
 
 #include "yoke/comm/messenger.h"
 #include "yoke/ps/replica_ranks.h"
+#include "yoke/ps/server_view.h"
 #include "yoke/ps/sparse/fixed_point.h"
 #include "yoke/ps/sparse/key_cache.h"
 #include "yoke/ps/sparse/messages.h"
@@ -41,6 +42,7 @@ struct TableOptions {
 struct ClientOptions {
   int workers = 1;
   int servers = 1;
+  int replicas = 0;  // of the servers: copies of each table
   std::vector<TableOptions> tables = {{}};
   bool key_cache = true;
   int fixed_point = 0;    // bytes of a pushed value, 1 or 2; 0: as they are
@@ -122,7 +124,16 @@ class Client {
   };
   // Waits for this version. `all_servers`: also those that hold none of the keys.
   Pulled pull_at(int64_t version, int table, std::span<const Key> keys, std::span<std::byte> into,
-                 bool all_servers);
+                 bool all_servers) {
+    return end_pull_at(begin_pull_at(version, table, keys, into, all_servers, nullptr));
+  }
+  // The same in two steps. The servers answer once they have the version; if the run ends before that, with
+  // an older one. `memory` is kept until then, whether anybody waits or not.
+  struct Operation;
+  using Pending = std::shared_ptr<Operation>;
+  Pending begin_pull_at(int64_t version, int table, std::span<const Key> keys, std::span<std::byte> into,
+                        bool all_servers, std::shared_ptr<const void> memory);
+  Pulled end_pull_at(const Pending& pending);
   // All rows of an array: of the snapshot with this version, or as they are at this version or later.
   enum class From { kSnapshot, kNewest };
   Rows fetch(int table, int64_t array, From from, int64_t version);
@@ -130,9 +141,8 @@ class Client {
   Traffic traffic() const;
 
  private:
-  struct Operation;
   struct Call;
-  // Of one server.
+  // Of the keys of one server.
   struct Line {
     int64_t next = 1;
     std::set<int64_t> open;        // numbers of pushes that are not complete
@@ -140,23 +150,29 @@ class Client {
   };
   struct Piece {
     int server;
-    size_t begin, end;  // of the list
+    size_t begin, end;     // of the list
+    KeyRange range{0, 0};  // of a round: what it covers
+    size_t count() const { return end - begin; }
+    template <class Byte>
+    std::span<Byte> of(std::span<Byte> values, size_t each) const {
+      return values.subspan(begin * each, count() * each);
+    }
   };
   // `each`: bytes of values per key.
   void check(const char* verb, int table, std::span<const Key> keys, size_t bytes, size_t each) const;
   const TableOptions& table_at(int table) const;  // throws ConfigError
   std::vector<Piece> pieces_of(int table, std::span<const Key> keys) const;
   // Pieces that cover the range, on every server that holds keys of it.
-  struct RoundPiece {
-    Piece piece;
-    KeyRange range;
-  };
-  std::vector<RoundPiece> pieces_of_round(int table, KeyRange range, std::span<const Key> keys) const;
+  std::vector<Piece> pieces_of_round(int table, KeyRange range, std::span<const Key> keys) const;
   void check_round(int table, KeyRange range, int64_t time, std::span<const Key> keys) const;
   std::shared_ptr<Operation> begin_operation(size_t calls, Done done);
   std::shared_ptr<Call> make_call(const std::shared_ptr<Operation>& operation, int table, int server,
                                   std::span<const Key> keys);
+  // Sends a call for each piece; `prepare` adds what it carries.
+  Timestamp start(const std::shared_ptr<Operation>& operation, int table, std::span<const Key> keys,
+                  const std::vector<Piece>& pieces, const std::function<void(Call&, const Piece&)>& prepare);
   void encode(Call& call, std::span<const std::byte> values);
+  void number(Call& call);
   void send(const std::shared_ptr<Call>& call);
   comm::Message message_of(Call& call);
   static comm::Message round_message(const Call& call, int32_t flags);
@@ -169,13 +185,12 @@ class Client {
   void goodbye();
   size_t row_bytes(int table) const;
   size_t pushed_bytes(int table) const;  // of a key
-  int rank_of(int server) const { return options_.workers + server; }
-
   comm::Messenger& messenger_;
   ClientOptions options_;
   std::vector<int64_t> state_arrays_;  // by table
   mutable std::mutex mutex_;
   std::condition_variable ended_;
+  std::unique_ptr<ServerView> servers_;
   Timestamp next_ = 1;
   std::vector<Line> lines_;  // by server
   RoundingBits bits_;

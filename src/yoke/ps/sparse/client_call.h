@@ -17,12 +17,16 @@ struct Client::Operation {
   std::string error;
   std::vector<std::pair<int, TableReply>> replies;  // with their servers
   Done done;
+  std::shared_ptr<const void> memory;  // that calls use
+  int64_t version = 0;                 // to pull
+  bool all_servers = false;            // likewise
 };
 
 struct Client::Call {
   std::shared_ptr<Operation> operation;
   int table = 0;
-  int server = 0;
+  int server = 0;  // that the keys belong to
+  int peer = 0;    // that was asked
   std::span<const Key> keys;
   std::span<const std::byte> values;  // to push, as they are sent
   std::span<std::byte> into;          // to pull

@@ -19,11 +19,11 @@ void Client::check_round(int table, KeyRange range, int64_t time, std::span<cons
                       keys.front() < range.begin ? keys.front() : keys.back());
 }
 
-std::vector<Client::RoundPiece> Client::pieces_of_round(int table, KeyRange range,
-                                                        std::span<const Key> keys) const {
+std::vector<Client::Piece> Client::pieces_of_round(int table, KeyRange range,
+                                                   std::span<const Key> keys) const {
   const KeySplit split{options_.tables[static_cast<size_t>(table)].keys, options_.servers};
   const std::vector<Piece> pieces = pieces_of(table, keys);
-  std::vector<RoundPiece> rounds;
+  std::vector<Piece> rounds;
   auto piece = pieces.begin();
   for (int server = 0; server < options_.servers; ++server) {
     const KeyRange own{std::max(range.begin, split.begin_of(server)),
@@ -35,10 +35,10 @@ std::vector<Client::RoundPiece> Client::pieces_of_round(int table, KeyRange rang
       const auto next = std::next(piece);
       const bool last = next == pieces.end() || next->server != server;
       const Key end = last ? own.end : keys[next->begin];
-      rounds.push_back({*piece, {begin, end}});
+      rounds.push_back({server, piece->begin, piece->end, {begin, end}});
       begin = end;
     }
-    if (!sent) rounds.push_back({{server, 0, 0}, own});
+    if (!sent) rounds.push_back({server, 0, 0, own});
   }
   return rounds;
 }
@@ -48,17 +48,12 @@ Client::Timestamp Client::push_round(int table, KeyRange range, int64_t time, st
   const size_t each = pushed_bytes(table);
   check("push", table, keys, values.size(), each);
   check_round(table, range, time, keys);
-  const std::vector<RoundPiece> pieces = pieces_of_round(table, range, keys);
-  auto operation = begin_operation(pieces.size(), std::move(done));
-  for (const auto& [piece, covered] : pieces) {
-    const size_t count = piece.end - piece.begin;
-    auto call = make_call(operation, table, piece.server, keys.subspan(piece.begin, count));
-    encode(*call, values.subspan(piece.begin * each, count * each));
-    call->range = covered;
-    call->time = time;
-    send(call);
-  }
-  return operation->timestamp;
+  auto prepare = [&](Call& call, const Piece& piece) {
+    encode(call, piece.of(values, each));
+    call.time = time;
+  };
+  const std::vector<Piece> pieces = pieces_of_round(table, range, keys);
+  return start(begin_operation(pieces.size(), std::move(done)), table, keys, pieces, prepare);
 }
 
 Client::Timestamp Client::pull_round(int table, KeyRange range, int64_t time, std::span<const Key> keys,
@@ -66,19 +61,13 @@ Client::Timestamp Client::pull_round(int table, KeyRange range, int64_t time, st
   const size_t each = row_bytes(table);
   check("pull", table, keys, into.size(), each);
   check_round(table, range, time, keys);
-  std::vector<RoundPiece> pieces = pieces_of_round(table, range, keys);
-  std::erase_if(pieces, [](const RoundPiece& one) { return one.piece.begin == one.piece.end; });
-  auto operation = begin_operation(pieces.size(), std::move(done));
-  if (pieces.empty() && operation->done) operation->done("");
-  for (const auto& [piece, covered] : pieces) {
-    const size_t count = piece.end - piece.begin;
-    auto call = make_call(operation, table, piece.server, keys.subspan(piece.begin, count));
-    call->into = into.subspan(piece.begin * each, count * each);
-    call->range = covered;
-    call->time = time;
-    send(call);
-  }
-  return operation->timestamp;
+  std::vector<Piece> pieces = pieces_of_round(table, range, keys);
+  std::erase_if(pieces, [](const Piece& one) { return one.count() == 0; });
+  auto prepare = [&](Call& call, const Piece& piece) {
+    call.into = piece.of(into, each);
+    call.time = time;
+  };
+  return start(begin_operation(pieces.size(), std::move(done)), table, keys, pieces, prepare);
 }
 
 }  // namespace yoke::ps::sparse

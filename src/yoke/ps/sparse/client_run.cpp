@@ -20,13 +20,14 @@ void Client::assign(int table, int64_t array, std::span<const Key> keys, std::sp
   std::vector<Piece> pieces = pieces_of(table, keys);
   for (int server = 0; server < options_.servers; ++server) pieces.push_back({server, 0, 0});
   for (const Piece& piece : pieces) {
-    const auto list = std::as_bytes(keys.subspan(piece.begin, piece.end - piece.begin));
-    const auto rows = values.subspan(piece.begin * each, (piece.end - piece.begin) * each);
+    const auto list = std::as_bytes(keys.subspan(piece.begin, piece.count()));
+    const auto rows = piece.of(values, each);
     payload.assign(list.begin(), list.end());
     payload.insert(payload.end(), rows.begin(), rows.end());
     Message message;
     message.kind = kAssignTable;
-    message.set_head(AssignTableHead{table, array, static_cast<int64_t>(piece.end - piece.begin), version});
+    message.set_head(
+        AssignTableHead{table, array, static_cast<int64_t>(piece.count()), version, piece.server});
     message.payload = payload;
     ask(piece.server, message, {});
   }
@@ -71,8 +72,9 @@ void Client::push_gradient(int64_t minibatch, double scale, bool measure, std::s
   wait(operation->timestamp);
 }
 
-Client::Pulled Client::pull_at(int64_t version, int table, std::span<const Key> keys,
-                               std::span<std::byte> into, bool all_servers) {
+Client::Pending Client::begin_pull_at(int64_t version, int table, std::span<const Key> keys,
+                                      std::span<std::byte> into, bool all_servers,
+                                      std::shared_ptr<const void> memory) {
   const size_t each = row_bytes(table);
   check("pull", table, keys, into.size(), each);
   std::vector<Piece> pieces = pieces_of(table, keys);
@@ -80,26 +82,31 @@ Client::Pulled Client::pull_at(int64_t version, int table, std::span<const Key> 
     auto of_server = [&](const Piece& piece) { return piece.server == server; };
     if (std::none_of(pieces.begin(), pieces.end(), of_server)) pieces.push_back({server, 0, 0});
   }
-  Pulled pulled{version, version};
-  if (pieces.empty()) return pulled;
+  auto prepare = [&](Call& call, const Piece& piece) {
+    call.into = piece.of(into, each);
+    call.version = version;
+  };
   auto operation = begin_operation(pieces.size(), {});
-  for (const Piece& piece : pieces) {
-    const size_t count = piece.end - piece.begin;
-    auto call = make_call(operation, table, piece.server, keys.subspan(piece.begin, count));
-    call->into = into.subspan(piece.begin * each, count * each);
-    call->version = version;
-    send(call);
-  }
-  wait(operation->timestamp);
+  operation->version = version;
+  operation->all_servers = all_servers;
+  if (!pieces.empty()) operation->memory = std::move(memory);
+  start(operation, table, keys, pieces, prepare);
+  return operation;
+}
+
+Client::Pulled Client::end_pull_at(const Pending& pending) {
+  wait(pending->timestamp);
+  Pulled pulled{pending->version, pending->version};
+  if (pending->replies.empty()) return pulled;
   pulled.oldest = std::numeric_limits<int64_t>::max();
-  std::vector<double> squares(static_cast<size_t>(options_.servers), all_servers ? -1 : 0);
-  for (const auto& [server, reply] : operation->replies) {
+  std::vector<double> squares(static_cast<size_t>(options_.servers), pending->all_servers ? -1 : 0);
+  for (const auto& [server, reply] : pending->replies) {
     pulled.oldest = std::min(pulled.oldest, reply.version);
     pulled.newest = std::max(pulled.newest, reply.version);
     squares[static_cast<size_t>(server)] = reply.square;
   }
   pulled.square = 0;
-  bool measured = all_servers;
+  bool measured = pending->all_servers;
   for (double square : squares) {
     measured &= !(square < 0);
     pulled.square += square;
@@ -126,6 +133,7 @@ Client::Rows Client::fetch_range(const FetchTableHead& wanted) {
   Rows rows;
   for (int server = 0; server < options_.servers; ++server) {
     FetchTableHead head = wanted;
+    head.home = server;
     head.begin = std::max(wanted.begin, split.begin_of(server));
     head.end = std::min(wanted.end, split.begin_of(server + 1));
     head.most = keys_per_message(each);

@@ -40,7 +40,7 @@ TEST(KeyCache, KeepsTheLatestLists) {
   }
   EXPECT_EQ(lists.find(hash_of(sent.front()), 2), nullptr);
   ASSERT_NE(lists.find(hash_of(sent.back()), 2), nullptr);
-  EXPECT_EQ(*lists.find(hash_of(sent.back()), 2), sent.back());
+  EXPECT_EQ(lists.find(hash_of(sent.back()), 2)->keys, sent.back());
   EXPECT_EQ(lists.find(hash_of(sent.back()), 3), nullptr);
 }
 

@@ -33,20 +33,22 @@ uint64_t hash_of(std::span<const Key> keys) {
 
 KeyList KeptLists::find(uint64_t hash, size_t keys) const {
   auto found = lists_.find(hash);
-  return found != lists_.end() && found->second->size() == keys ? found->second : nullptr;
+  return found != lists_.end() && found->second->keys.size() == keys ? found->second : nullptr;
 }
 
-void KeptLists::keep(uint64_t hash, std::span<const Key> keys) {
-  if (lists_.count(hash) != 0) return;
-  lists_.emplace(hash, std::make_shared<const std::vector<Key>>(keys.begin(), keys.end()));
+KeyList KeptLists::keep(uint64_t hash, std::span<const Key> keys) {
+  if (KeyList kept = find(hash, keys.size())) return kept;
+  KeyList list = make_list(keys);
+  if (!lists_.emplace(hash, list).second) return list;  // another list with this hash
   order_.push_back(hash);
   bytes_ += keys.size_bytes();
   while (order_.size() > kMostLists || bytes_ > kMostListBytes) {
     auto oldest = lists_.find(order_.front());
-    bytes_ -= oldest->second->size() * sizeof(Key);
+    bytes_ -= oldest->second->keys.size() * sizeof(Key);
     lists_.erase(oldest);
     order_.pop_front();
   }
+  return list;
 }
 
 void SentLists::sent(uint64_t hash, size_t bytes) {

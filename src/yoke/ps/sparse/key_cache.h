@@ -20,7 +20,15 @@ namespace yoke::ps::sparse {
 // Of the keys and their number. Two lists with the same hash are taken for the same one: 2^-64.
 uint64_t hash_of(std::span<const Key> keys);
 
-using KeyList = std::shared_ptr<const std::vector<Key>>;
+// A list at the receiver.
+struct KeptList {
+  std::vector<Key> keys;
+  std::vector<uint32_t> rows;  // of the keys in their table, once they were looked up (ps/sparse/table.h)
+};
+using KeyList = std::shared_ptr<KeptList>;
+inline KeyList make_list(std::span<const Key> keys) {
+  return std::make_shared<KeptList>(KeptList{{keys.begin(), keys.end()}, {}});
+}
 
 // Both ends drop their oldest lists beyond these, of each table.
 inline constexpr size_t kMostLists = 4096;
@@ -31,7 +39,7 @@ class KeptLists {
  public:
   // nullptr: not here, or not of this many keys.
   KeyList find(uint64_t hash, size_t keys) const;
-  void keep(uint64_t hash, std::span<const Key> keys);
+  KeyList keep(uint64_t hash, std::span<const Key> keys);
   size_t bytes() const { return bytes_; }
 
  private:

@@ -2,7 +2,8 @@
 //
 // A message about keys names those of one server, in strictly ascending order. Its payload is the keys (8
 // bytes each), then the values: keys * 8 + values * size bytes. If the server has the list already, the
-// payload is the values alone, and the head has a hash of the list.
+// payload is the values alone, and the head has a hash of the list. `home` is the server that the keys
+// belong to, which may not be the one that serves them now (ps/succession.h).
 #pragma once
 
 #include <cstdint>
@@ -36,6 +37,7 @@ struct OpenTableHead {
   Key keys = kMostKeys;  // the key space is [0, keys)
   DataType type = DataType::kFloat32;
   int64_t pushed = 0;  // values per key of a push, for rules that take another structure; 0: `width`
+  int64_t home = 0;
 };
 struct OpenTableReply {
   int64_t state_arrays = 0;
@@ -46,12 +48,14 @@ struct AssignTableHead {  // payload: keys, values
   int64_t array = 0;  // 0: values; then the state of the rule
   int64_t keys = 0;
   int64_t version = 0;  // number of updates so far
+  int64_t home = 0;
 };
 
 struct PushTableHead {
   int32_t table = 0;
   int32_t flags = 0;
-  int64_t keys = 0;
+  int32_t keys = 0;
+  int32_t home = 0;
   int64_t sequence = 0;  // minibatch; outside of updates: number of this push to this server, from 1
   int64_t settled = 1;   // outside of updates: lower numbers are never sent again
   double scale = 1;
@@ -67,6 +71,7 @@ struct PullTableHead {
   int64_t keys = 0;
   int64_t version = 0;  // minimum; the reply waits for it
   uint64_t hash = 0;
+  int64_t home = 0;
 };
 
 // Reply to pushes and pulls.
@@ -84,7 +89,8 @@ struct TableReply {
 struct PushRoundHead {
   int32_t table = 0;
   int32_t flags = 0;
-  int64_t keys = 0;
+  int32_t keys = 0;
+  int32_t home = 0;
   Key begin = 0;
   Key end = 0;
   int64_t time = 0;  // from 1; those of a range ascend
@@ -94,7 +100,8 @@ struct PushRoundHead {
 struct PullRoundHead {
   int32_t table = 0;
   int32_t flags = 0;
-  int64_t keys = 0;
+  int32_t keys = 0;
+  int32_t home = 0;
   Key begin = 0;
   Key end = 0;
   int64_t time = 0;  // minimum, of all keys in [begin, end); the reply waits for it
@@ -110,6 +117,7 @@ struct FetchTableHead {
   Key end = kMostKeys;
   int64_t most = 0;     // keys
   int64_t version = 0;  // minimum, or of the snapshot; the reply waits for it
+  int64_t home = 0;
 };
 struct FetchTableReply {
   int64_t keys = 0;

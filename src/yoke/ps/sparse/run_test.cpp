@@ -3,101 +3,11 @@
 
 #include <cmath>
 #include <map>
-#include <random>
 
-#include "yoke/ps/learner.h"
-#include "yoke/ps/sparse/test_tables.h"
+#include "yoke/ps/sparse/test_table_run.h"
 
 namespace yoke::ps::sparse {
 namespace {
-
-constexpr Key kSpace = kMostKeys;
-
-struct TableRun {
-  plan::PolicyOptions policy{plan::Rule::kSync, 2, 0, 0};
-  int servers = 2;
-  int64_t updates = 10;
-  std::string rule = "sgd";
-  std::string backend = "shm";
-  std::function<std::shared_ptr<const Rule>(int table)> make{};  // instead of `rule`
-  std::vector<Server::Numbers> numbers{};
-
-  // `body(learner, client, worker, group)` on a thread for each worker.
-  void run(const std::function<void(Learner&, Client&, int, LocalGroup&)>& body) {
-    const int workers = policy.workers;
-    std::vector<std::unique_ptr<Server>> shops;
-    LocalGroup group(workers + servers, backend);
-    for (int s = 0; s < servers; ++s) {
-      ServerOptions options;
-      options.workers = workers;
-      options.servers = servers;
-      options.make_updater = make_optimizer({});
-      options.make_rule = make ? make : [this](int) { return make_rule({.name = rule}); };
-      options.scheduler.policy = policy;
-      options.scheduler.updates = updates;
-      shops.push_back(std::make_unique<Server>(group.messenger(workers + s), std::move(options)));
-    }
-    std::vector<std::thread> threads;
-    for (int w = 0; w < workers; ++w)
-      threads.emplace_back([&, w] {
-        try {
-          LearnerOptions dense;
-          dense.workers = workers;
-          dense.servers = servers;
-          dense.tensors = {3};
-          dense.type = DataType::kFloat64;
-          dense.timeout = 30;
-          dense.one_version = policy.rule == plan::Rule::kSync;
-          Learner learner(group.messenger(w), dense);
-          ClientOptions options;
-          options.workers = workers;
-          options.servers = servers;
-          options.tables = {{.width = 2, .keys = kSpace, .type = DataType::kFloat64}};
-          options.message_bytes = 200;  // several messages a gradient
-          options.timeout = 30;
-          options.says_goodbye = false;
-          options.late = [&learner] { learner.check_late(); };
-          Client client(group.messenger(w), options);
-          if (w == 0) {
-            const std::vector<double> zeros(3, 0);
-            learner.assign(0, zeros.data(), 0, 0);
-            client.assign(0, 0, {}, {}, 0);
-          }
-          learner.join();
-          body(learner, client, w, group);
-        } catch (const std::exception& error) {
-          ADD_FAILURE() << "worker " << w << ": " << error.what();
-        }
-      });
-    for (auto& thread : threads) thread.join();
-    for (auto& shop : shops) shop->run();
-    for (auto& shop : shops) numbers.push_back(shop->numbers());
-  }
-};
-
-// Keys and gradient of a worker's minibatch, the same in every run.
-struct Minibatch {
-  Minibatch(int worker, int64_t number) {
-    std::mt19937 random(static_cast<unsigned>(worker * 1000 + number));
-    for (Key key = 0; key < 40; ++key) {
-      if (random() % 3 != 0) continue;
-      keys.push_back(key * (kSpace / 40));
-      for (int i = 0; i < 2; ++i) gradient.push_back(static_cast<double>(random() % 1000) / 500 - 1);
-    }
-  }
-  std::vector<Key> keys;
-  std::vector<double> gradient;
-};
-
-void push(Learner& learner, Client& client, const Minibatch& batch, bool measure = false) {
-  const std::vector<double> dense(3, 1);
-  Gradient gradient{.data = dense.data(), .loss = 1, .lr = 0.1, .measure = measure};
-  gradient.also = [&](double scale, bool wants) {
-    const Client::Part part{0, batch.keys, bytes_of(batch.gradient)};
-    client.push_gradient(learner.work().minibatch, scale, wants, std::span(&part, 1));
-  };
-  learner.push(gradient);
-}
 
 // Of `updates` synchronous updates, by one thread.
 std::map<Key, std::array<double, 2>> reference(int workers, int64_t updates,
@@ -163,6 +73,48 @@ TEST(SparseRun, SynchronousUpdatesEqualOneThread) {
     });
     for (const auto& one : test.numbers) EXPECT_EQ(one.tables.duplicates, 0);
   }
+}
+
+// The rows of the next minibatch are asked for before this one is pushed: they have what it changes.
+TEST(SparseRun, RowsAskedForAheadAreThoseOfTheirVersion) {
+  TableRun test{.policy = {plan::Rule::kSync, 3, 0, 0}, .servers = 2};
+  test.run([&](Learner& learner, Client& client, int worker, LocalGroup&) {
+    struct Ahead {
+      std::vector<Key> keys;
+      std::vector<double> rows;
+      Client::Pending pending;
+    };
+    auto ask = [&](int64_t version) {
+      auto ahead = std::make_shared<Ahead>();
+      ahead->keys = Minibatch(worker, version).keys;
+      ahead->rows.resize(2 * ahead->keys.size());
+      ahead->pending = client.begin_pull_at(version, 0, ahead->keys, memory_of(ahead->rows),
+                                            /*all_servers=*/false, ahead);
+      return ahead;
+    };
+    std::vector<double> dense(3);
+    std::shared_ptr<Ahead> here = ask(0);
+    while (learner.wait()) {
+      ASSERT_TRUE(learner.pull(dense.data()));
+      const int64_t version = learner.work().version;
+      std::shared_ptr<Ahead> next =
+          ask(version + 1);  // also behind the last update, which is not answered by one
+      const Client::Pulled pulled = client.end_pull_at(here->pending);
+      EXPECT_EQ(pulled.oldest, version);
+      EXPECT_EQ(pulled.newest, version);
+      const auto now = reference(3, version);
+      for (size_t i = 0; i < here->keys.size(); ++i) {
+        auto row = now.find(here->keys[i]);
+        EXPECT_NEAR(here->rows[2 * i], row == now.end() ? 0 : row->second[0], 1e-12);
+      }
+      push(learner, client, Minibatch(worker, version));
+      here = std::move(next);
+    }
+    ask(1000);
+    const Client::Pending never = ask(1001)->pending;
+    EXPECT_EQ(client.end_pull_at(never).newest, 1001) << "answered, though nothing has that version";
+    EXPECT_EQ(client.end_pull_at(never).oldest, learner.end().version);
+  });
 }
 
 TEST(SparseRun, FunctionsOfTheProgramSeeTheSumOfAllWorkers) {

@@ -5,13 +5,42 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <numeric>
 
 namespace yoke::ps::sparse {
 namespace {
 
 constexpr size_t kBlock = 512;  // rows; with their arrays they fit into the first-level cache
 
-using Rows = std::array<uint32_t, kBlock>;
+// Of a block: numbers of rows, remembered with their list or for now.
+class BlockRows {
+ public:
+  // `known`: of the whole list, whose block begins at `at`.
+  BlockRows(std::vector<uint32_t>* known, size_t keys, size_t at, size_t count) : count_(count) {
+    if (known == nullptr) return;
+    if (known->empty()) known->resize(keys, KeyTable::kAbsent);
+    rows_ = known->data() + at;
+    found_ = std::find(rows_, rows_ + count, KeyTable::kAbsent) == rows_ + count;
+  }
+  BlockRows(const BlockRows&) = delete;
+  BlockRows& operator=(const BlockRows&) = delete;
+  bool found() const { return found_; }  // all of them, before
+  uint32_t* data() { return rows_; }
+  uint32_t operator[](size_t i) const { return rows_[i]; }
+  size_t count() const { return count_; }
+  bool is_run() const {
+    for (size_t i = 0; i < count_; ++i)
+      if (rows_[i] != rows_[0] + i || rows_[i] == KeyTable::kAbsent) return false;
+    return true;
+  }
+  void set_run(uint32_t first) { std::iota(rows_, rows_ + count_, first); }
+
+ private:
+  std::array<uint32_t, kBlock> own_;
+  uint32_t* rows_ = own_.data();
+  size_t count_;
+  bool found_ = false;
+};
 
 // With the size of a row known to the compiler where that matters.
 template <class Copy>
@@ -21,9 +50,9 @@ void for_row_bytes(size_t bytes, Copy&& copy) {
   copy(bytes);
 }
 
-void gather(const KeyTable& table, int array, const Rows& rows, size_t count, std::byte* into) {
+void gather(const KeyTable& table, int array, const BlockRows& rows, std::byte* into) {
   for_row_bytes(table.row_bytes(), [&](auto bytes) {
-    for (size_t i = 0; i < count; ++i) {
+    for (size_t i = 0; i < rows.count(); ++i) {
       if (rows[i] == KeyTable::kAbsent)
         std::memset(into + i * bytes, 0, bytes);
       else
@@ -32,16 +61,24 @@ void gather(const KeyTable& table, int array, const Rows& rows, size_t count, st
   });
 }
 
-void scatter(KeyTable& table, int array, const Rows& rows, size_t count, const std::byte* from) {
+void scatter(KeyTable& table, int array, const BlockRows& rows, const std::byte* from) {
   for_row_bytes(table.row_bytes(), [&](auto bytes) {
-    for (size_t i = 0; i < count; ++i) std::memcpy(table.at(array, rows[i]), from + i * bytes, bytes);
+    for (size_t i = 0; i < rows.count(); ++i) std::memcpy(table.at(array, rows[i]), from + i * bytes, bytes);
   });
 }
 
-bool is_run(const Rows& rows, size_t count) {
-  for (size_t i = 1; i < count; ++i)
-    if (rows[i] != rows[0] + i) return false;
-  return true;
+void find(const KeyTable& table, std::span<const Key> keys, BlockRows& rows) {
+  if (std::optional<uint32_t> run = table.find_run(keys))
+    rows.set_run(*run);
+  else
+    table.find(keys, rows.data());
+}
+
+void find_or_add(KeyTable& table, std::span<const Key> keys, BlockRows& rows) {
+  if (std::optional<uint32_t> run = table.find_run(keys))
+    rows.set_run(*run);
+  else
+    table.find_or_add(keys, rows.data());
 }
 
 }  // namespace
@@ -52,7 +89,8 @@ Table::Table(TableShape shape, std::shared_ptr<const Rule> rule)
   shape_.pushed = rule_->pushed(shape_.width);
 }
 
-void Table::apply(const RuleStep& step, std::span<const Key> keys, const std::byte* gradient) {
+void Table::apply(const RuleStep& step, std::span<const Key> keys, const std::byte* gradient,
+                  std::vector<uint32_t>* known) {
   const size_t bytes = rows_.row_bytes();
   const size_t pushed = shape_.pushed_bytes();
   const int arrays = rows_.arrays();
@@ -63,45 +101,40 @@ void Table::apply(const RuleStep& step, std::span<const Key> keys, const std::by
     block.width = shape_.width;
     block.keys = keys.subspan(at, std::min(kBlock, keys.size() - at));
     block.gradient = gradient + at * pushed;
-    const size_t count = block.keys.size();
-    Rows rows;
-    std::optional<uint32_t> run = rows_.find_run(block.keys);
-    if (!run) {
-      rows_.find_or_add(block.keys, rows.data());
-      if (is_run(rows, count)) run = rows[0];
-    }
+    BlockRows rows(known, keys.size(), at, block.keys.size());
+    if (!rows.found()) find_or_add(rows_, block.keys, rows);
+    const bool run = rows.is_run();
     for (int array = 0; array < arrays; ++array) {
       std::byte* own =
-          run ? rows_.at(array, *run) : scratch_.data() + static_cast<size_t>(array) * kBlock * bytes;
-      if (!run) gather(rows_, array, rows, count, own);
+          run ? rows_.at(array, rows[0]) : scratch_.data() + static_cast<size_t>(array) * kBlock * bytes;
+      if (!run) gather(rows_, array, rows, own);
       (array == 0 ? block.values : block.state[static_cast<size_t>(array) - 1]) = own;
     }
     rule_->apply(step, block);
     for (int array = 0; array < arrays && !run; ++array)
-      scatter(rows_, array, rows, count, scratch_.data() + static_cast<size_t>(array) * kBlock * bytes);
+      scatter(rows_, array, rows, scratch_.data() + static_cast<size_t>(array) * kBlock * bytes);
   }
 }
 
-void Table::read(std::span<const Key> keys, std::byte* into) const {
+void Table::read(std::span<const Key> keys, std::byte* into, std::vector<uint32_t>* known) const {
   const size_t bytes = rows_.row_bytes();
   for (size_t at = 0; at < keys.size(); at += kBlock) {
     const std::span<const Key> block = keys.subspan(at, std::min(kBlock, keys.size() - at));
-    if (std::optional<uint32_t> run = rows_.find_run(block)) {
-      std::memcpy(into + at * bytes, rows_.at(0, *run), block.size() * bytes);
-      continue;
-    }
-    Rows rows;
-    rows_.find(block, rows.data());
-    gather(rows_, 0, rows, block.size(), into + at * bytes);
+    BlockRows rows(known, keys.size(), at, block.size());
+    if (!rows.found()) find(rows_, block, rows);
+    if (rows.is_run())
+      std::memcpy(into + at * bytes, rows_.at(0, rows[0]), block.size() * bytes);
+    else
+      gather(rows_, 0, rows, into + at * bytes);
   }
 }
 
 void Table::assign(int64_t array, std::span<const Key> keys, const std::byte* values) {
   for (size_t at = 0; at < keys.size(); at += kBlock) {
     const std::span<const Key> block = keys.subspan(at, std::min(kBlock, keys.size() - at));
-    Rows rows;
+    BlockRows rows(nullptr, keys.size(), at, block.size());
     rows_.find_or_add(block, rows.data());
-    scatter(rows_, static_cast<int>(array), rows, block.size(), values + at * rows_.row_bytes());
+    scatter(rows_, static_cast<int>(array), rows, values + at * rows_.row_bytes());
   }
 }
 

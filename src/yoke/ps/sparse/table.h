@@ -21,9 +21,12 @@ class Table {
   size_t rows() const { return rows_.size(); }
   size_t bytes_held() const { return rows_.bytes_held() + (snapshot_ ? snapshot_->bytes_held() : 0); }
 
-  // Keys were checked by check_keys(). `gradient` and `into` have a row for each.
-  void apply(const RuleStep& step, std::span<const Key> keys, const std::byte* gradient);
-  void read(std::span<const Key> keys, std::byte* into) const;  // zeros for absent keys
+  // Keys were checked by check_keys(). `gradient` and `into` have a row for each. `rows` remembers where the
+  // keys of this list are, so that they are looked up once; nullptr: nothing is remembered.
+  void apply(const RuleStep& step, std::span<const Key> keys, const std::byte* gradient,
+             std::vector<uint32_t>* rows = nullptr);
+  // Zeros for absent keys.
+  void read(std::span<const Key> keys, std::byte* into, std::vector<uint32_t>* rows = nullptr) const;
   void assign(int64_t array, std::span<const Key> keys, const std::byte* values);
 
   // A copy of all rows as they are now, until drop_snapshot().

@@ -33,6 +33,15 @@ size_t Tables::most_bytes(uint16_t kind) {
   return carries ? kMessageBytes + kMostWidth * sizeof(double) : 0;
 }
 
+Tables::Numbers& Tables::Numbers::operator+=(const Numbers& other) {
+  rows += other.rows;
+  bytes_held += other.bytes_held;
+  duplicates += other.duplicates;
+  cached_lists += other.cached_lists;
+  payload_bytes += other.payload_bytes;
+  return *this;
+}
+
 Tables::Numbers Tables::numbers() const {
   Numbers numbers = numbers_;
   numbers.bytes_held += held_.bytes();
@@ -68,11 +77,38 @@ void Tables::handle(int from, const Message& request, const Messenger::Answer& a
   }
 }
 
+int64_t Tables::home_of(const Message& request) {
+  switch (request.kind) {
+    case kOpenTable:
+      return request.get_head<OpenTableHead>().home;
+    case kAssignTable:
+      return request.get_head<AssignTableHead>().home;
+    case kPushTable:
+      return request.get_head<PushTableHead>().home;
+    case kPullTable:
+      return request.get_head<PullTableHead>().home;
+    case kPushRound:
+      return request.get_head<PushRoundHead>().home;
+    case kPullRound:
+      return request.get_head<PullRoundHead>().home;
+    default:
+      return request.get_head<FetchTableHead>().home;
+  }
+}
+
 void Tables::open(int from, const Message& request, const Messenger::Answer& answer) {
   auto head = request.get_head<OpenTableHead>();
   check_open(from, head);
   if (!options_.make_rule)
     throw CommError("worker {} opens a table, but this server has no rule for it", from);
+  create(head, from);
+  if (is_copied()) options_.log(EntryWriter(Change::kTableOpen).put(head).take());
+  const int64_t arrays = tables_[static_cast<size_t>(head.table)]->shape().state_arrays;
+  answer_safely(answer, {message_with(kOpenTable, OpenTableReply{arrays})});
+}
+
+// Or checks that it is the same.
+void Tables::create(const OpenTableHead& head, int from) {
   const KeySplit split{head.keys, options_.servers};
   TableShape shape{head.width, head.type, split.begin_of(options_.server),
                    split.begin_of(options_.server + 1)};
@@ -84,15 +120,14 @@ void Tables::open(int from, const Message& request, const Messenger::Answer& ans
         old.begin != shape.begin || old.end != shape.end)
       throw CommError("worker {} opens table {} with {} values per key and {} keys, unlike the others", from,
                       head.table, head.width, head.keys);
-  } else {
-    auto table = std::make_unique<Table>(shape, options_.make_rule(static_cast<int>(number)));
-    if (table->shape().pushed != shape.pushed)
-      throw CommError("worker {} opens table {} to push {} values per key, but its rule takes {}", from,
-                      head.table, shape.pushed, table->shape().pushed);
-    if (number >= tables_.size()) tables_.resize(number + 1);
-    tables_[number] = std::move(table);
+    return;
   }
-  answer({message_with(kOpenTable, OpenTableReply{tables_[number]->shape().state_arrays})});
+  auto table = std::make_unique<Table>(shape, options_.make_rule(static_cast<int>(number)));
+  if (table->shape().pushed != shape.pushed)
+    throw CommError("worker {} opens table {} to push {} values per key, but its rule takes {}", from,
+                    head.table, shape.pushed, table->shape().pushed);
+  if (number >= tables_.size()) tables_.resize(number + 1);
+  tables_[number] = std::move(table);
 }
 
 Table& Tables::table_of(int from, int64_t table) {
@@ -111,10 +146,10 @@ std::optional<Tables::Named> Tables::names(int from, int32_t table, int32_t flag
   if (cached) {
     named.kept = lists.find(hash, static_cast<size_t>(keys));
     if (!named.kept) return std::nullopt;
-    named.keys = *named.kept;
+    named.keys = named.kept->keys;
     ++numbers_.cached_lists;
   } else if ((flags & kKeepKeys) != 0) {
-    lists.keep(hash_of(split.keys), split.keys);
+    named.kept = lists.keep(hash_of(split.keys), split.keys);
   }
   return named;
 }
@@ -126,9 +161,11 @@ void Tables::assign(int from, const Message& request, const Messenger::Answer& a
   const KeyedBytes split = split_payload(from, head.keys, request.payload, table.shape().value_bytes(),
                                          /*flags=*/0, table.shape());
   check_finite(from, split.values, table.shape().type);
+  if (is_copied())
+    options_.log(EntryWriter(Change::kTableAssign).put(head).put_bytes(request.payload).take());
   table.assign(head.array, split.keys, split.values.data());
   version_ = std::max(version_, head.version);
-  answer({});
+  answer_safely(answer, {});
 }
 
 // What the filters of the sender did, undone.
@@ -155,18 +192,34 @@ void Tables::push(int from, const Message& request, const Messenger::Answer& ans
   if (!named) return answer({message_with(kPushTable, TableReply{.unknown_keys = 1})});
   const auto values = restored(head.flags, head.unit, head.keys, named->values, table.shape());
   check_finite(from, values, table.shape().type);
-  if ((head.flags & kInUpdate) != 0) {
-    const bool is_complete = hold(from, head, *named, values);
-    answer({message_with(kPushTable, TableReply{.version = version_})});
-    if (is_complete) advance();
-    return;
-  }
+  if ((head.flags & kInUpdate) != 0) return push_gradient(from, head, *named, values, answer);
   if (is_new(from, head)) {
-    table.apply({options_.lr, head.scale}, named->keys, values.data());
+    if (is_copied())
+      options_.log(EntryWriter(Change::kTableNow)
+                       .put(TableChange{.table = head.table,
+                                        .keys = head.keys,
+                                        .worker = from,
+                                        .life = worker(from).life,
+                                        .sequence = head.sequence,
+                                        .settled = head.settled,
+                                        .scale = head.scale})
+                       .put_bytes(std::as_bytes(named->keys))
+                       .put_bytes(values)
+                       .take());
+    table.apply({options_.lr, head.scale}, named->keys, values.data(), named->rows());
     worker(from).taken.take(head.sequence);
     square_ = -1;
   }
-  answer({message_with(kPushTable, TableReply{.version = version_})});
+  answer_pushed(answer);
+}
+
+void Tables::answer_safely(const Messenger::Answer& answer, const Reply& reply) const {
+  if (!options_.when_safe) return answer(reply);
+  options_.when_safe([answer, reply] { answer(reply); });
+}
+
+void Tables::answer_pushed(const Messenger::Answer& answer) const {
+  answer_safely(answer, {message_with(kPushTable, TableReply{.version = version_})});
 }
 
 bool Tables::is_new(int from, const PushTableHead& head) {
@@ -185,17 +238,30 @@ bool Tables::is_new(int from, const PushTableHead& head) {
   return true;
 }
 
-// Returns whether the gradient is complete with this part.
-bool Tables::hold(int from, const PushTableHead& head, const Named& named,
-                  std::span<const std::byte> values) {
+void Tables::push_gradient(int from, const PushTableHead& head, const Named& named,
+                           std::span<const std::byte> values, const Messenger::Answer& answer) {
   const Worker& sender = worker(from);
   const HeldGradients::Name name{from, sender.life, head.sequence};
-  if (head.sequence <= sender.applied || held_.has(name, head)) {
+  const bool consumed = head.sequence <= sender.applied;
+  if (consumed || held_.has(name, head)) {
     ++numbers_.duplicates;
-    return false;
+  } else {
+    HeldPart part{head.table, {named.keys.begin(), named.keys.end()}, {values.begin(), values.end()}};
+    held_.add(name, head, std::move(part));
+    if (options_.copies_gradients)
+      options_.log(
+          EntryWriter(Change::kTableHold)
+              .put(TableChange{.table = head.table, .keys = head.keys, .worker = from, .life = sender.life})
+              .put(head)
+              .put_bytes(std::as_bytes(named.keys))
+              .put_bytes(values)
+              .take());
   }
-  held_.add(name, head, {head.table, {named.keys.begin(), named.keys.end()}, {values.begin(), values.end()}});
-  return held_.find(name) != nullptr;
+  if (consumed || !is_copied() || options_.copies_gradients)
+    answer_pushed(answer);
+  else
+    unanswered_.push_back({name, answer});
+  if (held_.find(name) != nullptr) advance();
 }
 
 void Tables::pull(int from, const Message& request, const Messenger::Answer& answer) {
@@ -206,11 +272,10 @@ void Tables::pull(int from, const Message& request, const Messenger::Answer& ans
       names(from, head.table, head.flags, head.keys, head.hash, request.payload, /*each=*/0);
   if (!named) return answer({message_with(kPullTable, TableReply{.unknown_keys = 1})});
   const bool packs = (head.flags & kCompressed) != 0;
-  if (version_ >= head.version) return read_rows(table, named->keys, packs, answer);
-  KeyList kept = named->kept;
-  if (!kept) kept = std::make_shared<const std::vector<Key>>(named->keys.begin(), named->keys.end());
-  wait(from, head.version, /*snapshot=*/false,
-       [this, &table, kept, packs, answer] { read_rows(table, *kept, packs, answer); });
+  if (version_ >= head.version) return read_rows(table, named->keys, named->rows(), packs, answer);
+  wait(from, head.version, /*snapshot=*/false, [this, &table, list = named->list(), packs, answer] {
+    read_rows(table, list->keys, &list->rows, packs, answer);
+  });
 }
 
 void Tables::fetch(int from, const Message& request, const Messenger::Answer& answer) {
@@ -221,6 +286,8 @@ void Tables::fetch(int from, const Message& request, const Messenger::Answer& an
   const bool ready =
       snapshot ? table.has_snapshot() && snapshot_wanted_ == head.version : version_ >= head.version;
   if (ready) return read_range(table, head, answer);
+  if (snapshot && version_ > head.version)
+    throw CommError("version {} of table {} was not kept", head.version, head.table);
   wait(from, head.version, snapshot, [this, &table, head, answer] { read_range(table, head, answer); });
 }
 
@@ -232,6 +299,7 @@ void Tables::count_waiting(int from, int64_t time) {
 }
 
 void Tables::wait(int from, int64_t version, bool snapshot, std::function<void()> answer) {
+  if (ended_ && decided_.empty() && !snapshot) return answer();  // it will not come
   count_waiting(from, version);
   waiting_.push_back({from, version, snapshot, std::move(answer)});
 }
@@ -253,14 +321,14 @@ void Tables::send(Message message, std::shared_ptr<std::vector<std::byte>> paylo
   reply.sent = [payload, spare = spare_] {
     if (spare->size() < kMostSpare) spare->push_back(std::move(*payload));
   };
-  answer(reply);
+  answer_safely(answer, reply);
 }
 
-void Tables::read_rows(const Table& table, std::span<const Key> keys, bool packs,
+void Tables::read_rows(const Table& table, std::span<const Key> keys, std::vector<uint32_t>* rows, bool packs,
                        const Messenger::Answer& answer) {
   auto payload = buffer();
   payload->resize(keys.size() * table.shape().value_bytes());
-  table.read(keys, payload->data());
+  table.read(keys, payload->data(), rows);
   TableReply reply{.version = version_, .square = square_};
   if (packs) {
     if (std::vector<std::byte> frame = compress(*payload); !frame.empty()) {

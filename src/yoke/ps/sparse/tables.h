@@ -6,6 +6,10 @@
 // updates. Rounds (kPushRound) are independent of that: a range of keys is updated once all workers have
 // given their parts of it for the same time. Everything a peer sends is checked before it changes any state;
 // CommError refuses it and names the sender. Runs on the messenger's thread.
+//
+// With copies, each change is logged before it is made, and answers wait until the copies have it. An update
+// is logged as the sum of its gradients: a gradient is acknowledged with its update, and sent again if the
+// server is lost before. Rounds have no copies.
 #pragma once
 
 #include <deque>
@@ -15,6 +19,7 @@
 #include <vector>
 
 #include "yoke/comm/messenger.h"
+#include "yoke/ps/entries.h"
 #include "yoke/ps/messages.h"
 #include "yoke/ps/sparse/held.h"
 #include "yoke/ps/sparse/key_cache.h"
@@ -27,10 +32,16 @@ namespace yoke::ps::sparse {
 struct TablesOptions {
   int workers = 1;
   int servers = 1;
-  int server = 0;  // of these
+  int server = 0;  // of these, whose keys these are
   // The rule of a table. Empty: tables cannot be opened.
   std::function<std::shared_ptr<const Rule>(int table)> make_rule;
   double lr = 1;  // of pushes outside of updates
+  // Copies on other servers (ps/chain.h). Empty: there are none.
+  std::function<void(std::vector<std::byte> entry)> log{};  // a change, for the copies
+  // Calls the task once all changes that were logged are on all copies.
+  std::function<void(std::function<void()> task)> when_safe{};
+  bool copies_gradients = false;  // one by one, not their sum
+  bool serves = true;             // false: holds a copy, until serve()
 };
 
 class Tables {
@@ -41,6 +52,14 @@ class Tables {
   // Largest payload of a message of this kind.
   static size_t most_bytes(uint16_t kind);
   void handle(int from, const comm::Message& request, const comm::Messenger::Answer& answer);
+
+  // The server whose keys a message is about. Throws CommError if its head is invalid.
+  static int64_t home_of(const comm::Message& request);
+
+  // Makes a change that the server before this one in the chain has logged. Requires that it holds a copy.
+  void change(EntryReader& entry, Change kind);
+  // Takes over: gradients that no change has brought are sent again.
+  void serve();
 
   bool empty() const { return tables_.empty(); }
   void update_decided(const UpdateHead& head, std::vector<Contributor> from);
@@ -60,6 +79,7 @@ class Tables {
     int64_t duplicates = 0;
     int64_t cached_lists = 0;   // lists of keys that were named by their hash
     int64_t payload_bytes = 0;  // received and sent
+    Numbers& operator+=(const Numbers& other);
   };
   Numbers numbers() const;
 
@@ -89,10 +109,18 @@ class Tables {
     UpdateHead head;
     std::vector<Contributor> from;
   };
+  // A gradient that is acknowledged with its update.
+  struct Unanswered {
+    HeldGradients::Name name;
+    comm::Messenger::Answer answer;
+  };
+  using Sums = std::vector<std::optional<SparseSum>>;  // by table
   struct Named {
-    KeyList kept;
+    KeyList kept;               // nullptr: the list is not kept
     std::span<const Key> keys;  // of the payload, or of `kept`
     std::span<const std::byte> values;
+    std::vector<uint32_t>* rows() const { return kept ? &kept->rows : nullptr; }
+    KeyList list() const { return kept ? kept : make_list(keys); }
   };
 
   void open(int from, const comm::Message& request, const comm::Messenger::Answer& answer);
@@ -112,8 +140,24 @@ class Tables {
   std::span<const std::byte> restored(int32_t flags, double unit, int64_t keys,
                                       std::span<const std::byte> values, const TableShape& shape);
   bool is_new(int from, const PushTableHead& head);
-  bool hold(int from, const PushTableHead& head, const Named& named, std::span<const std::byte> values);
-  void read_rows(const Table& table, std::span<const Key> keys, bool packs,
+  void push_gradient(int from, const PushTableHead& head, const Named& named,
+                     std::span<const std::byte> values, const comm::Messenger::Answer& answer);
+  // Once all copies have what this reply acknowledges or exposes.
+  void answer_safely(const comm::Messenger::Answer& answer, const comm::Reply& reply) const;
+  void answer_pushed(const comm::Messenger::Answer& answer) const;
+  bool is_copied() const { return static_cast<bool>(options_.log); }
+  void log_update(const Update& update, const Sums& sums, double weight, double square);
+  void log_sum(const Sums& sums);
+  void made(const UpdateHead& head, const std::vector<Contributor>& from);
+  void apply_sums(const Sums& sums, double lr, double weight);
+  Sums sums_of(const std::vector<const HeldGradient*>& gradients) const;
+  std::vector<const HeldGradient*> gradients_of(const std::vector<Contributor>& from) const;
+  void create(const OpenTableHead& head, int from);
+  void change_open(EntryReader& entry);
+  void change_rows(EntryReader& entry, Change kind);
+  void change_update(EntryReader& entry);
+  void finish();
+  void read_rows(const Table& table, std::span<const Key> keys, std::vector<uint32_t>* rows, bool packs,
                  const comm::Messenger::Answer& answer);
   void read_range(Table& table, const FetchTableHead& head, const comm::Messenger::Answer& answer);
   void count_waiting(int from, int64_t time);
@@ -131,8 +175,12 @@ class Tables {
   std::vector<std::unique_ptr<Table>> tables_;  // by number; nullptr: not opened
   std::vector<Worker> workers_;
   HeldGradients held_;
-  std::deque<Update> updates_;  // decided, not applied
+  std::deque<Update> decided_;  // not applied
+  std::vector<Unanswered> unanswered_;
+  Sums incoming_;        // of a copy: the sum of the next update, in parts
+  int64_t updates_ = 0;  // applied
   int64_t version_ = 0;
+  bool ended_ = false;  // no more updates will be decided
   double square_ = -1;  // of the last update
   int64_t snapshot_wanted_ = -1;
   std::vector<Waiting> waiting_;

@@ -25,6 +25,8 @@ Rounds& Tables::rounds_of(int32_t table) {
 
 void Tables::push_round(int from, const Message& request, const Messenger::Answer& answer) {
   auto head = request.get_head<PushRoundHead>();
+  if (is_copied())
+    throw CommError("worker {} pushed a round, of which there are no copies: use 0 replicas", from);
   const TableShape& shape = table_of(from, head.table).shape();
   check_round(from, head, shape);
   const std::optional<Named> named = names(from, head.table, head.flags, head.keys, head.hash,
@@ -73,13 +75,13 @@ void Tables::pull_round(int from, const Message& request, const Messenger::Answe
   if (!named) return answer({message_with(kPullRound, TableReply{.unknown_keys = 1})});
   const KeyRange range{head.begin, head.end};
   const bool packs = (head.flags & kCompressed) != 0;
-  if (rounds_of(head.table).taken(range) >= head.time) return read_rows(table, named->keys, packs, answer);
-  KeyList kept = named->kept;
-  if (!kept) kept = std::make_shared<const std::vector<Key>>(named->keys.begin(), named->keys.end());
+  if (rounds_of(head.table).taken(range) >= head.time)
+    return read_rows(table, named->keys, named->rows(), packs, answer);
   count_waiting(from, head.time);
-  waiting_rounds_.push_back({from, head.table, range, head.time, [this, &table, kept, packs, answer] {
-                               read_rows(table, *kept, packs, answer);
-                             }});
+  waiting_rounds_.push_back(
+      {from, head.table, range, head.time, [this, &table, list = named->list(), packs, answer] {
+         read_rows(table, list->keys, &list->rows, packs, answer);
+       }});
 }
 
 std::optional<int> Tables::owes() const {

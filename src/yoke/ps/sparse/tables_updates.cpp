@@ -4,6 +4,7 @@
 // will: of a lost worker, or of a life that is over.
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "yoke/base/error.h"
 #include "yoke/ps/sparse/tables.h"
@@ -18,8 +19,10 @@ HeldGradients::Name name_of(const Contributor& one) {
 }  // namespace
 
 void Tables::update_decided(const UpdateHead& head, std::vector<Contributor> from) {
+  if (head.number <= updates_) return;  // a copy has it already
   if (tables_.empty()) {
     version_ = head.version;
+    updates_ = head.number;
     return;
   }
   if (head.clip_norm > 0)
@@ -27,7 +30,7 @@ void Tables::update_decided(const UpdateHead& head, std::vector<Contributor> fro
   // Sums depend on the order of addition: runs under synchronous rules are to be equal.
   std::sort(from.begin(), from.end(),
             [](const Contributor& a, const Contributor& b) { return name_of(a) < name_of(b); });
-  updates_.push_back({head, std::move(from)});
+  decided_.push_back({head, std::move(from)});
   advance();
 }
 
@@ -37,31 +40,31 @@ bool Tables::is_over(const Contributor& one) const {
 }
 
 std::optional<int> Tables::update_owed_by() const {
-  if (updates_.empty()) return std::nullopt;
-  for (const Contributor& one : updates_.front().from)
+  if (decided_.empty()) return std::nullopt;
+  for (const Contributor& one : decided_.front().from)
     if (!is_over(one)) return static_cast<int>(one.worker);
   return std::nullopt;
 }
 
 void Tables::advance() {
-  while (!updates_.empty() && !update_owed_by()) {
-    const Update update = std::move(updates_.front());
-    updates_.pop_front();
+  while (options_.serves && !decided_.empty() && !update_owed_by()) {
+    const Update update = std::move(decided_.front());
+    decided_.pop_front();
     apply(update);
     reached(update.head.version);
   }
+  if (ended_ && decided_.empty()) finish();
 }
 
-void Tables::apply(const Update& update) {
+std::vector<const HeldGradient*> Tables::gradients_of(const std::vector<Contributor>& from) const {
   std::vector<const HeldGradient*> gradients;
-  bool measure = false;
-  for (const Contributor& one : update.from) {
-    const HeldGradient* held = held_.find(name_of(one));
-    if (held == nullptr) continue;
-    gradients.push_back(held);
-    measure |= held->measure;
-  }
-  std::vector<std::optional<SparseSum>> sums(tables_.size());
+  for (const Contributor& one : from)
+    if (const HeldGradient* held = held_.find(name_of(one))) gradients.push_back(held);
+  return gradients;
+}
+
+Tables::Sums Tables::sums_of(const std::vector<const HeldGradient*>& gradients) const {
+  Sums sums(tables_.size());
   for (const HeldGradient* gradient : gradients) {
     for (const std::optional<HeldPart>& part : gradient->parts) {
       const auto number = static_cast<size_t>(part->table);
@@ -70,20 +73,45 @@ void Tables::apply(const Update& update) {
       sums[number]->add(part->keys, part->values, gradient->scale);
     }
   }
+  return sums;
+}
+
+void Tables::apply(const Update& update) {
+  const std::vector<const HeldGradient*> gradients = gradients_of(update.from);
+  bool measure = false;
+  for (const HeldGradient* held : gradients) measure |= held->measure;
+  const Sums sums = sums_of(gradients);
   // Missing gradients of lost workers do not reduce the step size.
   const double share =
       static_cast<double>(update.from.size()) / static_cast<double>(std::max<size_t>(1, gradients.size()));
-  const double weight = update.head.weight * share;
+  double weight = update.head.weight * share;
   double square = 0;
   if (measure)
     for (const auto& sum : sums) square += sum ? sum->square(weight) : 0;
-  for (size_t i = 0; i < sums.size() && std::isfinite(square); ++i)
-    if (sums[i]) tables_[i]->apply({update.head.lr, weight}, sums[i]->keys(), sums[i]->values());
+  if (!std::isfinite(square)) weight = 0;
+  log_update(update, sums, weight, measure ? square : -1);
+  apply_sums(sums, update.head.lr, weight);
   square_ = measure ? square : -1;
-  for (const Contributor& one : update.from) {
+  made(update.head, update.from);
+}
+
+// `weight` 0: nothing moves.
+void Tables::apply_sums(const Sums& sums, double lr, double weight) {
+  for (size_t i = 0; i < sums.size() && weight != 0; ++i)
+    if (sums[i]) tables_[i]->apply({lr, weight}, sums[i]->keys(), sums[i]->values());
+}
+
+// An update was applied: its gradients are consumed.
+void Tables::made(const UpdateHead& head, const std::vector<Contributor>& from) {
+  updates_ = head.number;
+  for (const Contributor& one : from) {
     held_.erase(name_of(one));
     Worker& sender = worker(static_cast<int>(one.worker));
     if (one.life == sender.life) sender.applied = std::max(sender.applied, one.minibatch);
+    auto acknowledged = [&](const Unanswered& push) { return push.name == name_of(one); };
+    for (const Unanswered& push : unanswered_)
+      if (acknowledged(push)) answer_pushed(push.answer);
+    std::erase_if(unanswered_, acknowledged);
   }
 }
 
@@ -108,7 +136,23 @@ void Tables::reached(int64_t version) {
 }
 
 void Tables::ended() {
-  if (updates_.empty()) held_.clear();
+  ended_ = true;
+  if (decided_.empty()) finish();
+}
+
+// Drops gradients of updates that will not be, and answers pulls ahead of them with the last version.
+void Tables::finish() {
+  held_.clear();
+  for (const Unanswered& push : std::exchange(unanswered_, {})) answer_pushed(push.answer);
+  auto ahead = [&](const Waiting& one) { return !one.snapshot; };
+  std::vector<Waiting> ready;
+  for (Waiting& one : waiting_)
+    if (ahead(one)) ready.push_back(one);
+  std::erase_if(waiting_, ahead);
+  for (const Waiting& one : ready) {
+    --worker(one.from).waiting;
+    one.answer();
+  }
 }
 
 // No later update has been decided yet.
@@ -128,6 +172,7 @@ void Tables::worker_lost(int rank) {
   worker(rank).lost = true;
   std::erase_if(waiting_, [&](const Waiting& one) { return one.from == rank; });
   worker(rank).waiting = 0;
+  std::erase_if(unanswered_, [&](const Unanswered& one) { return std::get<0>(one.name) == rank; });
   held_.erase_incomplete(rank);
   advance();
   std::erase_if(waiting_rounds_, [&](const WaitingRound& one) { return one.from == rank; });
@@ -139,6 +184,8 @@ void Tables::worker_lost(int rank) {
 }
 
 void Tables::worker_back(int rank, int64_t life) {
+  worker(rank).lost = false;
+  if (life <= worker(rank).life) return;  // a change has told it
   Worker fresh;
   fresh.life = life;
   fresh.lists.resize(kMostTables);

@@ -61,7 +61,7 @@ TEST(SparseWire, DamagedPushesAreRefusedByName) {
   EXPECT_THAT(test.push(with([](auto& h) { h.table = 1; }), keys, values), HasSubstr("table 1"));
   EXPECT_THAT(test.push(with([](auto& h) { h.table = -1; }), keys, values), HasSubstr("table -1"));
   EXPECT_THAT(test.push(with([](auto& h) { h.keys = -1; }), keys, values), HasSubstr("-1 keys"));
-  EXPECT_THAT(test.push(with([](auto& h) { h.keys = std::numeric_limits<int64_t>::max(); }), keys, values),
+  EXPECT_THAT(test.push(with([](auto& h) { h.keys = std::numeric_limits<int32_t>::max(); }), keys, values),
               HasSubstr("worker 1"));
   EXPECT_THAT(test.push(with([](auto& h) { h.sequence = 0; }), keys, values), HasSubstr("number 0"));
   EXPECT_THAT(test.push(with([](auto& h) { h.settled = 2; }), keys, values), HasSubstr("settled"));

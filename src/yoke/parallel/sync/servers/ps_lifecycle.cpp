@@ -114,6 +114,7 @@ std::string PsStrategy::with_rows(const std::string& report) const {
   const ps::sparse::Traffic moved = rows_->traffic();
   const SparseRows::LeftOut left_out = rows_->left_out();
   document["sparse"] = {{"messages", moved.messages},
+                        {"pulled_ahead", rows_->pulled_ahead()},
                         {"bytes_sent", moved.sent},
                         {"bytes_received", moved.received},
                         {"key_cache_saved", moved.keys_saved},

@@ -234,6 +234,14 @@ void PsStrategy::pull_rows(const Kept& batch) {
   if (!exact && in_step(setup_.policy)) throw Voided{};
 }
 
+// Under rules with one version for all, the next minibatch is of the next version: the servers answer once
+// they have it, with what this worker pushes included. Other rules would give older rows than a later pull.
+void PsStrategy::upcoming(const std::vector<torch::Tensor>& inputs) {
+  if (!rows_ || !begun_ || over_ || !in_step(setup_.policy)) return;
+  const int64_t next = learner_->work().version + 1;
+  if (next < setup_.updates) rows_->pull_ahead(next, inputs);
+}
+
 ComputeResult PsStrategy::compute(const std::vector<torch::Tensor>& inputs, const torch::Tensor& target,
                                   const MicroBatch& micro) {
   const double waited_before = talk_.exposed;

@@ -21,6 +21,7 @@
 #include "yoke/compute/gradient_home.h"
 #include "yoke/parallel/common/one_device.h"
 #include "yoke/parallel/sync/servers/overlap.h"
+#include "yoke/parallel/looks_ahead.h"
 #include "yoke/parallel/sync/servers/replica_layout.h"
 #include "yoke/parallel/sync/servers/setup.h"
 #include "yoke/parallel/sync/servers/sparse_rows.h"
@@ -29,7 +30,7 @@
 
 namespace yoke::parallel {
 
-class PsStrategy final : public Strategy {
+class PsStrategy final : public Strategy, public LooksAhead {
  public:
   // Opens the servers. All must outlive the strategy. Parameters on the CPU move into one piece of memory.
   PsStrategy(const models::Model& model, optim::Optimizer& optimizer, optim::GradScaler& scaler,
@@ -43,6 +44,8 @@ class PsStrategy final : public Strategy {
   void acquire() override;
   ComputeResult compute(const std::vector<torch::Tensor>& inputs, const torch::Tensor& target,
                         const MicroBatch& micro) override;
+  // Asks for the rows of sparse tables that the next step uses, where its version is known.
+  void upcoming(const std::vector<torch::Tensor>& inputs) override;
   StepNews agree(const StepNews& here) override;
   void settle() override { compute_->settle(); }
   void share_buffers() override { compute_->share_buffers(); }

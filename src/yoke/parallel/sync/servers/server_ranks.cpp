@@ -93,7 +93,6 @@ std::string why_not_sparse(const Choices& config, const optim::OptimizerOptions&
   if (optimizer.clip_norm > 0) return "train.clip_norm: gradients in tables are not clipped";
   if (config.ps.n_push > 1 || config.ps.n_fetch > 1)
     return "ps.n_push and ps.n_fetch: local steps need all rows";
-  if (config.ps.replicas > 0) return "ps.replicas: rows of tables have no copies";
   if (config.ps.stale_step == "distance") return "ps.stale_step = \"distance\": it compares all rows";
   if (config.parallel.pipeline * config.parallel.tensor > 1)
     return "parallel.pipeline and parallel.tensor: tables are for workers of one rank";

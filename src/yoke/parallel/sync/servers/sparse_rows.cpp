@@ -40,6 +40,7 @@ SparseRows::SparseRows(std::vector<models::KeyedParameter> parameters, const PsS
   ps::sparse::ClientOptions options;
   options.workers = setup.workers;
   options.servers = static_cast<int>(setup.ps.servers);
+  options.replicas = static_cast<int>(setup.ps.replicas);
   options.tables.clear();
   for (models::KeyedParameter& one : parameters) {
     options.tables.push_back({one.tensor.size(1), static_cast<Key>(one.tensor.size(0)), type});
@@ -118,17 +119,51 @@ void SparseRows::write(const torch::Tensor& into, const Client::Rows& rows) cons
                             values.to(into.device(), into.scalar_type()));
 }
 
+std::shared_ptr<SparseRows::Request> SparseRows::ask(int64_t version,
+                                                     const std::vector<torch::Tensor>& inputs) {
+  auto request = std::make_shared<Request>();
+  request->version = version;
+  request->rows.resize(all_.size());
+  for (size_t table = 0; table < all_.size(); ++table) {
+    Client::Rows& rows = request->rows[table];
+    rows.keys = sorted_keys(inputs.at(all_[table].parameter.input));
+    rows.values.resize(rows.keys.size() * static_cast<size_t>(width_of(all_[table])) *
+                       c10::elementSize(type_));
+    request->answers.push_back(client_->begin_pull_at(version, static_cast<int>(table), rows.keys,
+                                                      rows.values, /*all_servers=*/false, request));
+  }
+  return request;
+}
+
+void SparseRows::pull_ahead(int64_t version, const std::vector<torch::Tensor>& inputs) {
+  if (!ahead_.empty() && ahead_.back()->version >= version) return;
+  ahead_.push_back(ask(version, inputs));
+}
+
+// What pull_ahead() has asked for, if it is this; older requests are dropped.
+std::shared_ptr<SparseRows::Request> SparseRows::asked_before(int64_t version,
+                                                              const std::vector<torch::Tensor>& inputs) {
+  while (!ahead_.empty() && ahead_.front()->version < version) ahead_.pop_front();
+  if (ahead_.empty() || ahead_.front()->version != version) return nullptr;
+  for (size_t table = 0; table < all_.size(); ++table)
+    if (ahead_.front()->rows[table].keys != sorted_keys(inputs.at(all_[table].parameter.input)))
+      return nullptr;
+  auto request = std::move(ahead_.front());
+  ahead_.pop_front();
+  ++pulled_ahead_;
+  return request;
+}
+
 bool SparseRows::pull(int64_t version, const std::vector<torch::Tensor>& inputs) {
   bool exact = true;
   whole_ = false;
+  std::shared_ptr<Request> request = asked_before(version, inputs);
+  if (!request) request = ask(version, inputs);
   for (size_t table = 0; table < all_.size(); ++table) {
     One& one = all_[table];
-    Client::Rows rows;
-    rows.keys = sorted_keys(inputs.at(one.parameter.input));
-    rows.values.resize(rows.keys.size() * static_cast<size_t>(width_of(one)) * c10::elementSize(type_));
-    const Client::Pulled pulled =
-        client_->pull_at(version, static_cast<int>(table), rows.keys, rows.values, /*all_servers=*/false);
-    exact &= pulled.newest == version;
+    Client::Rows& rows = request->rows[table];
+    const Client::Pulled pulled = client_->end_pull_at(request->answers[table]);
+    exact &= pulled.newest == version && pulled.oldest == version;
     write(one.parameter.tensor, rows);
     if (one.keys.empty()) {
       one.keys = std::move(rows.keys);

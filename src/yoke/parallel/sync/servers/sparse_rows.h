@@ -5,6 +5,7 @@
 // pull_all(). One table for each parameter, a key for each row. One thread.
 #pragma once
 
+#include <deque>
 #include <memory>
 #include <string>
 #include <vector>
@@ -35,6 +36,9 @@ class SparseRows {
   void begin_step();
   // Brings the rows that a minibatch uses to this version or a later one. False: to a later one.
   bool pull(int64_t version, const std::vector<torch::Tensor>& inputs);
+  // Asks for the rows that a minibatch will use at this version, which the servers need not have yet. pull()
+  // then waits for the answer instead of asking.
+  void pull_ahead(int64_t version, const std::vector<torch::Tensor>& inputs);
   // All rows, at this version or a later one. Returns at once if nothing was computed since.
   void pull_all(int64_t version);
 
@@ -47,6 +51,8 @@ class SparseRows {
   void fetch(int64_t version, optim::Optimizer& optimizer);
 
   ps::sparse::Traffic traffic() const { return client_->traffic(); }
+  // Pulls so far whose rows were asked for ahead.
+  int64_t pulled_ahead() const { return pulled_ahead_; }
   // Rows of gradients that filters have left out so far.
   struct LeftOut {
     int64_t held_back = 0, skipped = 0;
@@ -63,11 +69,21 @@ class SparseRows {
   std::vector<std::pair<std::string, torch::Tensor>> arrays_of(const One& one,
                                                                optim::Optimizer& optimizer) const;
   void write(const torch::Tensor& into, const ps::sparse::Client::Rows& rows) const;
+  // Rows that were asked for, of all tables.
+  struct Request {
+    int64_t version = 0;
+    std::vector<ps::sparse::Client::Rows> rows;  // by table
+    std::vector<ps::sparse::Client::Pending> answers;
+  };
+  std::shared_ptr<Request> ask(int64_t version, const std::vector<torch::Tensor>& inputs);
+  std::shared_ptr<Request> asked_before(int64_t version, const std::vector<torch::Tensor>& inputs);
   int64_t width_of(const One& one) const { return one.parameter.tensor.size(1); }
 
   c10::ScalarType type_;
   std::vector<One> all_;
   std::unique_ptr<ps::sparse::Client> client_;
+  std::deque<std::shared_ptr<Request>> ahead_;  // by version
+  int64_t pulled_ahead_ = 0;
   bool whole_ = false;  // all rows are current
 };
 

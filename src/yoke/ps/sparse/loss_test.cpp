@@ -1,0 +1,219 @@
+// Servers with copies of their tables on other servers, and what happens when some are lost.
+#include <gmock/gmock.h>
+
+#include <latch>
+#include <map>
+#include <random>
+#include <utility>
+
+#include "yoke/base/error.h"
+#include "yoke/ps/sparse/test_table_run.h"
+
+namespace yoke::ps::sparse {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr int kWorkers = 2;
+constexpr int kServers = 3;
+constexpr int kPushes = 60;
+
+std::vector<Key> random_keys(int worker, int push) {
+  std::mt19937 random(static_cast<unsigned>(1000 * worker + push));
+  std::vector<Key> keys;
+  for (Key key = 0; key < 300; ++key)
+    if (random() % 4 == 0) keys.push_back(key * (kMostKeys / 300));
+  return keys;
+}
+
+// Workers push ones for random keys, several pushes in flight; worker 0 closes `lost` in the middle. Returns
+// how often each key was counted.
+std::map<Key, float> counted(const std::string& backend, int replicas, std::vector<int> lost) {
+  std::vector<std::unique_ptr<Server>> shops;
+  LocalGroup group(kWorkers + kServers, backend);
+  for (int s = 0; s < kServers; ++s) {
+    ServerOptions options;
+    options.workers = kWorkers;
+    options.servers = kServers;
+    options.replicas = replicas;
+    options.make_updater = make_adder();
+    options.make_rule = [](int) { return make_rule({}); };
+    shops.push_back(std::make_unique<Server>(group.messenger(kWorkers + s), std::move(options)));
+  }
+  std::map<Key, float> counts;
+  std::latch all_pushed(kWorkers);
+  auto work = [&](int worker) {
+    Client client(group.messenger(worker), {.workers = kWorkers,
+                                            .servers = kServers,
+                                            .replicas = replicas,
+                                            .message_bytes = 200,
+                                            .timeout = 60});
+    std::vector<std::vector<Key>> keys;
+    for (int i = 0; i < kPushes; ++i) keys.push_back(random_keys(worker, i));
+    const std::vector<float> ones(300, 1);
+    std::vector<float> seen(300);
+    std::vector<Client::Timestamp> open;
+    size_t next = 0;
+    for (int i = 0; i < kPushes; ++i) {
+      const std::vector<Key>& list = keys[static_cast<size_t>(i)];
+      open.push_back(client.push(0, list, bytes_of(ones).first(list.size() * sizeof(float))));
+      open.push_back(client.pull(0, list, memory_of(seen).first(list.size() * sizeof(float))));
+      if (worker == 0 && next < lost.size() && i == 10 + 20 * static_cast<int>(next))
+        group.close(kWorkers + lost[next++]);
+      if (i % 8 == 7)
+        for (Client::Timestamp one : std::exchange(open, {})) client.wait(one);
+    }
+    for (Client::Timestamp one : open) client.wait(one);
+    all_pushed.arrive_and_wait();
+    if (worker != 0) return;
+    const Client::Rows rows = client.pull_range(0, 0, kMostKeys);
+    const auto* values = reinterpret_cast<const float*>(rows.values.data());
+    for (size_t i = 0; i < rows.keys.size(); ++i) counts[rows.keys[i]] = values[i];
+  };
+  std::vector<std::thread> threads;
+  for (int w = 0; w < kWorkers; ++w)
+    threads.emplace_back([&, w] {
+      try {
+        work(w);
+      } catch (const std::exception& error) {
+        ADD_FAILURE() << "worker " << w << ": " << error.what();
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+  for (int s = 0; s < kServers; ++s)
+    if (std::find(lost.begin(), lost.end(), s) == lost.end()) shops[static_cast<size_t>(s)]->run();
+  return counts;
+}
+
+TEST(SparseServerLoss, EveryPushCountsOnceWhicheverServerIsLost) {
+  std::map<Key, float> expected;
+  for (int worker = 0; worker < kWorkers; ++worker)
+    for (int i = 0; i < kPushes; ++i)
+      for (Key key : random_keys(worker, i)) expected[key] += 1;
+  for (const char* backend : {"shm", "tcp"})
+    for (int lost = 0; lost < kServers; ++lost) EXPECT_EQ(counted(backend, 1, {lost}), expected) << lost;
+  EXPECT_EQ(counted("shm", 2, {0, 1}), expected);
+  EXPECT_EQ(counted("shm", 2, {2, 1}), expected);
+}
+
+// All rows and their state at the end, of a run in which worker 0 closes servers at version 8, 16, ...
+std::vector<double> trained(plan::PolicyOptions policy, std::vector<int> lost, int replicas,
+                            int64_t updates = 30) {
+  TableRun test{.policy = policy, .servers = 4, .updates = updates, .rule = "adagrad"};
+  test.replicas = replicas;
+  std::vector<double> values;
+  test.run([&](Learner& learner, Client& client, int worker, LocalGroup& group) {
+    std::vector<double> dense(3);
+    size_t next = 0;
+    while (learner.wait()) {
+      if (worker == 0 && next < lost.size() && learner.work().version >= 8 * (static_cast<int64_t>(next) + 1))
+        test.close_server(group, lost[next++]);
+      if (!learner.pull(dense.data())) continue;
+      const Minibatch batch(worker, learner.work().version);
+      std::vector<double> rows(batch.gradient.size());
+      client.pull_at(learner.work().version, 0, batch.keys, memory_of(rows), /*all_servers=*/false);
+      push(learner, client, batch);
+    }
+    if (worker != 0) return;
+    learner.fetch_state({dense.data()}, [&](int64_t version) {
+      values.clear();
+      for (int64_t array = 0; array < 2; ++array) {
+        const Client::Rows rows = client.fetch(0, array, Client::From::kSnapshot, version);
+        const auto* data = reinterpret_cast<const double*>(rows.values.data());
+        values.insert(values.end(), data, data + rows.values.size() / sizeof(double));
+      }
+    });
+    EXPECT_EQ(learner.end().version, updates);
+  });
+  return values;
+}
+
+TEST(SparseServerLoss, ASynchronousRunEndsWithTheSameBits) {
+  const plan::PolicyOptions sync{plan::Rule::kSync, 3, 0, 0};
+  const std::vector<double> undisturbed = trained(sync, {}, 0);
+  EXPECT_FALSE(undisturbed.empty());
+  EXPECT_EQ(trained(sync, {}, 1), undisturbed);
+  for (int lost = 0; lost < 4; ++lost) EXPECT_EQ(trained(sync, {lost}, 1), undisturbed) << lost;
+  EXPECT_EQ(trained(sync, {0, 2}, 1), undisturbed) << "not neighbours";
+  EXPECT_EQ(trained(sync, {0, 1}, 2), undisturbed);
+}
+
+TEST(SparseServerLoss, EveryRuleContinues) {
+  for (plan::Rule rule : {plan::Rule::kKSync, plan::Rule::kKBatchSync, plan::Rule::kAsync, plan::Rule::kKAsync,
+                          plan::Rule::kKBatchAsync, plan::Rule::kBoundedDelay, plan::Rule::kSsp}) {
+    SCOPED_TRACE(static_cast<int>(rule));
+    EXPECT_FALSE(trained({rule, 3, 2, 2}, {0}, 1, 60).empty());
+    EXPECT_FALSE(trained({rule, 3, 2, 2}, {2}, 1, 60).empty());
+  }
+}
+
+TEST(SparseServerLoss, CopiesCostTheirShareOfThePushes) {
+  constexpr int kLearners = 8;
+  TableRun test{.policy = {plan::Rule::kSync, kLearners, 0, 0}, .servers = 3, .updates = 20};
+  test.replicas = 2;
+  int64_t sent = 0;
+  test.run([&](Learner& learner, Client& client, int worker, LocalGroup&) {
+    std::vector<double> dense(3);
+    Minibatch batch(0, 0);  // the same keys for all
+    for (Key key = 0; key < 3000; ++key) batch.keys.push_back(kSpace / 3000 * key + 1);
+    std::sort(batch.keys.begin(), batch.keys.end());
+    batch.gradient.assign(2 * batch.keys.size(), 1);
+    while (learner.wait()) {
+      learner.pull(dense.data());
+      push(learner, client, batch);
+    }
+    if (worker == 0) sent = client.traffic().sent + client.traffic().keys_saved;
+  });
+  double replicated = 0;
+  for (const Server::Numbers& numbers : test.numbers) replicated += static_cast<double>(numbers.replicated_bytes);
+  // k/n = 2/8, and a head for each.
+  const double share = replicated / (kLearners * static_cast<double>(sent));
+  EXPECT_GE(share, 0.25);
+  EXPECT_LE(share, 0.28);
+}
+
+TEST(SparseServerLoss, LosingAllCopiesEndsTheRunWithTheNames) {
+  TableRun test{.policy = {plan::Rule::kSync, 1, 0, 0}, .servers = 3, .updates = 1000};
+  test.replicas = 1;
+  test.run([&](Learner& learner, Client& client, int worker, LocalGroup& group) {
+    std::vector<double> dense(3);
+    try {
+      for (int i = 0; learner.wait(); ++i) {
+        if (i == 5) test.close_server(group, 1);
+        if (i == 10) test.close_server(group, 2);
+        learner.pull(dense.data());
+        push(learner, client, Minibatch(worker, i));
+      }
+      ADD_FAILURE() << "nobody has the rows of server 1";
+    } catch (const CommError& error) {
+      EXPECT_THAT(error.what(), HasSubstr("parameter server 1 (rank 2), parameter server 2 (rank 3) are lost"));
+    }
+    learner.abandon();
+    test.close_server(group, 0);
+  });
+}
+
+TEST(SparseServerLoss, RoundsAreRefused) {
+  std::vector<std::unique_ptr<Server>> shops;
+  LocalGroup group(3);
+  for (int s = 0; s < 2; ++s) {
+    ServerOptions options{.workers = 1, .servers = 2, .replicas = 1, .make_updater = make_adder()};
+    options.make_rule = [](int) { return make_rule({}); };
+    shops.push_back(std::make_unique<Server>(group.messenger(1 + s), std::move(options)));
+  }
+  {
+    Client client(group.messenger(0), {.servers = 2, .replicas = 1, .tables = {{.keys = 100}}, .timeout = 60});
+    const std::vector<float> one = {1};
+    const std::vector<Key> key = {7};
+    try {
+      client.wait(client.push_round(0, {0, 10}, 1, key, bytes_of(one)));
+      ADD_FAILURE() << "rounds have no copies";
+    } catch (const CommError& error) {
+      EXPECT_THAT(error.what(), HasSubstr("no copies"));
+    }
+  }
+  for (auto& shop : shops) shop->run();
+}
+
+}  // namespace
+}  // namespace yoke::ps::sparse
