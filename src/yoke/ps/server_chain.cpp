@@ -37,18 +37,23 @@ std::vector<std::vector<int64_t>> get_marks(EntryReader& entry) {
 // The own home, and those of the servers before this one of which it holds copies.
 void Server::make_shares() {
   for (int back = 0; back <= options_.replicas; ++back) {
-    auto share = std::make_unique<Share>();
-    share->home = (own_index() - back + options_.servers) % options_.servers;
-    share->index = shares_.size();
-    share->serves = back == 0;
-    share->taken.resize(static_cast<size_t>(options_.workers));
-    auto send = [this, home = share->home](int server, int64_t number, const Chain::Bytes& entry,
-                                           Chain::Task acknowledged) {
-      send_entry(server, {home, number}, entry, std::move(acknowledged));
-    };
-    share->chain = std::make_unique<Chain>(send, succession_.next(share->home, own_index()));
-    shares_.push_back(std::move(share));
+    Share& share = add_share((own_index() - back + options_.servers) % options_.servers);
+    share.serves = back == 0;
+    share.chain->set_next(succession_.next(share.home, own_index()));
   }
+}
+
+Server::Share& Server::add_share(int home) {
+  auto share = std::make_unique<Share>();
+  share->home = home;
+  share->index = shares_.size();
+  share->taken.resize(static_cast<size_t>(options_.workers));
+  auto send = [this, home](int server, int64_t number, const Chain::Bytes& entry, Chain::Task acknowledged) {
+    send_entry(server, {home, number}, entry, std::move(acknowledged));
+  };
+  share->chain = std::make_unique<Chain>(send, Succession::kNobody);
+  shares_.push_back(std::move(share));
+  return *shares_.back();
 }
 
 Server::Share* Server::share_of(int home) {
@@ -61,7 +66,7 @@ void Server::send_entry(int server, const EntryHead& head, const Chain::Bytes& e
                         Chain::Task acknowledged) {
   fault::at(fault::Point::kPsReplicate);
   {
-    std::lock_guard lock(mutex_);  // as in server_lost()
+    std::lock_guard lock(mutex_);  // as in server_gone()
     numbers_.replicated_bytes += static_cast<int64_t>(entry->size());
   }
   const int peer = options_.workers + server;
@@ -71,7 +76,7 @@ void Server::send_entry(int server, const EntryHead& head, const Chain::Bytes& e
       if (!messenger_.is_lost(peer))
         fail(fmt::format("{} did not take a change: {}", server_name(peer - options_.workers, options_.ranks),
                          error));
-      return;  // a lost one is replaced in server_lost()
+      return;  // a lost one is replaced in server_gone()
     }
     fault::at(fault::Point::kPsReplicated);
     acknowledged();
@@ -106,6 +111,10 @@ std::vector<RangeStore::Early> Server::early_of(const Slot& slot) const {
 void Server::log_update(Slot& slot, int64_t version, double lr, double weight, ApplyChange::Gradient gradient,
                         std::span<const std::byte> data) {
   if (!is_copied()) return;
+  if (!slot.share->chain->passes_on()) {  // what the entry says does not matter
+    log_change(slot, {});
+    return answer_pushes(slot);
+  }
   EntryWriter entry(Change::kApply);
   entry.put(ApplyChange{static_cast<int64_t>(slot.store.number()), slot.updates + 1, version, lr, weight,
                         slot.square, slot.shortfall, gradient});
@@ -146,7 +155,7 @@ void Server::take_entry(int from, const Message& request, const Messenger::Answe
     throw CommError("rank {} sent change {} of the ranges of server {} after {}", from, head.number,
                     head.home, chain.last());
   if (head.number == chain.last() + 1) {
-    change(*share, request.payload);
+    if (share->complete || !concerns_missing(*share, request.payload)) change(*share, request.payload);
     std::vector<std::byte> copy;
     if (chain.passes_on()) copy.assign(request.payload.begin(), request.payload.end());
     chain.append(std::move(copy));
@@ -305,41 +314,56 @@ void Server::copy_update(Slot& slot, const ApplyChange& change, std::span<const 
   applied(slot);
 }
 
-// `why` is empty if it has ended normally, which it does once it has seen all workers leave.
-void Server::server_lost(int server, const std::string& why) {
+// A server that ends with the job has seen all workers leave.
+void Server::server_gone(int server, Departure how, const std::string& why) {
   const int scheduled = succession_.owner(0);
   if (!succession_.lose(server)) return;
-  for (auto& share : shares_) share->chain->set_next(succession_.next(share->home, own_index()));
-  if (why.empty()) return;
-  {
+  extend_chains(/*makes_copies=*/how != Departure::kEnded && !ended_);
+  if (how == Departure::kEnded) return;
+  if (how == Departure::kLost) {
     std::lock_guard lock(mutex_);  // others may leave while numbers() is read
     ++numbers_.servers_lost;
   }
-  const int orphan = succession_.orphan();
-  if (!is_copied())
-    fail(fmt::format("{} is lost: {}", server_name(server, options_.ranks), why));
-  else if (orphan != Succession::kNobody)
-    fail(fmt::format("{}: {}", lost_with_copies(orphan, options_.replicas, options_.servers, options_.ranks),
-                     why));
-  else if (succession_.owner(server) == own_index())
-    say_taken_over(server, why);
-  if (!is_copied()) return;
-  // Also if the job ends: requests for other ranges must not wait.
-  for (auto& share : shares_)
-    if (!share->serves && succession_.owner(share->home) == own_index()) take_over(*share);
-  if (succession_.owner(0) != scheduled) scheduler_moved(succession_.owner(0) == own_index());
+  if (!is_copied()) return fail(fmt::format("{} is lost: {}", server_name(server, options_.ranks), why));
+  take_over_from(server, how, why);
+  const Share* first = share_of(0);
+  if (succession_.owner(0) != scheduled) scheduler_moved(first != nullptr && first->serves);
   for (Slot* slot : slots_) advance(*slot);
   tell_square();
   handle_postponed();
 }
 
-void Server::say_taken_over(int lost, const std::string& why) {
+// Serves the homes whose turn it is. Also if one of them is lost and the job ends: requests for others must
+// not wait.
+void Server::take_over_from(int server, Departure how, const std::string& why) {
+  for (int home = 0; home < options_.servers; ++home) {
+    if (succession_.owner(home) != own_index()) continue;
+    Share* share = share_of(home);
+    if (share == nullptr || !share->complete)
+      fail(fmt::format("{}: {}", lost_with_copies(home, succession_, options_.ranks), why));
+    else if (!share->serves)
+      take_over(*share);
+  }
+  const Share* share = share_of(server);
+  if (share != nullptr && share->serves) say_taken_over(server, how, why);
+}
+
+// Throws CommError if this server would have to serve these ranges, but has no complete copy.
+void Server::check_is_left(int home) const {
+  const Share* share = const_cast<Server*>(this)->share_of(home);
+  const bool mine = succession_.owner(home) == own_index();
+  if (mine && (share == nullptr || !share->complete))
+    throw CommError("{}", lost_with_copies(home, succession_, options_.ranks));
+}
+
+void Server::say_taken_over(int server, Departure how, const std::string& why) {
   if (!options_.scheduler.say) return;
-  const int left = succession_.copies(lost);
+  const bool again = succession_.next(server, own_index()) != Succession::kNobody;
   options_.scheduler.say(fmt::format(
-      "{} is lost ({}); {} took over its parameters{}. Redundancy is reduced: they have {} of {} cop{} now",
-      server_name(lost, options_.ranks), why, server_name(own_index(), options_.ranks),
-      lost == 0 ? " and the scheduler" : "", left, options_.replicas, options_.replicas == 1 ? "y" : "ies"));
+      "{} {}; {} took over its parameters{}. Redundancy is reduced{}", server_name(server, options_.ranks),
+      how == Departure::kLeft ? "left" : fmt::format("is lost ({})", why),
+      server_name(own_index(), options_.ranks), server == 0 ? " and the scheduler" : "",
+      again ? " until copies are made anew" : ": no other server is left"));
 }
 
 void Server::take_over(Share& share) {
@@ -391,11 +415,11 @@ void Server::handle_postponed() {
 }
 
 // The others do not take the end of this server for a loss.
-void Server::leave_servers() {
-  Message goodbye;
-  goodbye.kind = kGoodbye;
+void Server::tell_departure(Kind kind) {
+  Message farewell;
+  farewell.kind = kind;
   for (int server = 0; is_copied() && server < options_.servers; ++server)
-    if (server != own_index()) tell(options_.workers + server, goodbye);
+    if (server != own_index()) tell(options_.workers + server, farewell);
 }
 
 }  // namespace yoke::ps
