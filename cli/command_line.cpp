@@ -47,6 +47,7 @@ class Parser {
     add_topo();
     add_profile();
     add_pipeline();
+    add_ps();
     Subcommand* doctor =
         app_.add_subcommand("doctor", "check this machine: LibTorch, speed, devices, disk, missing packages");
     doctor->add_flag("--faults", out_.list_faults, "list the injection points of YOKE_FAULT");
@@ -289,6 +290,22 @@ class Parser {
                    "why", "read the flight records of a failed job and find the first rank that diverged"),
                "yoke why yoke-logs/flight");
     command->add_option("DIR", out_.why.directory, "folder with rank-N.json files")->required();
+  }
+
+  void add_ps() {
+    auto* group = app_.add_subcommand("ps", "watch or change a running job with parameter servers");
+    group->require_subcommand(1);
+    auto* top = common(group->add_subcommand("top", "a live view of servers and workers, until the job ends"),
+                       "yoke ps top runs/mlp_tiny\n"
+                       "With --json: one object on a line for each refresh.");
+    top->add_option("ADDRESS", out_.ps.address, "folder of the run (out.dir), on this machine")->required();
+    top->add_flag("--once", out_.ps.once, "show the state once and exit");
+    top->add_option("--interval", out_.ps.interval, "seconds between two refreshes [1]")->check(positive());
+    auto* leave =
+        common(group->add_subcommand("leave", "end a server while training continues (ps.replicas >= 1)"),
+               "yoke ps leave runs/mlp_tiny 2");
+    leave->add_option("ADDRESS", out_.ps.address, "folder of the run (out.dir), on this machine")->required();
+    leave->add_option("SERVER", out_.ps.server, "its number")->required();
   }
 
   void add_checkpoint() {

@@ -10,6 +10,7 @@
 #include "cli/collab_arguments.h"
 #include "cli/lab_arguments.h"
 #include "cli/plan_arguments.h"
+#include "cli/ps_arguments.h"
 #include "cli/topo_arguments.h"
 #include "yoke/config/schema.h"
 
@@ -103,6 +104,7 @@ struct CommandLine {
   PlanArguments plan;
   SimulateArguments simulate;
   PartitionArguments partition;
+  PsArguments ps;
 };
 
 // Parses the words after the program's name. Prints help or the version and exits if requested. Throws

@@ -397,9 +397,16 @@ const KeyRow kKeyRows[] = {
     {"ps.warm_start", [](const Run& r) { return unless(r.ranks > 1, alone("there is only one worker")); }},
     {"ps.on_worker_loss",
      [](const Run& r) { return unless(r.ranks > 1, alone("the only worker cannot be replaced")); }},
+    {"ps.on_server_loss",
+     [](const Run& r) {
+       if (r.config.ps.place != "dedicated")
+         return because_of(r, "ps.place", "a server is lost with its worker");
+       return unless(r.config.ps.replicas == 0, because_of(r, "ps.replicas", "others take over"));
+     }},
     {"ps.restarts",
      [](const Run& r) {
-       return unless(r.config.ps.on_worker_loss == "restart",
+       const ps::PsOptions& ps = r.config.ps;
+       return unless(ps.on_worker_loss == "restart" || ps.on_server_loss == "restart",
                      because_of(r, "ps.on_worker_loss", "it is for restart"));
      }},
     {"ps.sparse", has_sparse_samples},
@@ -585,7 +592,7 @@ const std::vector<KeysRead>& reads() {
         "train.scale_lr",      "train.precision",  "train.cuda_graph",   "parallel.plan",
         "parallel.backend",    "ps.place",         "ps.adasync",         "ps.adasync_interval",
         "ps.n_push",           "ps.n_fetch",       "ps.warm_start",      "ps.on_worker_loss",
-        "ps.restarts",         "ps.log_updates"}},
+        "ps.on_server_loss",   "ps.restarts",      "ps.log_updates"}},
       {"lab stragglers",
        {"model.*", "data.*", "train.*", "parallel.*", "ps.*", "slowdown.*", "out.*"},
        {"parallel.sync", "ps.policy", "ps.servers", "ps.k", "ps.max_delay", "slowdown.law",

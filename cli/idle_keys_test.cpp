@@ -149,6 +149,7 @@ const Expected kExpected[] = {
     {"ps.n_fetch", "2", kServed, {"ps.policy=async"}},
     {"ps.warm_start", "3", kServed, {}},
     {"ps.on_worker_loss", "stop", kServed, {}},
+    {"ps.on_server_loss", "restart", kServed, {}},
     {"ps.restarts", "2", kServed, {"ps.on_worker_loss=restart"}},
     {"ps.log_updates", "true", kServed, {}},
     {"ps.replicas", "1", kServed, {"ps.servers=2"}},

@@ -109,6 +109,7 @@ const OptionRow kOptionRows[] = {
      }},
     {"bench ps", "--in-flight", of_throughput},
     {"bench ps", "--seconds", of_throughput},
+    {"ps top", "--interval", [](Line l) { return idle_unless(!l.ps.once, "--once shows one state"); }},
     {"lab stragglers", "--k",
      [](Line l) {
        auto given = [](const plan::RuleTraits& rule) { return rule.k == plan::RuleTraits::kGiven; };

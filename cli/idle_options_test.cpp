@@ -54,6 +54,8 @@ const std::map<std::string, std::string> kAlways = {
     {"config keys", ""},
     {"report", "RUN_DIR --output --baseline"},
     {"why", "DIR"},
+    {"ps top", "ADDRESS --once"},
+    {"ps leave", "ADDRESS SERVER"},
     {"env", ""},
     {"run", ""},
     {"topo show", "FILE --preset --machines --network --mesh"},

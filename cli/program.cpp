@@ -1,6 +1,7 @@
 #include "cli/program.h"
 
 #include <algorithm>
+#include <filesystem>
 
 #include "cli/bench_average_command.h"
 #include "cli/bench_collectives_command.h"
@@ -19,6 +20,7 @@
 #include "cli/output.h"
 #include "cli/partition_command.h"
 #include "cli/plan_command.h"
+#include "cli/ps_command.h"
 #include "cli/report_command.h"
 #include "cli/run_checks.h"
 #include "cli/run_command.h"
@@ -31,6 +33,7 @@
 #include "yoke/base/log.h"
 #include "yoke/base/text.h"
 #include "yoke/cluster/identity.h"
+#include "yoke/cluster/job_contact.h"
 #include "yoke/cluster/launcher/launcher.h"
 #include "yoke/collab/ticket.h"
 
@@ -103,6 +106,8 @@ int train(const CommandLine& line, const TorchCommands& torch, std::vector<std::
     cluster::LaunchOptions job = parallel::job_of(config, nproc, line.words);
     job.typed = line.typed;
     job.zygote = zygote;
+    if (parallel::has_servers(config))
+      job.contact_file = std::filesystem::path(run_folder(config)) / cluster::kContactFile;
     if (config.elastic.enabled) {
       job.elastic_min = static_cast<int>(config.elastic.min);
       job.rank_restarts = static_cast<int>(config.elastic.restarts);
@@ -138,6 +143,8 @@ constexpr std::pair<const char*, Command> kCommands[] = {
     {"lab averaging", run_lab_averaging},
     {"lab sparse", run_lab_sparse},
     {"lab downpour", run_lab_downpour},
+    {"ps top", show_ps_top},
+    {"ps leave", end_ps_server},
 };
 
 }  // namespace

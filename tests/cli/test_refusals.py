@@ -229,6 +229,13 @@ ROWS = {
         ("why {flight_number}", 2, "rank-0.json is not a flight record"),
         ("why {flight_empty}", 2, "no flight records"),
         ("why {none}", 2, "is not a folder"),
+        ("ps top {none}", 2, "no job runs there"),
+        ("ps top {hosts}", 2, "not a job's contact file"),
+        ("ps top {run_good} --interval 0", 2, "above 0"),
+        ("ps top {run_good} --once --interval 2", 2, "--once shows one state"),
+        ("ps leave {run_good}", 2, "SERVER"),
+        ("ps leave {run_good} first", 2, "first"),
+        ("ps leave {run_good} 1", 2, "no job runs there"),
         ("run", 2, "PROGRAM"),
         ("run --nproc 2 {none}", 2, "none"),
         ("run --nproc 2 {program.txt}", 2, "program.txt"),
@@ -303,5 +310,5 @@ def test_the_table_covers_every_command():
     for command in ("train", "eval", "model info", "model export", "bench step", "bench kernels", "bench scaling", "bench collectives", "bench messenger",
                     "bench ps", "ckpt verify", "ckpt export", "ckpt import", "config show", "doctor", "report", "run", "env", "topo show",
                     "topo predict", "why", "profile", "plan", "simulate", "partition", "verify", "lab stragglers", "lab downpour",
-                    "bench average", "collab start", "collab join", "collab watch"):
+                    "bench average", "collab start", "collab join", "collab watch", "ps top", "ps leave"):
         assert any(line.startswith(command) for line in words), command

@@ -35,6 +35,8 @@ constexpr PointInfo kPoints[] = {
     {Point::kPsServerUpdate, "ps.server.update", "a server updates its parameters"},
     {Point::kPsReplicate, "ps.replicate", "a server sends a change to the next one, which holds a copy"},
     {Point::kPsReplicated, "ps.replicated", "the next server has acknowledged a change"},
+    {Point::kPsCopy, "ps.copy", "a server sends a part of a copy that is made anew"},
+    {Point::kPsLeave, "ps.leave", "a server that leaves has handed everything over"},
     {Point::kLauncherSpawn, "launcher.spawn", "the launcher starts a rank", kOwnError | kServes},
     {Point::kPipelineSend, "pipeline.send", "a stage sends activations or gradients"},
 };

@@ -35,6 +35,8 @@ enum class Point : uint8_t {
   kPsServerUpdate,
   kPsReplicate,
   kPsReplicated,
+  kPsCopy,
+  kPsLeave,
   kLauncherSpawn,
   kPipelineSend,
 };

@@ -193,6 +193,7 @@ void Coordinator::Impl::flush(Client& client) try {
 void Coordinator::Impl::drop(int fd) {
   for (auto& [key, list] : waiters) std::erase_if(list, [&](const Waiter& one) { return one.fd == fd; });
   std::erase_if(waiters, [](const auto& one) { return one.second.empty(); });
+  forget_questions(fd);
   clients.erase(fd);
 }
 

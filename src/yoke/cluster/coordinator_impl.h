@@ -55,6 +55,12 @@ struct Coordinator::Impl {
     uint64_t request;
     int from = -1;  // the only rank that may put the value; -1: any
   };
+  // A question of a program outside of the job, passed on to a rank.
+  struct Question {
+    int fd;            // of the asker
+    uint64_t request;  // of the asker
+    int rank_fd;       // of the rank that is asked
+  };
   struct Value {
     std::string bytes;
     std::set<int> readers;  // ranks it is kept for; empty: permanent
@@ -105,6 +111,12 @@ struct Coordinator::Impl {
   void on_role(Client& client, uint64_t request, const control::Note& note);
   void on_close(Client& client, uint64_t request, const control::Note& note);
   void on_waiting(Client& client, const control::Note& note);
+  // Questions of programs outside of the job (coordinator_questions.cpp).
+  void on_outsider(Client& client, uint64_t request, const std::string& verb, const control::Note& note);
+  void on_question(Client& client, uint64_t request, const control::Note& note);
+  void on_answer(Client& client, const control::Note& note);
+  nlohmann::json describe_ranks() const;
+  void forget_questions(int fd);
   std::optional<FailureReport> early_end_of(const Wait& wait, int waiting) const;
   void mention_slow(const Wait& wait, int waiting, double now);
   std::string name_of(int rank) const;  // with its role, if any
@@ -172,6 +184,8 @@ struct Coordinator::Impl {
   std::map<std::string, Value> values;
   size_t stored = 0;  // bytes of keys and values
   std::map<std::string, std::vector<Waiter>> waiters;
+  std::map<int64_t, Question> questions;
+  int64_t next_question = 1;
   Departures departures;
   double next_mention = 0;  // earliest time for the next line about a slow operation
   Blame blame;

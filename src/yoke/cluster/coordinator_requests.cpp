@@ -47,9 +47,7 @@ void Coordinator::Impl::on_request(Client& client, uint64_t request, const contr
   std::string verb = control::text(note.head, "verb", 32);
   if (verb == "join") return on_join(client, request, note);
   if (verb == "return") return on_return(client, request, note);
-  if (verb == "ended" && client.rank < 0) return on_ended(client, request, note);
-  if (verb == "cause" && client.rank < 0)
-    return reply(client, request, failure ? control::to_json(*failure) : nlohmann::json::object());
+  if (client.rank < 0) return on_outsider(client, request, verb, note);
   if (!client.entered) throw CommError("'{}' before join", verb);
   if (verb == "put") return on_put(client, request, note);
   if (verb == "get") return on_get(client, request, note);
@@ -60,6 +58,7 @@ void Coordinator::Impl::on_request(Client& client, uint64_t request, const contr
   if (verb == "role") return on_role(client, request, note);
   if (verb == "close") return on_close(client, request, note);
   if (verb == "waiting") return on_waiting(client, note);
+  if (verb == "answer") return on_answer(client, note);
   if (verb == "behind") {
     // The asker sends its own progress along: its next heartbeat may be some time away.
     ranks[static_cast<size_t>(client.rank)].progress.operation =

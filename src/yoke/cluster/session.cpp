@@ -290,6 +290,24 @@ struct Session::Impl {
     }
   }
 
+  // Of a program outside of the job, passed on by the coordinator.
+  void answer_question(const control::Note& note) {
+    const int64_t number = control::number(note.head, "question", 0, INT64_MAX);
+    auto reply = [this, number](const std::string& text, const std::string& error) {
+      std::lock_guard lock(mutex);
+      nlohmann::json head = {{"verb", "answer"}, {"question", number}, {"error", error}};
+      outbox.push_back({kUnanswered, control::encode(head, text)});
+      poke();
+    };
+    std::lock_guard lock(handler_mutex);
+    if (!question_handler) return reply("", "this rank answers no questions");
+    try {
+      question_handler(note.value, [reply](const std::string& text) { reply(text, ""); });
+    } catch (const std::exception& error) {
+      reply("", error.what());
+    }
+  }
+
   void heed(const FailureReport& report) {
     std::lock_guard lock(mutex);
     evicted = evicted || report.kind == "evicted";
@@ -307,6 +325,7 @@ struct Session::Impl {
   }
 
   void hear(uint64_t id, control::Note note) {
+    if (note.head.contains("question")) return answer_question(note);
     std::lock_guard lock(mutex);
     if (note.head.contains("joining")) change_wanted = control::flag(note.head, "joining");
     if (note.head.contains("epoch") && next_failure) enter(control::read_epoch(note.head));
@@ -384,6 +403,9 @@ struct Session::Impl {
   std::mutex sources_mutex;
   std::map<int64_t, WaitSource> sources;
   int64_t next_source = 0;
+  // Called by the session's thread while handler_mutex is held.
+  std::mutex handler_mutex;
+  QuestionHandler question_handler;
   // Used by the session's thread only.
   std::vector<std::byte> payload;
   double next_beat = 0;
@@ -496,6 +518,16 @@ std::shared_ptr<void> Session::watch(WaitSource source) {
   return std::shared_ptr<void>(nullptr, [impl = impl_.get(), key](void*) {
     std::lock_guard again(impl->sources_mutex);
     impl->sources.erase(key);
+  });
+}
+
+std::shared_ptr<void> Session::answer_questions(QuestionHandler handler) {
+  std::lock_guard lock(impl_->handler_mutex);
+  YOKE_CHECK(!impl_->question_handler, "questions are answered already");
+  impl_->question_handler = std::move(handler);
+  return std::shared_ptr<void>(nullptr, [impl = impl_.get()](void*) {
+    std::lock_guard again(impl->handler_mutex);
+    impl->question_handler = nullptr;
   });
 }
 

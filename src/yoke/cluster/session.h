@@ -89,6 +89,13 @@ class Session {
   // This rank has started `operations` operations of `group`, which has `size` ranks, and will start no more.
   void close_group(uint64_t group, int size, int64_t operations);
 
+  // Answers questions that programs outside of the job ask this rank (cluster/job_contact.h). `handler` runs
+  // on the session's thread and must not block; it calls `answer` once, now or later, from any thread, but
+  // not after the session has ended. Active until the result is destroyed, before the session is.
+  using Answer = std::function<void(const std::string& text)>;
+  using QuestionHandler = std::function<void(const std::string& question, const Answer& answer)>;
+  [[nodiscard]] std::shared_ptr<void> answer_questions(QuestionHandler handler);
+
   // ---- elastic jobs (CoordinatorOptions::elastic_min) ----
   const Epoch& epoch() const;
   // Whether a rank waits to join: all ranks should agree on a step, and regroup after it.

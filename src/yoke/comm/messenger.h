@@ -84,6 +84,9 @@ class Messenger {
   // Sends a message that has no reply. Returns once the payload may be reused. Throws CommError if the peer
   // is lost or does not accept the message before the deadline.
   virtual void tell(int peer, const Message& message, Deadline deadline) = 0;
+  // Runs `task` on the messenger's thread, between two messages; never if the messenger ends before.
+  // Exceptions are logged. Any thread.
+  virtual void run_soon(std::function<void()> task) = 0;
 };
 
 template <class T>

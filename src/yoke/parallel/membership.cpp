@@ -11,19 +11,11 @@
 #include "yoke/ps/connect.h"
 
 namespace yoke::parallel {
-namespace {
-
-bool uses_servers(const Choices& choices) {
-  return choose(choices).has("servers");
-}
-
-}  // namespace
-
 Membership::Membership(const JoinRequest& request) {
   const Choices& choices = request.choices;
   cluster::Identity identity = cluster::identify_from_environment();
   cluster::JoinOptions options;
-  const bool served = uses_servers(choices);
+  const bool served = has_servers(choices);
   if (served) options.expendable = expendable_ranks(choices, identity.world_size);
   options.elastic = request.elastic;
   options.elastic_min = request.elastic_min;
@@ -58,7 +50,7 @@ void Membership::connect(const JoinRequest& request) {
   }
   comm::ConnectOptions connect;
   connect.backend = choices.parallel.backend;
-  connect.name = uses_servers(choices) ? "workers" : "data";
+  connect.name = has_servers(choices) ? "workers" : "data";
   connect.measures_links = !request.deterministic;
   if (request.gpu && !job_->alone() && connect.backend == "auto") connect.backend = "nccl";
   comm_ = comm::connect_first(*job_, workers_, connect);
@@ -73,7 +65,7 @@ Membership::~Membership() = default;
 Membership::Membership(Membership&&) noexcept = default;
 
 LocalJob::LocalJob(const Choices& choices, const optim::OptimizerOptions& optimizer, int workers) {
-  if (uses_servers(choices)) servers_ = std::make_unique<LocalServers>(choices, optimizer, workers);
+  if (has_servers(choices)) servers_ = std::make_unique<LocalServers>(choices, optimizer, workers);
   if (uses_spares(choices))
     summation_ = std::make_unique<comm::LocalSummation>(
         comm::LocalSummation::Options{.workers = workers,
@@ -98,16 +90,16 @@ void LocalJob::finish() {
 
 int workers_of(const Choices& choices, int ranks) {
   if (uses_spares(choices)) return workers_beside_spares(choices, ranks);
-  return uses_servers(choices) ? workers_beside_servers(choices, ranks) : ranks;
+  return has_servers(choices) ? workers_beside_servers(choices, ranks) : ranks;
 }
 
 int ranks_of(const Choices& choices, int workers) {
   if (uses_spares(choices)) return ranks_with_spares(choices, workers);
-  return uses_servers(choices) ? ranks_with_servers(choices, workers) : workers;
+  return has_servers(choices) ? ranks_with_servers(choices, workers) : workers;
 }
 
 cluster::LaunchOptions job_of(const Choices& choices, int workers, const std::vector<std::string>& words) {
-  const bool served = uses_servers(choices);
+  const bool served = has_servers(choices);
   const int ranks = ranks_of(choices, workers);
   cluster::LaunchOptions job = cluster::own_job(ranks, words);
   if (!served) return job;
@@ -116,7 +108,15 @@ cluster::LaunchOptions job_of(const Choices& choices, int workers, const std::ve
     job.rank_restarts = static_cast<int>(choices.ps.restarts);
     job.restartable = workers;  // what a lost server held is on other servers
   }
+  if (choices.ps.on_server_loss == "restart") {
+    job.max_restarts = static_cast<int>(choices.ps.restarts);
+    job.restarts_for = workers;
+  }
   return job;
+}
+
+bool has_servers(const Choices& choices) {
+  return choose(choices).has("servers");
 }
 
 bool in_one_process(const Choices& choices) {

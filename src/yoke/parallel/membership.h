@@ -90,6 +90,9 @@ cluster::LaunchOptions job_of(const Choices& choices, int workers, const std::ve
 // Whether replicas are threads of one process instead of ranks.
 bool in_one_process(const Choices& choices);
 
+// Whether the job has parameter servers.
+bool has_servers(const Choices& choices);
+
 // Whether this rank of a launcher's world is no worker.
 bool only_serves(const Choices& choices);
 

@@ -38,6 +38,20 @@ struct Accounting {
   std::vector<WorkerTime> workers;
   std::vector<LossPoint> losses;  // of the whole run; empty if not recorded
 
+  // See ps/archive.h. Without `losses`.
+  template <class Archive>
+  void exchange(Archive& archive) {
+    archive(updates);
+    archive(gradients);
+    archive(cancelled);
+    archive(pulls);
+    archive(servers_lost);
+    archive(seconds);
+    archive(staleness_sum);
+    archive(staleness);
+    archive(workers);
+  }
+
   void count(int64_t one);
   double mean_staleness() const;
   double fresh() const;  // fraction of gradients of staleness 0

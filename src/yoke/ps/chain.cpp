@@ -8,14 +8,19 @@
 namespace yoke::ps {
 
 bool Chain::passes_on() const {
-  return next_ != Succession::kNobody;
+  return next_ != Succession::kNobody || is_filling();
 }
 
 int64_t Chain::append(std::vector<std::byte> entry) {
   ++last_;
-  if (next_ == Succession::kNobody) return last_;
-  open_.push_back({last_, std::make_shared<const std::vector<std::byte>>(std::move(entry))});
-  pass_on(open_.back());
+  if (!passes_on()) return last_;
+  auto bytes = std::make_shared<const std::vector<std::byte>>(std::move(entry));
+  if (is_filling()) {
+    send_(filling_, last_, bytes, [] {});
+    return last_;
+  }
+  open_.push_back({last_, std::move(bytes)});
+  if (!held_) pass_on(open_.back());
   return last_;
 }
 
@@ -45,9 +50,32 @@ void Chain::settle() {
   for (Task& task : tasks) task();
 }
 
-void Chain::set_next(int next) {
-  if (next == next_) return;
+void Chain::hold_for(int next) {
   next_ = next;
+  filling_ = Succession::kNobody;
+  held_ = true;
+}
+
+void Chain::fill(int server) {
+  set_next(Succession::kNobody);
+  filling_ = server;
+}
+
+void Chain::filled() {
+  next_ = std::exchange(filling_, Succession::kNobody);
+}
+
+void Chain::start_after(int64_t number) {
+  open_.clear();
+  last_ = number;
+  set_next(Succession::kNobody);
+}
+
+void Chain::set_next(int next) {
+  filling_ = Succession::kNobody;
+  if (next == next_ && !held_) return;
+  next_ = next;
+  held_ = false;
   if (next == Succession::kNobody) {
     for (Open& open : open_) open.acknowledged = true;
     return settle();

@@ -14,6 +14,8 @@
 #include <memory>
 #include <vector>
 
+#include "yoke/ps/succession.h"
+
 namespace yoke::ps {
 
 class Chain {
@@ -26,15 +28,29 @@ class Chain {
   // `next`: server that entries are passed on to; kNobody: none.
   Chain(Send send, int next) : send_(std::move(send)), next_(next) {}
 
+  // Whether entries are sent to or kept for another server: otherwise their contents do not matter.
   bool passes_on() const;
   int64_t last() const { return last_; }  // number of the last entry here; 0: none
+  int64_t unsafe() const { return static_cast<int64_t>(open_.size()); }  // entries
   bool is_safe(int64_t number) const { return open_.empty() || number < open_.front().number; }
   // Adds the next entry and passes it on. Returns its number.
   int64_t append(std::vector<std::byte> entry);
   // Calls `task` once the entry is safe; immediately if it is.
   void when_safe(int64_t number, Task task);
+  int next() const { return next_; }
   // The next server has changed: it is sent all that is not safe. kNobody: all of it is safe.
   void set_next(int next);
+
+  // A server that does not hold the ranges yet gets them (server_copies.cpp):
+  // It is not known what `next` has: entries are kept until set_next() or fill().
+  void hold_for(int next);
+  // `server` gets a copy range by range. Entries are sent to it as well, but are safe without it.
+  void fill(int server);
+  bool is_filling() const { return filling_ != Succession::kNobody; }
+  // It has been sent everything: from now on it is the next server.
+  void filled();
+  // This server gets a copy of what has happened up to this entry.
+  void start_after(int64_t number);
 
  private:
   struct Open {
@@ -49,6 +65,8 @@ class Chain {
 
   Send send_;
   int next_;
+  int filling_ = Succession::kNobody;
+  bool held_ = false;  // entries wait for set_next() or fill()
   int64_t last_ = 0;
   std::deque<Open> open_;  // entries that are not safe, oldest first
 };

@@ -78,5 +78,47 @@ TEST(PsChain, ATaskMayAppend) {
   EXPECT_EQ(safe, 1);
 }
 
+TEST(PsChain, AServerThatIsFilledIsSentEntriesButNotWaitedFor) {
+  Link link(Succession::kNobody);
+  link.chain.append({});
+  link.chain.fill(4);
+  EXPECT_TRUE(link.chain.passes_on());
+  EXPECT_EQ(link.chain.append({}), 2);
+  ASSERT_EQ(link.sent.size(), 1U);
+  EXPECT_EQ(link.sent[0].server, 4);
+  EXPECT_TRUE(link.chain.is_safe(2));
+  link.chain.filled();
+  EXPECT_EQ(link.chain.next(), 4);
+  EXPECT_EQ(link.chain.append({}), 3);
+  EXPECT_FALSE(link.chain.is_safe(3));
+  link.sent[0].acknowledge();
+  EXPECT_FALSE(link.chain.is_safe(3)) << "of an entry before";
+  link.sent[1].acknowledge();
+  EXPECT_TRUE(link.chain.is_safe(3));
+}
+
+TEST(PsChain, EntriesAreKeptUntilItIsKnownWhatTheNextServerHas) {
+  Link link(1);
+  link.chain.append({});
+  link.chain.hold_for(2);
+  link.chain.append({});
+  EXPECT_EQ(link.sent.size(), 1U);
+  EXPECT_EQ(link.chain.unsafe(), 2);
+  link.chain.set_next(2);
+  ASSERT_EQ(link.sent.size(), 3U);
+  EXPECT_EQ(link.sent[1].number, 1);
+  EXPECT_EQ(link.sent[2].server, 2);
+  link.chain.hold_for(3);
+  link.chain.fill(3);
+  EXPECT_EQ(link.chain.unsafe(), 0) << "it gets them with the copy";
+}
+
+TEST(PsChain, ACopyContinuesTheNumbersOfItsOrigin) {
+  Link link(Succession::kNobody);
+  link.chain.start_after(17);
+  EXPECT_EQ(link.chain.last(), 17);
+  EXPECT_EQ(link.chain.append({}), 18);
+}
+
 }  // namespace
 }  // namespace yoke::ps

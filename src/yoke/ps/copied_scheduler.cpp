@@ -139,6 +139,42 @@ std::optional<ClipHead> CopiedScheduler::factor(int64_t number) const {
   return found == factors_.end() ? std::nullopt : std::optional(*found);
 }
 
+std::vector<std::byte> CopiedScheduler::save() const {
+  Saver saver;
+  saver(time_);
+  saver(desks_);
+  saver(factors_);
+  saver(ended_);
+  saver(static_cast<int64_t>(updates_.size()));
+  for (const Told& told : updates_) {
+    saver(told.head);
+    saver(told.from);
+  }
+  scheduler_->save(saver);
+  return saver.take();
+}
+
+void CopiedScheduler::load(std::span<const std::byte> state) {
+  Loader loader(state);
+  const size_t workers = desks_.size();
+  loader(time_);
+  loader(desks_);
+  loader(factors_);
+  loader(ended_);
+  int64_t updates = 0;
+  loader(updates);
+  if (desks_.size() != workers || updates < 0 || updates > static_cast<int64_t>(kRemembered))
+    throw CommError("the state of a scheduler of {} workers with {} updates does not fit", desks_.size(),
+                    updates);
+  updates_.resize(static_cast<size_t>(updates));
+  for (Told& told : updates_) {
+    loader(told.head);
+    loader(told.from);
+  }
+  scheduler_->load(loader);
+  if (!loader.at_end()) throw CommError("the state of a scheduler is longer than expected");
+}
+
 void CopiedScheduler::take_over() {
   active_ = true;
   offset_ = time_ - (now_seconds() - made_);

@@ -49,6 +49,11 @@ class CopiedScheduler {
   void note_factor(const ClipHead& clip);
   std::optional<ClipHead> factor(int64_t number) const;
 
+  // For another copy, which then is told what this one is told from now on. load() throws CommError if it
+  // does not fit.
+  std::vector<std::byte> save() const;
+  void load(std::span<const std::byte> state);
+
   // This copy sends from now on, and sends again what its predecessor may not have sent.
   void take_over();
   // Sends the last message to this worker again.

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "yoke/base/error.h"
+#include "yoke/base/text.h"
 #include "yoke/ps/messages.h"
 
 namespace yoke::ps {
@@ -144,12 +145,11 @@ void fly(comm::Messenger& messenger, FlightPlan plan) {
   flight.wait_all();
 }
 
-std::string lost_with_copies(int home, int replicas, int servers, const ReplicaRanks& ranks) {
-  std::string names;
-  for (int place = 0; place <= replicas; ++place)
-    names += (place > 0 ? ", " : "") + server_name((home + place) % servers, ranks);
-  return fmt::format("{} {} lost: nobody holds the parameters of server {} any more", names,
-                     replicas > 0 ? "are" : "is", home);
+std::string lost_with_copies(int home, const Succession& succession, const ReplicaRanks& ranks) {
+  std::vector<std::string> names;
+  for (int server : succession.lost_before_owner(home)) names.push_back(server_name(server, ranks));
+  return fmt::format("{} {} lost: nobody holds the parameters of server {} any more", join(names),
+                     names.size() > 1 ? "are" : "is", home);
 }
 
 comm::Message ask_server(comm::Messenger& messenger, ServerView& servers, int home,

@@ -43,7 +43,7 @@ struct FlightPlan {
 // "parameter server 1 (rank 4)".
 std::string server_name(int server, const ReplicaRanks& ranks);
 // All servers that held the ranges of `home` are lost, in words.
-std::string lost_with_copies(int home, int replicas, int servers, const ReplicaRanks& ranks);
+std::string lost_with_copies(int home, const Succession& succession, const ReplicaRanks& ranks);
 
 // Requests that are sent once they are offered, while the caller does something else. Replies trigger the
 // next requests on the messenger's thread. After an error no more are sent.

@@ -9,6 +9,7 @@
 #include "yoke/base/clock.h"
 #include "yoke/base/error.h"
 #include "yoke/base/fault.h"
+#include "yoke/base/log.h"
 #include "yoke/kernels/optimizer_steps.h"
 #include "yoke/plan/policies/policy.h"
 #include "yoke/ps/flight.h"
@@ -92,6 +93,9 @@ void Learner::listen() {
         if (servers->moved(peer)) broken = servers->broken();
         if (broken.empty()) return;  // another server takes over
         std::lock_guard lock(inbox->mutex);
+        if (own == 0 && inbox->lost.empty())
+          log::warn("{} at version {}; what was trained since the last checkpoint is lost with it", broken,
+                    inbox->newest.version);
         inbox->lost = fmt::format("{}: {}", broken, why);
         inbox->changed.notify_all();
       });
@@ -100,12 +104,12 @@ void Learner::listen() {
                     message.kind);
   };
   // The scheduler is on the first server, or on one that took over from it.
-  messenger_.serve(nothing,
-                   [inbox = inbox_, first = first_server(), last = first_server() + options_.replicas](
-                       int from, const Message& message, const Messenger::Answer&) {
-                     if (from < first || from > last) throw CommError("rank {} is not the scheduler", from);
-                     inbox->told(message);
-                   });
+  messenger_.serve(nothing, [inbox = inbox_, first = first_server(),
+                             last = first_server() + (options_.replicas > 0 ? options_.servers - 1 : 0)](
+                                int from, const Message& message, const Messenger::Answer&) {
+    if (from < first || from > last) throw CommError("rank {} is not the scheduler", from);
+    inbox->told(message);
+  });
 }
 
 Learner::~Learner() {

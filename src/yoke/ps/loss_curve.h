@@ -26,6 +26,15 @@ class LossCurve {
   // The last point may cover fewer updates.
   std::vector<LossPoint> points() const;
 
+  // See ps/archive.h.
+  template <class Archive>
+  void exchange(Archive& archive) {
+    archive(stride_);
+    archive(points_);
+    archive(open_);
+    archive(updates_);
+  }
+
  private:
   void halve();
 

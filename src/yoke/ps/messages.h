@@ -48,6 +48,8 @@ enum Kind : uint16_t {
   kSquare,    // server -> scheduler: sum of squares of an update to be clipped
   kClip,      // scheduler -> server: clipping factor of an update
   kEntry,     // server -> server: a change of ranges that both hold (ps/entries.h); replied when it is safe
+  kLeave,     // server -> server: leaves while training continues
+  kCopy,      // server -> server: a part of a copy that is made anew (server_copies.cpp)
   // Sparse tables (ps/sparse/messages.h), all worker -> server:
   kOpenTable,    // create a table, or check that it is the same
   kAssignTable,  // one array of some rows, at the start (payload: keys, values)
@@ -199,6 +201,17 @@ struct ClipHead {
 struct EntryHead {
   int64_t home = 0;    // whose ranges are concerned
   int64_t number = 0;  // from 1, consecutive for each home
+};
+
+struct CopyHead {
+  enum What : int64_t { kAsk, kBegin, kRange, kEnd };
+  int64_t home = 0;    // whose ranges are copied
+  int64_t number = 0;  // kBegin: of the last entry before the copy
+  int64_t what = kAsk;
+  int64_t range = -1;  // kRange
+};
+struct CopyReply {
+  int64_t complete = 0;  // 1: it has a copy
 };
 
 struct FetchHead {

@@ -26,6 +26,7 @@ struct PsOptions {
   int64_t n_fetch = 1;
   int64_t warm_start = 0;
   std::string on_worker_loss = "continue";
+  std::string on_server_loss = "stop";
   int64_t restarts = 3;
   double timeout = 300;
   bool log_updates = false;
@@ -66,7 +67,12 @@ inline void describe(config::Fields& f, PsOptions& o) {
   f.integer("warm_start", o.warm_start, "Downpour: initial updates by the first worker alone");
   f.choice("on_worker_loss", o.on_worker_loss, {"continue", "restart", "stop"},
            "when a worker other than the first is killed: continue without it, restart it, or stop the job");
-  f.integer("restarts", o.restarts, "on_worker_loss = restart: maximum restarts per worker", 1, 1000);
+  f.choice(
+      "on_server_loss", o.on_server_loss, {"stop", "restart"},
+      "replicas = 0, when a server is killed: stop the job, or restart all ranks from the last checkpoint");
+  f.integer("restarts", o.restarts,
+            "on_worker_loss = restart: maximum restarts per worker; on_server_loss = restart: of the job", 1,
+            1000);
   f.duration(
       "timeout", o.timeout,
       "maximum silence of a server, or of a worker that others wait for, before the job ends with an error");

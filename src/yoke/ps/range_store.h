@@ -89,6 +89,9 @@ class RangeStore {
   };
   const std::optional<Snapshot>& snapshot() const { return snapshot_; }
 
+  int64_t steps() const { return updater_->steps; }
+  // The optimizer's, each as long as the values.
+  std::vector<std::span<std::byte>> state() const { return updater_->state(); }
   size_t state_arrays() const { return updater_->state().size(); }
   size_t bytes_held() const;  // values, accumulator and state
 

@@ -40,6 +40,7 @@ class ReplicaMessenger final : public comm::Messenger {
   void tell(int peer, const comm::Message& message, Deadline deadline) override {
     messenger_.tell(rank_of(peer), message, deadline);
   }
+  void run_soon(std::function<void()> task) override { messenger_.run_soon(std::move(task)); }
 
  private:
   static int peer_of(const ReplicaRanks& ranks, int rank) {

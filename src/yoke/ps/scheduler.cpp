@@ -377,6 +377,30 @@ LateReply Scheduler::who_is_late() const {
   return latest;
 }
 
+std::vector<WorkerStatus> Scheduler::worker_status() const {
+  std::vector<WorkerStatus> list;
+  for (size_t worker = 0; worker < desks_.size(); ++worker) {
+    const Desk& one = desks_[worker];
+    WorkerStatus status;
+    status.id = static_cast<int64_t>(worker);
+    status.clock = one.time.gradients;
+    status.compute_seconds = one.time.compute;
+    if (policy_) {
+      const plan::Standing standing = policy_->standing(static_cast<int>(worker));
+      status.minibatch = standing.minibatch;
+      status.staleness = one.here && standing.version >= 0 ? policy_->version() - standing.version : 0;
+    }
+    if (one.here)
+      status.state = one.computing ? "computing" : "waiting";
+    else if (one.time.lost)
+      status.state = "lost";
+    else if (policy_)
+      status.state = "left";
+    list.push_back(status);
+  }
+  return list;
+}
+
 Accounting Scheduler::accounting() const {
   Accounting all = counts_;
   all.losses = curve_.points();

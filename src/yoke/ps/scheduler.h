@@ -14,7 +14,9 @@
 #include "yoke/plan/policies/delay_schedule.h"
 #include "yoke/plan/policies/policy.h"
 #include "yoke/ps/accounting.h"
+#include "yoke/ps/archive.h"
 #include "yoke/ps/messages.h"
+#include "yoke/ps/status.h"
 
 namespace yoke::ps {
 
@@ -86,6 +88,12 @@ class Scheduler {
   bool stopped() const { return stopped_; }
   int64_t k() const;
   Accounting accounting() const;
+  std::vector<WorkerStatus> worker_status() const;
+
+  // All that its decisions depend on, for another copy of it with the same options. load() throws CommError
+  // if it does not fit.
+  void save(Saver& saver) const;
+  void load(Loader& loader);
 
  private:
   struct Desk {
@@ -97,6 +105,8 @@ class Scheduler {
     WorkerTime time;
   };
 
+  template <class Archive>
+  void exchange(Archive& archive);
   double now() const;
   void count_loss(double loss);
   bool in_order() const;

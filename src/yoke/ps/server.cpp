@@ -26,6 +26,7 @@ constexpr int64_t kMostRanges = 1 << 22;
 constexpr int64_t kMostTensors = 1 << 20;
 constexpr size_t kMostUpdate = size_t{64} << 20;  // of the list of gradients of an update
 constexpr size_t kMostMarks = size_t{64} << 20;   // of what was received, in an entry of a chain
+constexpr size_t kMostCopy = size_t{1} << 30;     // of a range with its optimizer's state
 constexpr size_t kMostWaiting = 64;               // pending requests of one worker for the same range
 constexpr double kLastWorkersSeconds = 10;        // for the last workers, after another server is lost
 
@@ -134,7 +135,11 @@ void Server::run() {
   } guard{vectors_};
   std::unique_lock lock(mutex_);
   auto all_gone = [&] { return std::all_of(gone_.begin(), gone_.end(), [](bool gone) { return gone; }); };
-  changed_.wait(lock, [&] { return all_gone() || !error_.empty(); });
+  changed_.wait(lock, [&] { return all_gone() || !error_.empty() || has_left_; });
+  if (has_left_) {
+    lock.unlock();
+    return tell_departure(kLeave);
+  }
   // A server that has seen the last worker leave ends before one that has not, so losing it is normal. If a
   // server died, workers are lost after it. (A restarted worker may be too late for the end.)
   if (!changed_.wait_for(lock, std::chrono::duration<double>(kLastWorkersSeconds), all_gone) ||
@@ -142,7 +147,7 @@ void Server::run() {
     throw CommError("{}: {}", server_name(own_index(), options_.ranks), error_);
   const bool served = left_in_order_ > 0;
   lock.unlock();
-  leave_servers();
+  tell_departure(kGoodbye);
   if (!served)
     throw CommError("{}: all {} workers were lost", server_name(own_index(), options_.ranks),
                     options_.workers);
@@ -174,6 +179,8 @@ size_t Server::most_bytes(uint16_t kind) const {
       return is_copied()
                  ? std::max({most_bytes(kPushKeys), most_bytes(kPushTable), largest_range_}) + kMostMarks
                  : 0;
+    case kCopy:
+      return is_copied() ? kMostCopy : 0;
     case kAssign:
     case kPush:
     case kPushPull:
@@ -201,6 +208,7 @@ void Server::check_size(int from, const Message& head, size_t bytes) const {
 void Server::handle(int from, const Message& request, const Messenger::Answer& answer) {
   check_sender(from, request.kind);
   if (is_worker(from)) heard_[static_cast<size_t>(from)] = now_seconds();
+  if (leaving_ && is_worker(from)) throw NotServedYet();
   if (sparse::Tables::handles(request.kind)) return tables_for(from, request).handle(from, request, answer);
   if (sandblaster::VectorService::handles(request.kind))
     return vectors_.handle(from, request, answer, now_seconds() - heard_[0]);
@@ -212,15 +220,15 @@ void Server::handle(int from, const Message& request, const Messenger::Answer& a
 void Server::check_sender(int from, uint16_t kind) const {
   if (is_worker(from)) {
     if (kind == kUpdate || kind == kClip) throw CommError("rank {} is not the scheduler", from);
-    if (kind == kSquare || kind == kEntry || kind == kCommand)
+    if (kind == kSquare || kind == kEntry || kind == kCopy || kind == kLeave || kind == kCommand)
       throw CommError("unexpected message of kind {} from rank {} to rank {}", kind, from, messenger_.rank());
     return;
   }
   const bool decides = kind == kUpdate || kind == kClip || kind == kSnapshot || kind == kStop;
-  const bool tells =
-      kind == kSquare || kind == kCommand || (is_copied() && (kind == kEntry || kind == kGoodbye));
+  const bool tells = kind == kSquare || kind == kCommand ||
+                     (is_copied() && (kind == kEntry || kind == kCopy || kind == kGoodbye || kind == kLeave));
   if (!decides && !tells) throw CommError("rank {} is not one of the {} workers", from, options_.workers);
-  if (decides && (scheduler() != nullptr || !succession_.holds(0, from - options_.workers)))
+  if (decides && (scheduler() != nullptr || (!is_copied() && from != options_.workers)))
     throw CommError("rank {} is not the scheduler", from);
 }
 
@@ -240,6 +248,10 @@ void Server::handle_kind(int from, const Message& request, const Messenger::Answ
       return take_factor(request.get_head<ClipHead>());
     case kEntry:
       return take_entry(from, request, answer);
+    case kCopy:
+      return take_copy(from, request, answer);
+    case kLeave:
+      return server_gone(from - options_.workers, Departure::kLeft, "");
     case kPushKeys:
       return push_keys(from, request, answer);
     case kPullKeys:
@@ -255,7 +267,7 @@ void Server::handle_kind(int from, const Message& request, const Messenger::Answ
       for (auto& share : shares_) share->tables->drop();
       return answer({});
     case kGoodbye:
-      if (!is_worker(from)) return server_lost(from - options_.workers, "");
+      if (!is_worker(from)) return server_gone(from - options_.workers, Departure::kEnded, "");
       goodbye(from, request);
       return answer({});
     case kAskLate:
@@ -289,6 +301,13 @@ void Server::open(int from, const Message& request, const Messenger::Answer& ans
   answer({message_with(kOpen, OpenReply{static_cast<int64_t>(slots_.size()), arrays})});
 }
 
+std::unique_ptr<Server::Slot> Server::make_slot(size_t number, const Range& range, DataType type,
+                                                Share& share) const {
+  auto updater = options_.make_updater(type, range.begin, range.count);
+  return std::make_unique<Slot>(
+      Slot{.store = RangeStore(number, range, type, std::move(updater), options_.workers), .share = &share});
+}
+
 // All or nothing: allocation may fail.
 void Server::lay_out(const OpenHead& head, Sharding sharding) {
   double elements = 0;
@@ -305,9 +324,7 @@ void Server::lay_out(const OpenHead& head, Sharding sharding) {
     const Range& range = sharding.ranges()[i];
     Share* share = share_of(range.server);
     if (share == nullptr) continue;
-    auto updater = options_.make_updater(head.type, range.begin, range.count);
-    slots[share->index].push_back(std::make_unique<Slot>(Slot{
-        .store = RangeStore(i, range, head.type, std::move(updater), options_.workers), .share = share}));
+    slots[share->index].push_back(make_slot(i, range, head.type, *share));
     by_range[i] = slots[share->index].back().get();
   }
   sharding_ = std::move(sharding);
@@ -319,15 +336,22 @@ void Server::lay_out(const OpenHead& head, Sharding sharding) {
     largest_range_ = std::max(largest_range_, slot->store.values()->size());
     if (slot->share->serves) slots_.push_back(slot);
   }
+  for (const Range& range : sharding_.ranges())  // copies of others may come
+    if (is_copied())
+      largest_range_ = std::max(largest_range_, static_cast<size_t>(range.count) * size_of(head.type));
+  handle_postponed();
 }
 
 Server::Slot& Server::slot_of(int from, int64_t range) {
   bool known = range >= 0 && static_cast<size_t>(range) < by_range_.size();
   Slot* slot = known ? by_range_[static_cast<size_t>(range)] : nullptr;
+  if (known && is_copied() && (slot == nullptr || !slot->share->serves)) {
+    check_is_left(sharding_.ranges()[static_cast<size_t>(range)].server);
+    throw NotServedYet();
+  }
   if (slot == nullptr)
     throw CommError("worker {} refers to range {}, which is not on server {} (of {} ranges)", from, range,
                     own_index(), by_range_.size());
-  if (!slot->share->serves) throw NotServedYet();
   return *slot;
 }
 

@@ -36,6 +36,7 @@
 #include "yoke/ps/sandblaster/vector_service.h"
 #include "yoke/ps/scheduler.h"
 #include "yoke/ps/sparse/tables.h"
+#include "yoke/ps/status.h"
 #include "yoke/ps/succession.h"
 #include "yoke/ps/taken_numbers.h"
 
@@ -65,8 +66,8 @@ class Server {
   // the server. Throws ConfigError.
   Server(comm::Messenger& messenger, ServerOptions options);
 
-  // Blocks until every worker has left or is lost. Throws CommError if another server is lost and no copy of
-  // its ranges is left, or if all workers were lost.
+  // Blocks until every worker has left or is lost, or this server has left. Throws CommError if another
+  // server is lost and no copy of its ranges is left, or if all workers were lost.
   void run();
 
   struct Numbers {
@@ -83,6 +84,12 @@ class Server {
     double cpu_seconds = 0;  // of the serving thread, until the last worker left
   };
   Numbers numbers() const;  // after run(), or on the messenger's thread
+
+  // Both call `answer` on the messenger's thread. Any thread.
+  void ask_status(std::function<void(const ServerStatus&)> answer);
+  // Leaves the job while training continues: others take over, and run() returns. `refusal`: why it cannot;
+  // empty: it leaves.
+  void ask_to_leave(std::function<void(const std::string& refusal)> answer);
 
  private:
   // An update that was decided but is not applied by all ranges yet.
@@ -117,6 +124,7 @@ class Server {
   };
   struct Unanswered {
     int from;
+    int64_t life;
     int64_t sequence;
     comm::Messenger::Answer answer;
   };
@@ -137,6 +145,14 @@ class Server {
     bool sum_copied = false;         // copies have the sum of the next update
     int64_t entry = 0;               // last one of the chain that concerns this range
     std::vector<Unanswered> unanswered{};  // pushes whose gradients no copy has yet
+    bool filled = true;                    // false: a copy that has not arrived yet
+  };
+  // A copy of a home's ranges is sent to another server (server_copies.cpp).
+  struct Copying {
+    int server = 0;
+    int64_t attempt = 0;
+    size_t next = 0;  // slot
+    size_t in_flight = 0;
   };
   // The ranges of one home: served, or held as a copy.
   struct Share {
@@ -147,6 +163,9 @@ class Server {
     std::vector<TakenNumbers> taken{};  // by worker: numbers of pushes outside of updates
     std::unique_ptr<Chain> chain{};
     std::unique_ptr<sparse::Tables> tables{};
+    bool complete = true;  // false: this server gets a copy
+    std::optional<Copying> copying{};
+    int64_t attempts = 0;  // of copying
   };
   // A request for a home whose server is not known to be lost.
   struct Postponed {
@@ -157,6 +176,7 @@ class Server {
   };
   struct NotServedYet {};  // thrown, to postpone a request
 
+  ServerStatus status() const;  // server_status.cpp
   void handle(int from, const comm::Message& request, const comm::Messenger::Answer& answer);
   void handle_kind(int from, const comm::Message& request, const comm::Messenger::Answer& answer);
   void check_sender(int from, uint16_t kind) const;
@@ -164,6 +184,7 @@ class Server {
   size_t most_bytes(uint16_t kind) const;
   void open(int from, const comm::Message& request, const comm::Messenger::Answer& answer);
   void lay_out(const OpenHead& head, Sharding sharding);
+  std::unique_ptr<Slot> make_slot(size_t number, const Range& range, DataType type, Share& share) const;
   void assign(int from, const comm::Message& request, const comm::Messenger::Answer& answer);
   void push(int from, const comm::Message& request, const comm::Messenger::Answer& answer, bool pulls);
   bool is_new_push(Share& share, int from, int64_t number, int64_t settled);
@@ -211,12 +232,15 @@ class Server {
   void tell_servers(const comm::Message& message);
   size_t ranges_before(int64_t update) const;
   void forget_done();
-  void acknowledge(Slot& slot, int from, const PushHead& head, const comm::Messenger::Answer& answer);
+  void recall(int64_t update);
+  void acknowledge(Slot& slot, int from, int64_t life, const PushHead& head,
+                   const comm::Messenger::Answer& answer);
   void answer_when_safe(Slot& slot, const comm::Messenger::Answer& answer, const comm::Reply& reply);
   void apply_keys(Share& share, std::span<const int64_t> keys, std::span<const std::byte> values);
 
   // The scheduler (server_scheduler.cpp).
   void make_scheduler();
+  SchedulerWire scheduler_wire();
   Scheduler* scheduler();  // if this server runs it; else nullptr
   const Scheduler* scheduler() const { return const_cast<Server*>(this)->scheduler(); }
   int scheduler_peer() const;
@@ -235,6 +259,7 @@ class Server {
   void make_shares();
   void make_tables(Share& share);
   sparse::Tables& tables_for(int from, const comm::Message& request);
+  Share& add_share(int home, bool serves);
   Share* share_of(int home);
   void send_entry(int server, const EntryHead& head, const Chain::Bytes& entry, Chain::Task acknowledged);
   void fail(const std::string& error);
@@ -252,13 +277,36 @@ class Server {
   void copy_gradient(Slot& slot, const AddChange& change, std::span<const std::byte> gradient);
   void copy_update(Slot& slot, const ApplyChange& change, std::span<const std::byte> data);
   Slot& copy_of(Share& share, int64_t range);
-  void server_lost(int server, const std::string& why);
+  enum class Departure { kLost, kLeft, kEnded };  // kEnded: with the job
+  void server_gone(int server, Departure how, const std::string& why);
   void take_over(Share& share);
   void catch_up(Slot& slot);
+  void take_over_from(int server, Departure how, const std::string& why);
+  void check_is_left(int home) const;
   void postpone(int from, const comm::Message& request, const comm::Messenger::Answer& answer);
   void handle_postponed();
-  void say_taken_over(int lost, const std::string& why);
-  void leave_servers();
+  void say_taken_over(int server, Departure how, const std::string& why);
+  void tell_departure(Kind kind);
+
+  // Copies made anew (server_copies.cpp).
+  void extend_chains(bool makes_copies);
+  void extend_chain(Share& share, bool makes_copies);
+  void send_copy(Share& share, CopyHead head, std::vector<std::byte> payload,
+                 std::function<void(const CopyReply&)> then);
+  void begin_copy(Share& share);
+  void copy_ranges(Share& share);
+  void end_copy(Share& share);
+  void take_copy(int from, const comm::Message& request, const comm::Messenger::Answer& answer);
+  void begin_filling(int home, int64_t number);
+  std::vector<std::byte> save_slot(const Slot& slot) const;
+  void load_slot(Slot& slot, std::span<const std::byte> state);
+  std::vector<std::byte> save_share(Share& share);
+  void load_share(Share& share, std::span<const std::byte> state);
+  bool concerns_missing(Share& share, std::span<const std::byte> entry);
+
+  // Leaving (server_leave.cpp).
+  std::string why_not_leave() const;
+  void finish_leaving();
 
   // Clipping (server_clip.cpp).
   void tell_square();
@@ -293,9 +341,11 @@ class Server {
   std::vector<Postponed> postponed_;
   size_t largest_range_ = 0;  // bytes
   std::deque<Decided> decided_;
+  std::deque<Decided> past_;  // applied by all ranges here, for copies that may need them
   int64_t updates_heard_ = 0;
   int64_t snapshot_wanted_ = -1;
   bool ended_ = false;                 // no more updates will be decided
+  bool leaving_ = false;               // requests of workers wait until another server serves them
   std::vector<bool> lost_;             // by worker
   std::vector<bool> left_;             // by worker: left normally
   std::vector<double> heard_;          // by worker: time of its last request
@@ -311,6 +361,7 @@ class Server {
   std::condition_variable changed_;
   std::vector<bool> gone_;     // by worker: left or lost; guarded by mutex_, like all below
   int64_t left_in_order_ = 0;  // workers
+  bool has_left_ = false;
   std::string error_;
   int64_t losses_ = 0;       // workers lost in their first life
   int64_t lost_before_ = 0;  // value of losses_ when another server was lost

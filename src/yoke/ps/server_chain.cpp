@@ -1,9 +1,7 @@
-// The part of Server that keeps copies of ranges on other servers, and takes over from those that are lost.
+// The part of Server that keeps copies of ranges on other servers.
 //
 // A copy is a Slot that does not serve: it applies what the entries of its home's chain say, to its own
-// values and optimizer state, which are therefore identical bit by bit. Once all servers before it in the
-// chain are lost, it serves: gradients that no entry had brought are sent again by their workers, which have
-// not been answered.
+// values and optimizer state, which are therefore identical bit by bit.
 #include <algorithm>
 #include <utility>
 
@@ -19,7 +17,6 @@ using comm::Message;
 using comm::Messenger;
 
 constexpr int64_t kMostRestarts = 1 << 20;
-constexpr size_t kMostPostponed = 1024;  // requests of one worker
 
 void put_marks(EntryWriter& entry, const std::vector<std::vector<int64_t>>& marks) {
   entry.put(static_cast<int64_t>(marks.size()));
@@ -37,19 +34,24 @@ std::vector<std::vector<int64_t>> get_marks(EntryReader& entry) {
 // The own home, and those of the servers before this one of which it holds copies.
 void Server::make_shares() {
   for (int back = 0; back <= options_.replicas; ++back) {
-    auto share = std::make_unique<Share>();
-    share->home = (own_index() - back + options_.servers) % options_.servers;
-    share->index = shares_.size();
-    share->serves = back == 0;
-    share->taken.resize(static_cast<size_t>(options_.workers));
-    auto send = [this, home = share->home](int server, int64_t number, const Chain::Bytes& entry,
-                                           Chain::Task acknowledged) {
-      send_entry(server, {home, number}, entry, std::move(acknowledged));
-    };
-    share->chain = std::make_unique<Chain>(send, succession_.next(share->home, own_index()));
-    make_tables(*share);
-    shares_.push_back(std::move(share));
+    Share& share = add_share((own_index() - back + options_.servers) % options_.servers, back == 0);
+    share.chain->set_next(succession_.next(share.home, own_index()));
   }
+}
+
+Server::Share& Server::add_share(int home, bool serves) {
+  auto share = std::make_unique<Share>();
+  share->home = home;
+  share->index = shares_.size();
+  share->serves = serves;
+  share->taken.resize(static_cast<size_t>(options_.workers));
+  auto send = [this, home](int server, int64_t number, const Chain::Bytes& entry, Chain::Task acknowledged) {
+    send_entry(server, {home, number}, entry, std::move(acknowledged));
+  };
+  share->chain = std::make_unique<Chain>(send, Succession::kNobody);
+  make_tables(*share);
+  shares_.push_back(std::move(share));
+  return *shares_.back();
 }
 
 void Server::make_tables(Share& share) {
@@ -86,7 +88,7 @@ void Server::send_entry(int server, const EntryHead& head, const Chain::Bytes& e
                         Chain::Task acknowledged) {
   fault::at(fault::Point::kPsReplicate);
   {
-    std::lock_guard lock(mutex_);  // as in server_lost()
+    std::lock_guard lock(mutex_);  // as in server_gone()
     numbers_.replicated_bytes += static_cast<int64_t>(entry->size());
   }
   const int peer = options_.workers + server;
@@ -96,7 +98,7 @@ void Server::send_entry(int server, const EntryHead& head, const Chain::Bytes& e
       if (!messenger_.is_lost(peer))
         fail(fmt::format("{} did not take a change: {}", server_name(peer - options_.workers, options_.ranks),
                          error));
-      return;  // a lost one is replaced in server_lost()
+      return;  // a lost one is replaced in server_gone()
     }
     fault::at(fault::Point::kPsReplicated);
     acknowledged();
@@ -131,6 +133,10 @@ std::vector<RangeStore::Early> Server::early_of(const Slot& slot) const {
 void Server::log_update(Slot& slot, int64_t version, double lr, double weight, ApplyChange::Gradient gradient,
                         std::span<const std::byte> data) {
   if (!is_copied()) return;
+  if (!slot.share->chain->passes_on()) {  // what the entry says does not matter
+    log_change(slot, {});
+    return answer_pushes(slot);
+  }
   EntryWriter entry(Change::kApply);
   entry.put(ApplyChange{static_cast<int64_t>(slot.store.number()), slot.updates + 1, version, lr, weight,
                         slot.square, slot.shortfall, gradient});
@@ -171,7 +177,7 @@ void Server::take_entry(int from, const Message& request, const Messenger::Answe
     throw CommError("rank {} sent change {} of the ranges of server {} after {}", from, head.number,
                     head.home, chain.last());
   if (head.number == chain.last() + 1) {
-    change(*share, request.payload);
+    if (share->complete || !concerns_missing(*share, request.payload)) change(*share, request.payload);
     std::vector<std::byte> copy;
     if (chain.passes_on()) copy.assign(request.payload.begin(), request.payload.end());
     chain.append(std::move(copy));
@@ -336,100 +342,6 @@ void Server::copy_update(Slot& slot, const ApplyChange& change, std::span<const 
   slot.shortfall = change.shortfall;
   slot.measure = slot.sum_copied = false;
   applied(slot);
-}
-
-// `why` is empty if it has ended normally, which it does once it has seen all workers leave.
-void Server::server_lost(int server, const std::string& why) {
-  const int scheduled = succession_.owner(0);
-  if (!succession_.lose(server)) return;
-  for (auto& share : shares_) share->chain->set_next(succession_.next(share->home, own_index()));
-  if (why.empty()) return;
-  {
-    std::lock_guard lock(mutex_);  // others may leave while numbers() is read
-    ++numbers_.servers_lost;
-  }
-  const int orphan = succession_.orphan();
-  if (!is_copied())
-    fail(fmt::format("{} is lost: {}", server_name(server, options_.ranks), why));
-  else if (orphan != Succession::kNobody)
-    fail(fmt::format("{}: {}", lost_with_copies(orphan, options_.replicas, options_.servers, options_.ranks),
-                     why));
-  else if (succession_.owner(server) == own_index())
-    say_taken_over(server, why);
-  if (!is_copied()) return;
-  // Also if the job ends: requests for other ranges must not wait.
-  for (auto& share : shares_)
-    if (!share->serves && succession_.owner(share->home) == own_index()) take_over(*share);
-  if (succession_.owner(0) != scheduled) scheduler_moved(succession_.owner(0) == own_index());
-  for (Slot* slot : slots_) advance(*slot);
-  tell_square();
-  handle_postponed();
-}
-
-void Server::say_taken_over(int lost, const std::string& why) {
-  if (!options_.scheduler.say) return;
-  const int left = succession_.copies(lost);
-  options_.scheduler.say(fmt::format(
-      "{} is lost ({}); {} took over its parameters{}. Redundancy is reduced: they have {} of {} cop{} now",
-      server_name(lost, options_.ranks), why, server_name(own_index(), options_.ranks),
-      lost == 0 ? " and the scheduler" : "", left, options_.replicas, options_.replicas == 1 ? "y" : "ies"));
-}
-
-void Server::take_over(Share& share) {
-  share.serves = true;
-  for (auto& slot : share.slots) {
-    catch_up(*slot);
-    slots_.push_back(slot.get());
-  }
-  std::sort(slots_.begin(), slots_.end(),
-            [](const Slot* a, const Slot* b) { return a->store.number() < b->store.number(); });
-  share.tables->serve();
-}
-
-// The copy learns what this server knows of workers.
-void Server::catch_up(Slot& slot) {
-  for (int worker = 0; worker < options_.workers; ++worker) {
-    auto index = static_cast<size_t>(worker);
-    slot.store.reach_life(worker, lives_[index]);
-    if (lost_[index] && last_named_[index].life == lives_[index]) write_off(slot, last_named_[index]);
-  }
-  for (const Decided& update : decided_) {
-    for (const Contributor& one : update.from)
-      if (update.head.number > slot.updates && one.life < lives_[static_cast<size_t>(one.worker)])
-        write_off(slot, one);
-  }
-  if (slot.store.version() == snapshot_wanted_) slot.store.take_snapshot();
-}
-
-// Its sender knows of a loss before this server does.
-void Server::postpone(int from, const Message& request, const Messenger::Answer& answer) {
-  auto own = std::count_if(postponed_.begin(), postponed_.end(),
-                           [&](const Postponed& one) { return one.from == from; });
-  if (static_cast<size_t>(own) >= kMostPostponed)
-    throw CommError("rank {} has sent {} requests for ranges that another server serves", from, own);
-  postponed_.push_back({from, request, {request.payload.begin(), request.payload.end()}, answer});
-}
-
-void Server::handle_postponed() {
-  for (Postponed& one : std::exchange(postponed_, {})) {
-    one.request.payload = one.payload;
-    try {
-      handle(one.from, one.request, one.answer);
-    } catch (const NotServedYet&) {
-      postponed_.push_back(std::move(one));
-    } catch (const std::exception& error) {
-      ++numbers_.refused;
-      one.answer({.message = {}, .refusal = error.what()});
-    }
-  }
-}
-
-// The others do not take the end of this server for a loss.
-void Server::leave_servers() {
-  Message goodbye;
-  goodbye.kind = kGoodbye;
-  for (int server = 0; is_copied() && server < options_.servers; ++server)
-    if (server != own_index()) tell(options_.workers + server, goodbye);
 }
 
 }  // namespace yoke::ps

@@ -44,7 +44,7 @@ void Server::tell_squares_again() {
 }
 
 void Server::take_square(int from, const SquareHead& head) {
-  if (copied_ && scheduler() == nullptr) throw NotServedYet();
+  if (is_copied() && scheduler() == nullptr) throw NotServedYet();
   if (scheduler() == nullptr)
     throw CommError("unexpected `square` message from rank {} to rank {}", from, messenger_.rank());
   if (std::optional<ClipHead> known = copied_ ? copied_->factor(head.number) : std::nullopt)

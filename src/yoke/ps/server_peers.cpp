@@ -98,7 +98,7 @@ LateReply Server::who_is_late(int asker) const {
 }
 
 void Server::peer_lost(int peer, const std::string& why) {
-  if (!is_worker(peer)) return server_lost(peer - options_.workers, why);
+  if (!is_worker(peer)) return server_gone(peer - options_.workers, Departure::kLost, why);
   auto worker = static_cast<size_t>(peer);
   {
     std::lock_guard lock(mutex_);

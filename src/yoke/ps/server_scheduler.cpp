@@ -16,8 +16,7 @@ using comm::Reply;
 
 }  // namespace
 
-void Server::make_scheduler() {
-  if (share_of(0) == nullptr) return;
+SchedulerWire Server::scheduler_wire() {
   SchedulerWire wire;
   wire.release = [this](int worker, const ReleaseHead& head) { tell(worker, message_with(kRelease, head)); };
   wire.stop = [this](int worker, const StopHead& head) { tell(worker, message_with(kStop, head)); };
@@ -28,10 +27,15 @@ void Server::make_scheduler() {
     tell_servers(message_with(kStop, StopHead{}));
     updates_ended();
   };
+  return wire;
+}
+
+void Server::make_scheduler() {
+  if (share_of(0) == nullptr) return;
   if (is_copied())
-    copied_ = std::make_unique<CopiedScheduler>(options_.scheduler, std::move(wire), own_index() == 0);
+    copied_ = std::make_unique<CopiedScheduler>(options_.scheduler, scheduler_wire(), own_index() == 0);
   else
-    scheduler_ = std::make_unique<Scheduler>(options_.scheduler, std::move(wire));
+    scheduler_ = std::make_unique<Scheduler>(options_.scheduler, scheduler_wire());
 }
 
 Scheduler* Server::scheduler() {
@@ -74,7 +78,10 @@ void Server::send_update(const UpdateHead& head, const std::vector<Contributor>&
 
 void Server::to_scheduler(int from, const Message& request, const Messenger::Answer& answer) {
   Scheduler* scheduler = this->scheduler();
-  if (scheduler == nullptr && copied_ && is_worker(from)) throw NotServedYet();
+  if (scheduler == nullptr && is_copied() && is_worker(from)) {
+    check_is_left(0);
+    throw NotServedYet();
+  }
   if (scheduler == nullptr)
     throw CommError("rank {} received an unexpected message of kind {}", messenger_.rank(), request.kind);
   if (!is_worker(from)) throw CommError("rank {} is not one of the {} workers", from, options_.workers);

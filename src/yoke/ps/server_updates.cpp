@@ -29,6 +29,8 @@ using comm::Reply;
 
 // Updates that a worker may know of before this server does.
 constexpr int64_t kMostAhead = 256;
+// Updates that are remembered after all ranges of this server have applied them: no range is further behind.
+constexpr size_t kMostPast = 2 * kMostAhead;
 constexpr double kTellSeconds = 30;
 constexpr size_t kMostKeysBytes = size_t{4} << 30;  // limit of a reply
 
@@ -94,13 +96,33 @@ void Server::update_decided(const UpdateHead& head, std::vector<Contributor> fro
 size_t Server::ranges_before(int64_t update) const {
   size_t count = 0;
   for (const auto& share : shares_)
-    count += static_cast<size_t>(std::count_if(share->slots.begin(), share->slots.end(),
-                                               [&](const auto& slot) { return slot->updates < update; }));
+    count +=
+        static_cast<size_t>(std::count_if(share->slots.begin(), share->slots.end(), [&](const auto& slot) {
+          return slot->filled && slot->updates < update;
+        }));
   return count;
 }
 
 void Server::forget_done() {
-  while (!decided_.empty() && decided_.front().is_done()) decided_.pop_front();
+  while (!decided_.empty() && decided_.front().is_done()) {
+    if (is_copied()) past_.push_back(std::move(decided_.front()));
+    decided_.pop_front();
+  }
+  while (past_.size() > kMostPast) past_.pop_front();
+}
+
+// A copy that has just arrived needs this update and those after it.
+void Server::recall(int64_t update) {
+  auto first = [&] { return decided_.empty() ? updates_heard_ + 1 : decided_.front().head.number; };
+  while (!past_.empty() && first() > update) {
+    decided_.push_front(std::move(past_.back()));
+    past_.pop_back();
+    decided_.front().summed.resize(shares_.size(), 0);
+    decided_.front().told.resize(shares_.size(), false);
+  }
+  if (first() > update && update <= updates_heard_)
+    throw CommError("server {} does not know update {} any more, which a copy has not applied", own_index(),
+                    update);
 }
 
 // An accepted gradient of a lost worker that has not arrived never will: an update consumes one less. Which
@@ -146,10 +168,11 @@ void Server::hold(Slot& slot, int from, const PushHead& head, std::span<const st
 
 // A gradient is in the accumulator. With copies, its sender may forget it once a copy has it: with the sum of
 // its update, or where it continues before that is complete, by itself.
-void Server::acknowledge(Slot& slot, int from, const PushHead& head, const Messenger::Answer& answer) {
+void Server::acknowledge(Slot& slot, int from, int64_t life, const PushHead& head,
+                         const Messenger::Answer& answer) {
   if (!answer) return;
   if (!is_copied() || copies_gradients_) return answer_when_safe(slot, answer, {});
-  slot.unanswered.push_back({from, head.sequence, answer});
+  slot.unanswered.push_back({from, life, head.sequence, answer});
 }
 
 // No copy has to be asked where there is none.
@@ -249,7 +272,7 @@ void Server::take_push(Slot& slot, int from, const PushHead& head, std::span<con
     answer_when_safe(slot, answer, {});
   } else {
     add(slot, from, lives_[static_cast<size_t>(from)], head, payload, /*held=*/false);
-    acknowledge(slot, from, head, answer);
+    acknowledge(slot, from, lives_[static_cast<size_t>(from)], head, answer);
   }
   advance(slot);
   tell_square();
@@ -295,7 +318,7 @@ void Server::add_held(Slot& slot) {
     slot.held.erase(push);
     early_bytes_ -= taken.payload.size();
     add(slot, taken.from, taken.life, taken.head, taken.payload, /*held=*/true);
-    acknowledge(slot, taken.from, taken.head, taken.answer);
+    acknowledge(slot, taken.from, taken.life, taken.head, taken.answer);
     push = slot.held.begin();
   }
 }
@@ -450,6 +473,7 @@ void Server::apply_keys(Share& share, std::span<const int64_t> keys, std::span<c
   const size_t each = static_cast<size_t>(width) * size_of(opened_->type);
   for (size_t i = 0; i < keys.size(); ++i) {
     Slot& slot = copy_of(share, static_cast<int64_t>(sharding_.range_at(keys[i] * width)));
+    if (!slot.filled) continue;  // its copy, which is yet to come, has them
     slot.store.apply_now(keys[i] * width, values.subspan(i * each, each), 1);
   }
 }

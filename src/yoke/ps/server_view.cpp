@@ -43,7 +43,7 @@ int64_t ServerView::lost() const {
 }
 
 std::string ServerView::describe(int orphan) const {
-  return lost_with_copies(orphan, servers_.replicas(), servers_.servers(), ranks_);
+  return lost_with_copies(orphan, servers_, ranks_);
 }
 
 }  // namespace yoke::ps

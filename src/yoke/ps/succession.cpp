@@ -25,18 +25,34 @@ int64_t Succession::lost() const {
   return std::count(lost_.begin(), lost_.end(), true);
 }
 
-int Succession::first_from(int home, int place) const {
-  for (; place <= replicas_; ++place) {
-    const int server = (home + place) % servers();
-    if (!is_lost(server)) return server;
-  }
+int Succession::living_before(int home, int server) const {
+  int living = 0;
+  for (int i = 0; i < place(home, server); ++i) living += is_lost(at(home, i)) ? 0 : 1;
+  return living;
+}
+
+// Without copies nobody takes over.
+int Succession::owner(int home) const {
+  for (int i = 0; i < (replicas_ > 0 ? servers() : 1); ++i)
+    if (!is_lost(at(home, i))) return at(home, i);
+  return kNobody;
+}
+
+int Succession::next(int home, int server) const {
+  if (living_before(home, server) >= replicas_) return kNobody;
+  for (int i = place(home, server) + 1; i < servers(); ++i)
+    if (!is_lost(at(home, i))) return at(home, i);
   return kNobody;
 }
 
 int Succession::copies(int home) const {
-  int alive = 0;
-  for (int place = 0; place <= replicas_; ++place) alive += is_lost((home + place) % servers()) ? 0 : 1;
-  return std::max(0, alive - 1);
+  return owner(home) == kNobody ? 0 : std::min<int>(replicas_, servers() - static_cast<int>(lost()) - 1);
+}
+
+std::vector<int> Succession::lost_before_owner(int home) const {
+  std::vector<int> list;
+  for (int i = 0; i < servers() && is_lost(at(home, i)); ++i) list.push_back(at(home, i));
+  return list;
 }
 
 int Succession::orphan() const {

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <vector>
 
 namespace yoke::ps {
 
@@ -22,6 +23,20 @@ class TakenNumbers {
   void settle(int64_t number);
   bool full() const { return runs_.size() >= kMostGaps; }
   size_t gaps() const { return runs_.size(); }
+
+  // See ps/archive.h.
+  template <class Archive>
+  void exchange(Archive& archive) {
+    struct Run {
+      int64_t begin, end;
+    };
+    std::vector<Run> runs;
+    for (const auto& [begin, end] : runs_) runs.push_back({begin, end});
+    archive(floor_);
+    archive(runs);
+    runs_.clear();
+    for (const Run& run : runs) runs_.emplace(run.begin, run.end);
+  }
 
  private:
   int64_t floor_ = 1;                // everything below was received

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <future>
 #include <mutex>
 #include <set>
 #include <string>
@@ -35,6 +36,9 @@ struct Class {
   std::vector<Server::Numbers> numbers{};
   std::vector<std::string> news{};
   std::set<int> closed{};  // servers
+  // A server that ask_to_leave() asks; its messenger ends when it has left. -1: none.
+  int leaves = -1;
+  std::function<std::string()> ask_to_leave{};
 
   // Call it from one thread. The others lose this server.
   void close_server(LocalGroup& group, int server) {
@@ -69,6 +73,19 @@ struct Class {
       shops.push_back(std::make_unique<Server>(group.messenger(workers + s), std::move(options)));
     }
     std::vector<std::thread> threads;
+    if (leaves >= 0) {
+      Server& leaver = *shops[static_cast<size_t>(leaves)];
+      closed.insert(leaves);
+      ask_to_leave = [&leaver] {
+        std::promise<std::string> refusal;
+        leaver.ask_to_leave([&](const std::string& why) { refusal.set_value(why); });
+        return refusal.get_future().get();
+      };
+      threads.emplace_back([this, &leaver, &group] {
+        leaver.run();
+        group.close(policy.workers + leaves);
+      });
+    }
     for (int w = 0; w < workers; ++w)
       threads.emplace_back([&, w] {
         try {

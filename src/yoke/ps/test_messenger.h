@@ -11,6 +11,7 @@
 
 #include "yoke/base/error.h"
 #include "yoke/comm/messenger.h"
+#include "yoke/ps/messages.h"
 
 namespace yoke::ps {
 
@@ -41,10 +42,12 @@ class ScriptedMessenger final : public comm::Messenger {
   void ask_then(int peer, const comm::Message& request, std::span<std::byte> into, Deadline,
                 Done done) override {
     comm::Message reply = answer_to ? answer_to(peer, request, into) : comm::Message();
+    if (!answer_to && request.kind == kCopy) reply = message_with(kCopy, CopyReply{.complete = 1});
     if (reply.payload.size() > into.size()) return done({}, "the reply is too large");
     done(reply, "");
   }
   void tell(int, const comm::Message& message, Deadline) override { told.push_back(message.kind); }
+  void run_soon(std::function<void()> task) override { task(); }
 
   // A request comes in. What it was refused with; empty: it was not.
   std::string deliver(int from, const comm::Message& request) {
@@ -110,6 +113,7 @@ class ResendingMessenger final : public comm::Messenger {
   void tell(int peer, const comm::Message& message, Deadline deadline) override {
     under_.tell(peer, message, deadline);
   }
+  void run_soon(std::function<void()> task) override { under_.run_soon(std::move(task)); }
 
   std::atomic<int64_t> resends{0};
 

@@ -7,6 +7,7 @@
 #include <array>
 #include <chrono>
 #include <numeric>
+#include <optional>
 #include <thread>
 
 #include "yoke/base/clock.h"
@@ -14,6 +15,7 @@
 #include "yoke/base/file.h"
 #include "yoke/base/log.h"
 #include "yoke/cluster/identity_sources.h"
+#include "yoke/cluster/job_contact.h"
 #include "yoke/cluster/launch_env.h"
 #include "yoke/cluster/launcher/attempt.h"
 #include "yoke/cluster/launcher/box.h"
@@ -97,7 +99,7 @@ class Job {
       arm_faults(/*rank=*/-1, result.restarts);
       bool interrupted = attempt(result);
       result.seconds = watch.seconds();
-      if (result.exit_code == 0 || interrupted || result.restarts == options_.max_restarts) break;
+      if (result.exit_code == 0 || interrupted || !may_restart(result)) break;
       log::warn("{}. Restarting all ranks ({} of {}).", result.failure->what, result.restarts + 1,
                 options_.max_restarts);
     }
@@ -105,12 +107,24 @@ class Job {
   }
 
  private:
+  bool may_restart(const LaunchResult& result) const {
+    return result.restarts < options_.max_restarts && result.failure &&
+           result.failure->rank >= options_.restarts_for;
+  }
+
   // Returns whether the user ended it.
   bool attempt(LaunchResult& result) {
     Stopwatch watch;
     std::unique_ptr<Hosting> hosting = options_.etcd.empty() ? host_on_first_machine(options_, place_)
                                                              : host_if_elected(options_, place_);
     if (!hosting->coordinator() && result.restarts > 0) wait_for_next_generation();
+    std::optional<JobBeacon> beacon;
+    if (hosting->coordinator() && !options_.contact_file.empty())
+      beacon.emplace(
+          options_.contact_file,
+          JobAddress{place_.endpoint, place_.ticket.job_id, static_cast<int>(place_.ticket.generation),
+                     net::to_string(place_.ticket.protection)},
+          place_.ticket.secret);
     Workplace work{options_, guardian_, orphans_, signals_, console_, program_, host_};
     std::filesystem::path folder = folder_;
     if (!folder.empty()) folder /= fmt::format("attempt_{}", result.restarts);
@@ -122,7 +136,7 @@ class Job {
     write_out(/*hurried=*/signal != 0);
     if (signal == 0) stay_for_others(*hosting, result);
     if (signal == SIGPIPE) result.exit_code = 128 + SIGPIPE;
-    bool last = signal != 0 || result.restarts == options_.max_restarts;
+    bool last = signal != 0 || !may_restart(result);
     if (result.failure && signal == 0 && last) tell(attempt, result, watch.seconds(), folder);
     return signal != 0;
   }

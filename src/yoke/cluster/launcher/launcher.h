@@ -22,6 +22,8 @@ struct LaunchOptions {
   std::string local_addr{};           // of this machine, where an elected coordinator listens; empty: found
   std::string job_id;                 // identical on all machines; empty: generated
   int max_restarts = 0;
+  // Only if the rank that failed is this or a higher one: other failures end the job.
+  int restarts_for = 0;
   double join_timeout = 60;       // seconds for all ranks to join
   double monitor_interval = 0.1;  // seconds between checks of the coordinator
 
@@ -56,6 +58,10 @@ struct LaunchOptions {
   int restartable = -1;           // only ranks below this; -1: all
   bool stdout_is_taken = false;   // stdout of ranks goes to stderr (--json)
   bool stdout_is_hidden = false;  // stdout of ranks is discarded
+
+  // Where other programs find this job while it runs (cluster/job_contact.h); empty: they do not. One machine
+  // only.
+  std::string contact_file{};
 
   int world_size() const;
   int local_size() const;

@@ -159,6 +159,26 @@ void MessengerCore::tell(int peer, const Message& message, Deadline deadline) {
   if (std::string lost = lost_text(peer); !lost.empty()) throw CommError("{}", lost);
 }
 
+void MessengerCore::run_soon(std::function<void()> task) {
+  start();
+  {
+    std::lock_guard lock(tasks_mutex_);
+    tasks_.push_back(std::move(task));
+    has_tasks_.store(true, std::memory_order_release);
+  }
+  transport_->wake();
+}
+
+void MessengerCore::run_tasks() {
+  std::vector<std::function<void()>> tasks;
+  {
+    std::lock_guard lock(tasks_mutex_);
+    tasks.swap(tasks_);
+    has_tasks_.store(false, std::memory_order_release);
+  }
+  for (const auto& task : tasks) call_back("run_soon", task);
+}
+
 bool MessengerCore::is_lost(int peer) const {
   return !lost_text(peer).empty();
 }
@@ -189,6 +209,7 @@ void MessengerCore::work() {
   std::vector<bool> unwritten(static_cast<size_t>(size()), false);
   while (!stop_.load(std::memory_order_acquire)) {
     bool progress = false;
+    if (has_tasks_.load(std::memory_order_acquire)) run_tasks();
     for (int peer = 0; peer < size(); ++peer) progress |= peer != rank() && turn(peer);
     double now = now_seconds();
     if (now - last_look_ > kLookSeconds) expire(now);

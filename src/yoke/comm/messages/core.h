@@ -34,6 +34,7 @@ class MessengerCore final : public Messenger {
   void ask_then(int peer, const Message& request, std::span<std::byte> into, Deadline deadline,
                 Done done) override;
   void tell(int peer, const Message& message, Deadline deadline) override;
+  void run_soon(std::function<void()> task) override;
 
   // Messages queued for one peer; senders with a deadline block beyond this (back-pressure).
   static constexpr size_t kMostQueued = 256;
@@ -70,6 +71,8 @@ class MessengerCore final : public Messenger {
   void start();
   void loop();
   void work();
+  // (M) Runs what run_soon() was given.
+  void run_tasks();
   // (M) Reads from and writes to one peer without blocking; true if anything moved.
   bool turn(int peer);
   // (M) Reading: a head is checked, a destination chosen, the payload read into it, then the message
@@ -116,6 +119,9 @@ class MessengerCore final : public Messenger {
   std::mutex starting_;
   std::atomic<bool> started_{false};
   std::atomic<bool> stop_{false};
+  std::mutex tasks_mutex_;
+  std::vector<std::function<void()>> tasks_;  // guarded by tasks_mutex_
+  std::atomic<bool> has_tasks_{false};
   std::atomic<std::thread::id> own_thread_{};
   std::atomic<uint64_t> next_id_;
   double last_look_ = 0;

@@ -99,6 +99,12 @@ const Decision& Policy::set_max_delay(int64_t max_delay) {
   return decision_;
 }
 
+Standing Policy::standing(int worker) const {
+  if (worker < 0 || static_cast<size_t>(worker) >= workers_.size()) return {};
+  const Worker& one = workers_[static_cast<size_t>(worker)];
+  return {one.version, one.minibatch};
+}
+
 void Policy::clear() {
   decision_.verdict = Verdict::kNone;
   decision_.staleness = 0;

@@ -72,6 +72,12 @@ struct Decision {
   bool operator==(const Decision&) const = default;
 };
 
+// Where a worker stands.
+struct Standing {
+  int64_t version = -1;    // that it has; -1: none
+  int64_t minibatch = -1;  // last one assigned to it
+};
+
 class Policy {
  public:
   // Starts at `version` (of a checkpoint). Throws ConfigError like validate().
@@ -95,6 +101,23 @@ class Policy {
   int alive() const { return alive_; }
   int computing() const { return computing_; }          // workers with a minibatch
   int64_t accumulated() const { return accumulated_; }  // gradients in the accumulator
+  Standing standing(int worker) const;                  // of any worker, also one that has never joined
+
+  // Passes all that the next decisions depend on to `archive(field)`, to save or load it.
+  template <class Archive>
+  void exchange(Archive& archive) {
+    archive(options_);
+    archive(workers_);
+    archive(waiting_);
+    archive(version_);
+    archive(next_minibatch_);
+    archive(accumulated_);
+    archive(alive_);
+    archive(computing_);
+    archive(started_);
+    archive(slowest_clock_);
+    archive(at_slowest_);
+  }
 
  private:
   enum class State : uint8_t { kAbsent, kWaiting, kComputing };

@@ -233,8 +233,25 @@ struct HostedServer::Parts {
         ledger(choices, std::move(out)),
         options(server_options(choices, optimizer, workers_beside_servers(choices, own_world.size()))),
         messenger(std::make_unique<ps::ReplicaMessenger>(std::move(own_messenger), options.ranks)),
-        server(*messenger, recorded_by(ledger, options)) {}
-  ~Parts() { messenger.reset(); }  // its thread calls the server
+        server(*messenger, recorded_by(ledger, options)) {
+    if (!world.alone())
+      questions = world.session().answer_questions(
+          [this](const std::string& question, const cluster::Session::Answer& answer) {
+            answer_question(question, answer);
+          });
+  }
+  ~Parts() {
+    questions.reset();
+    messenger.reset();  // its thread calls the server
+  }
+
+  // Of `yoke ps`.
+  void answer_question(const std::string& question, const cluster::Session::Answer& answer) {
+    if (question == ps::kAskStatus)
+      return server.ask_status([answer](const ps::ServerStatus& status) { answer(to_json(status).dump()); });
+    if (question == ps::kAskLeave) return server.ask_to_leave(answer);
+    throw CommError("a parameter server has no answer to '{}'", question);
+  }
 
   Choices choices;
   cluster::World& world;
@@ -242,6 +259,7 @@ struct HostedServer::Parts {
   ps::ServerOptions options;
   std::unique_ptr<comm::Messenger> messenger;
   ps::Server server;
+  std::shared_ptr<void> questions;
 };
 
 HostedServer::HostedServer(const Choices& choices, const optim::OptimizerOptions& optimizer,

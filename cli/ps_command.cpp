@@ -1,0 +1,119 @@
+#include "cli/ps_command.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <thread>
+
+#include "cli/output.h"
+#include "cli/ps_top_view.h"
+#include "yoke/base/clock.h"
+#include "yoke/base/error.h"
+#include "yoke/base/text.h"
+#include "yoke/cluster/job_contact.h"
+
+namespace yoke::cli {
+namespace {
+
+constexpr double kAnswerSeconds = 5;
+constexpr const char* kServerRole = "parameter server";
+
+bool is_server(const cluster::Member& member) {
+  return member.role.find(kServerRole) != std::string::npos;
+}
+
+PsJobStatus look(cluster::JobContact& job) {
+  PsJobStatus status;
+  for (const cluster::JobContact::Rank& rank : job.ranks(Deadline::after(kAnswerSeconds))) {
+    if (!is_server(rank.member)) continue;
+    const std::string name = fmt::format("{} (rank {})", rank.member.role, rank.member.rank);
+    if (rank.ended) {
+      status.absent.push_back(name + ": has ended");
+      continue;
+    }
+    try {
+      const Deadline deadline = Deadline::after(kAnswerSeconds);
+      status.servers.push_back(ps::parse_server_status(job.ask(rank.member.rank, ps::kAskStatus, deadline)));
+    } catch (const CommError& error) {
+      status.absent.push_back(fmt::format("{}: {}", name, error.what()));
+    }
+  }
+  status.time = now_seconds();
+  return status;
+}
+
+// On a terminal the table replaces the previous one.
+void show(const PsJobStatus& status, const std::optional<PsJobStatus>& before, bool json) {
+  if (json) {
+    fmt::print("{}\n", to_json(status, before).dump());
+  } else if (::isatty(STDOUT_FILENO) == 1) {
+    std::string screen = "\x1b[H";
+    for (char letter : draw_table(status, before))
+      screen += letter == '\n' ? "\x1b[K\n" : std::string(1, letter);
+    fmt::print("{}{}\x1b[J", before ? "" : "\x1b[2J", screen);
+  } else {
+    fmt::print("{}\n", draw_table(status, before));
+  }
+  std::fflush(stdout);
+}
+
+cluster::JobContact::Rank find_server(const std::vector<cluster::JobContact::Rank>& ranks, int server) {
+  std::vector<std::string> known;
+  for (const cluster::JobContact::Rank& rank : ranks) {
+    if (!is_server(rank.member)) continue;
+    if (rank.member.role == fmt::format("{} {}", kServerRole, server)) return rank;
+    known.push_back(rank.member.role);
+  }
+  throw ConfigError("server {} is not in this job, which has {}.", server,
+                    known.empty() ? "no parameter servers" : join(known));
+}
+
+}  // namespace
+
+int end_ps_server(const CommandLine& line) {
+  constexpr double kLeaveSeconds = 60;
+  const Deadline deadline = Deadline::after(kLeaveSeconds);
+  const int server = line.ps.server;
+  cluster::JobContact job = cluster::JobContact::find(line.ps.address, Deadline::after(kAnswerSeconds));
+  const cluster::JobContact::Rank rank = find_server(job.ranks(deadline), server);
+  if (rank.ended) throw ConfigError("server {} has ended already.", server);
+  const std::string refusal = job.ask(rank.member.rank, ps::kAskLeave, deadline);
+  if (!refusal.empty()) throw ConfigError("{}.", refusal);
+  while (!find_server(job.ranks(deadline), server).ended) {
+    if (deadline.passed()) throw CommError("server {} has not left within {:.0f} s", server, kLeaveSeconds);
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  if (line.json)
+    print_json({{"server", server}, {"seconds", deadline.elapsed()}});
+  else
+    fmt::print("server {} has left after {:.2f} s\n", server, deadline.elapsed());
+  return 0;
+}
+
+int show_ps_top(const CommandLine& line) {
+  const PsArguments& arguments = line.ps;
+  cluster::JobContact job = cluster::JobContact::find(arguments.address, Deadline::after(kAnswerSeconds));
+  std::optional<PsJobStatus> before;
+  for (;;) {
+    PsJobStatus status;
+    try {
+      status = look(job);
+    } catch (const CommError& error) {
+      if (!before) throw;
+      if (!line.json) fmt::print("the job has ended\n");
+      return 0;
+    }
+    if (status.servers.empty() && !before)
+      throw ConfigError("{}: this job has no parameter server that answers{}{}", arguments.address,
+                        status.absent.empty() ? "" : ": ", fmt::join(status.absent, "; "));
+    show(status, before, line.json);
+    if (arguments.once) return 0;
+    before = std::move(status);
+    std::this_thread::sleep_for(std::chrono::duration<double>(arguments.interval));
+  }
+}
+
+}  // namespace yoke::cli

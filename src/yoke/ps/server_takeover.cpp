@@ -1,0 +1,135 @@
+// The part of Server that takes over from servers that are lost or leave.
+//
+// Once all servers before it in the chain of a home are gone, a copy serves: gradients that no entry had
+// brought are sent again by their workers, which have not been answered. Requests may come before this server
+// knows of a loss; they wait.
+#include <algorithm>
+#include <utility>
+
+#include "yoke/base/error.h"
+#include "yoke/ps/flight.h"
+#include "yoke/ps/server.h"
+
+namespace yoke::ps {
+namespace {
+
+using comm::Message;
+using comm::Messenger;
+
+constexpr size_t kMostPostponed = 1024;  // requests of one worker
+
+}  // namespace
+
+// A server that ends with the job has seen all workers leave.
+void Server::server_gone(int server, Departure how, const std::string& why) {
+  const int scheduled = succession_.owner(0);
+  if (!succession_.lose(server)) return;
+  extend_chains(/*makes_copies=*/how != Departure::kEnded && !ended_);
+  if (how == Departure::kEnded) return;
+  if (how == Departure::kLost) {
+    std::lock_guard lock(mutex_);  // others may leave while numbers() is read
+    ++numbers_.servers_lost;
+  }
+  if (!is_copied()) return fail(fmt::format("{} is lost: {}", server_name(server, options_.ranks), why));
+  take_over_from(server, how, why);
+  const Share* first = share_of(0);
+  if (succession_.owner(0) != scheduled) scheduler_moved(first != nullptr && first->serves);
+  for (Slot* slot : slots_) advance(*slot);
+  tell_square();
+  handle_postponed();
+}
+
+// Serves the homes whose turn it is. Also if one of them is lost and the job ends: requests for others must
+// not wait.
+void Server::take_over_from(int server, Departure how, const std::string& why) {
+  for (int home = 0; home < options_.servers; ++home) {
+    if (succession_.owner(home) != own_index()) continue;
+    Share* share = share_of(home);
+    if (share == nullptr || !share->complete)
+      fail(fmt::format("{}: {}", lost_with_copies(home, succession_, options_.ranks), why));
+    else if (!share->serves)
+      take_over(*share);
+  }
+  const Share* share = share_of(server);
+  if (share != nullptr && share->serves) say_taken_over(server, how, why);
+}
+
+// Throws CommError if this server would have to serve these ranges, but has no complete copy.
+void Server::check_is_left(int home) const {
+  const Share* share = const_cast<Server*>(this)->share_of(home);
+  const bool mine = succession_.owner(home) == own_index();
+  if (mine && (share == nullptr || !share->complete))
+    throw CommError("{}", lost_with_copies(home, succession_, options_.ranks));
+}
+
+void Server::say_taken_over(int server, Departure how, const std::string& why) {
+  if (!options_.scheduler.say) return;
+  const bool other = succession_.next(server, own_index()) != Succession::kNobody;
+  const bool again = other && share_of(server)->tables->empty();
+  options_.scheduler.say(fmt::format(
+      "{} {}; {} took over its parameters{}. Redundancy is reduced{}", server_name(server, options_.ranks),
+      how == Departure::kLeft ? "left" : fmt::format("is lost ({})", why),
+      server_name(own_index(), options_.ranks), server == 0 ? " and the scheduler" : "",
+      again   ? " until copies are made anew"
+      : other ? ": sparse tables are not copied anew"
+              : ": no other server is left"));
+}
+
+void Server::take_over(Share& share) {
+  share.serves = true;
+  for (auto& slot : share.slots) {
+    catch_up(*slot);
+    slots_.push_back(slot.get());
+  }
+  std::sort(slots_.begin(), slots_.end(),
+            [](const Slot* a, const Slot* b) { return a->store.number() < b->store.number(); });
+  share.tables->serve();
+}
+
+// The copy learns what this server knows of workers.
+void Server::catch_up(Slot& slot) {
+  for (int worker = 0; worker < options_.workers; ++worker) {
+    auto index = static_cast<size_t>(worker);
+    slot.store.reach_life(worker, lives_[index]);
+    if (lost_[index] && last_named_[index].life == lives_[index]) write_off(slot, last_named_[index]);
+  }
+  for (const Decided& update : decided_) {
+    for (const Contributor& one : update.from)
+      if (update.head.number > slot.updates && one.life < lives_[static_cast<size_t>(one.worker)])
+        write_off(slot, one);
+  }
+  if (slot.store.version() == snapshot_wanted_) slot.store.take_snapshot();
+}
+
+// Its sender knows of a loss before this server does.
+void Server::postpone(int from, const Message& request, const Messenger::Answer& answer) {
+  auto own = std::count_if(postponed_.begin(), postponed_.end(),
+                           [&](const Postponed& one) { return one.from == from; });
+  if (static_cast<size_t>(own) >= kMostPostponed)
+    throw CommError("rank {} has sent {} requests for ranges that another server serves", from, own);
+  postponed_.push_back({from, request, {request.payload.begin(), request.payload.end()}, answer});
+}
+
+void Server::handle_postponed() {
+  for (Postponed& one : std::exchange(postponed_, {})) {
+    one.request.payload = one.payload;
+    try {
+      handle(one.from, one.request, one.answer);
+    } catch (const NotServedYet&) {
+      postponed_.push_back(std::move(one));
+    } catch (const std::exception& error) {
+      ++numbers_.refused;
+      one.answer({.message = {}, .refusal = error.what()});
+    }
+  }
+}
+
+// The others do not take the end of this server for a loss.
+void Server::tell_departure(Kind kind) {
+  Message farewell;
+  farewell.kind = kind;
+  for (int server = 0; is_copied() && server < options_.servers; ++server)
+    if (server != own_index()) tell(options_.workers + server, farewell);
+}
+
+}  // namespace yoke::ps

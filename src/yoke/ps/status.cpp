@@ -1,0 +1,28 @@
+#include "yoke/ps/status.h"
+
+#include <nlohmann/json.hpp>
+
+#include "yoke/base/error.h"
+
+namespace yoke::ps {
+
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(WorkerStatus, id, clock, minibatch, staleness, compute_seconds, state)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ServerStatus, id, ranges, copies, bytes, keys, clock, newest, pushed_bytes,
+                                   pulled_bytes, replica_bytes, replicas, lag, copying, schedules, version,
+                                   workers)
+
+nlohmann::json to_json(const ServerStatus& status) {
+  nlohmann::json json;
+  to_json(json, status);
+  return json;
+}
+
+ServerStatus parse_server_status(const std::string& text) {
+  try {
+    return nlohmann::json::parse(text).get<ServerStatus>();
+  } catch (const nlohmann::json::exception& error) {
+    throw CommError("a server answered with something else than its status: {}", error.what());
+  }
+}
+
+}  // namespace yoke::ps
