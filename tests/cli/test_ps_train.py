@@ -106,7 +106,7 @@ def test_equal_synchronous_runs_have_equal_bits(yoke, tmp_path, rule):
     assert runs[0]["parameter_hash"] == runs[1]["parameter_hash"]
 
 
-OVERLAPPED = {"plain": [], "clipped": ["--train.clip_norm", 0.5], "accumulated": ["--train.accumulate", 3], "recomputed": ["--train.recompute", "all"],
+OVERLAPPED = {"plain": [], "clipped": ["--train.clip_norm", 0.5], "accumulated": ["--train.accumulate", 3], "recomputed": ["--train.recompute", "blocks"],
               "copied": ["--ps.replicas", 1], "logged": ["--out.log_every", 1], "adamw": ["--train.optimizer", "adamw", "--train.lr", 0.001]}
 
 
@@ -186,10 +186,11 @@ def test_an_asynchronous_run_saves_one_version(yoke, tmp_path):
     assert more["resumed_from"] == 50 and more["steps"] == 60
 
 
-def test_downpour(yoke, tmp_path):
+@pytest.mark.parametrize("words", [[], ["--no-ps.overlap"], ["--ps.n_fetch", 2], ["--ps.n_push", 1]], ids=["overlap", "in turn", "same pace", "fetch less"])
+def test_downpour(yoke, tmp_path, words):
     summary = yoke(*served("--ps.policy", "async", "--ps.n_push", 2, "--ps.n_fetch", 4, "--ps.warm_start", 5, "--train.optimizer", "adagrad",
-                           "--train.lr", 0.01, "--steps", 40, "--ps.log_updates", "--out.dir", tmp_path)).json
-    assert summary["steps"] == 40
+                           "--train.lr", 0.01, "--steps", 40, "--ps.log_updates", "--out.dir", tmp_path, *words)).json
+    assert summary["steps"] == 40 and summary["eval_loss"] < 1  # 2.3 before the first update
     lines = [json.loads(line) for line in (tmp_path / "updates.jsonl").read_text().splitlines()]
     assert [line["version"] for line in lines] == list(range(1, 41))
 

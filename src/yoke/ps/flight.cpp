@@ -138,6 +138,11 @@ std::string server_name(int server, const ReplicaRanks& ranks) {
   return fmt::format("parameter server {} (rank {})", server, ranks.ranks() + server);
 }
 
+bool Flight::has_ended() {
+  std::lock_guard lock(mutex_);
+  return error_ || answered_ == plan_.requests;
+}
+
 void fly(comm::Messenger& messenger, FlightPlan plan) {
   const size_t requests = plan.requests;
   Flight flight(messenger, std::move(plan));

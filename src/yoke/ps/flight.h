@@ -61,6 +61,8 @@ class Flight {
   // Return once this request, or every one, is answered. Throw the first error. One thread at a time.
   void wait(size_t index);
   void wait_all();
+  // Whether wait_all() would return or throw at once.
+  bool has_ended();
 
  private:
   enum class State : uint8_t { kIdle, kOffered, kAnswered };

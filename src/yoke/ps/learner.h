@@ -166,10 +166,13 @@ class Learner {
   // Returns once everything begun has ended: all ranges have arrived, and the gradient before them was
   // accepted. The result is that of pull(). Without begin_pull(): at once.
   bool end_pull();
-  // Announces the gradient of the current work while it is being computed; `data` is filled range by range
-  // and stays untouched until end_pull(). Each range returns to `parameters` as soon as its update is applied
-  // and the scheduler has assigned the next work. Only under rules whose updates consume one gradient of
-  // every worker: others would wait for this one to end its backward pass. Requires end_pull() before.
+  // Whether end_pull() would return at once.
+  bool has_arrived();
+  // Announces the gradient of the current work, also while it is being computed; `data` is filled range by
+  // range and stays untouched until end_pull(). Each range returns to `parameters` (null: not) as soon as its
+  // update is applied and the scheduler has assigned the next work. Incomplete gradients only under rules
+  // whose updates consume one of every worker: under others, workers would wait for this one to complete it.
+  // Requires end_pull() before.
   void begin_push(const Gradient& gradient, void* parameters);
   // The gradient of this range is complete. False: it is not finite and was not sent.
   bool push_range(size_t index);

@@ -1,12 +1,12 @@
 // The part of Learner that moves ranges while the worker computes.
 //
-//   worker thread      begin_push   push_range …              end_push  wait  begin_pull  await_range …  end_pull
-//   messenger's thread     announcement ─▶ grant ─▶ pushes ─▶ acknowledged ─┬─▶ pulls ─▶ arrived
+//   worker thread      begin_push   push_range …              end_push  wait  begin_pull  await_range …
+//   end_pull messenger's thread     announcement ─▶ grant ─▶ pushes ─▶ acknowledged ─┬─▶ pulls ─▶ arrived
 //                                          release of the next version ─────┘
 //
-// Three flights, each of which triggers the next: the announcement, the pushes of complete ranges, and the pulls
-// of ranges whose push was acknowledged. The release may arrive before the grant. A pull that waits at its
-// server occupies a place in the window, so a range is not asked for before its own gradient is there.
+// Three flights, each of which triggers the next: the announcement, the pushes of complete ranges, and the
+// pulls of ranges whose push was acknowledged. The release may arrive before the grant. A pull that waits at
+// its server occupies a place in the window, so a range is not asked for before its own gradient is there.
 #include <algorithm>
 #include <atomic>
 
@@ -80,6 +80,8 @@ class Learner::Overlap {
     if (pushes_) pushes_->wait(range);
     if (pulls_) pulls_->wait(range);
   }
+
+  bool has_arrived() { return (!pushes_ || pushes_->has_ended()) && (!pulls_ || pulls_->has_ended()); }
 
   // Returns once nothing is in flight. The version that was pulled, with what servers said of it; -1: none.
   int64_t settle(std::vector<PullReply>& replies) {
@@ -160,7 +162,7 @@ class Learner::Overlap {
     Flight* pulls = nullptr;
     {
       std::lock_guard lock(mutex_);
-      if (!pushes_ || !next_ || pulls_) return;
+      if (!pushes_ || !next_ || pulls_ || parameters_ == nullptr) return;
       start_pulls(next_->version);
       pulls = pulls_.get();
       for (size_t i = 0; i < acknowledged_.size(); ++i)
@@ -193,12 +195,12 @@ class Learner::Overlap {
   std::mutex mutex_;
   Gradient gradient_;
   void* parameters_ = nullptr;
-  int64_t minibatch_ = 0;             // announced
+  int64_t minibatch_ = 0;  // announced
   std::optional<GrantReply> grant_;
-  std::optional<ReleaseHead> next_;   // what follows the announced minibatch
-  std::vector<size_t> complete_;      // ranges that wait for the grant
-  std::vector<bool> acknowledged_;    // by range
-  int64_t version_ = -1;              // pulled
+  std::optional<ReleaseHead> next_;  // what follows the announced minibatch
+  std::vector<size_t> complete_;     // ranges that wait for the grant
+  std::vector<bool> acknowledged_;   // by range
+  int64_t version_ = -1;             // pulled
   std::vector<PullReply> replies_;
   double began_ = 0, acknowledged_at_ = 0;
   std::atomic<double> ended_{0};
@@ -250,6 +252,10 @@ void Learner::begin_pull(void* parameters) {
 
 void Learner::await_range(size_t index) {
   if (overlap_) overlap_->await(index);
+}
+
+bool Learner::has_arrived() {
+  return !overlap_ || overlap_->has_arrived();
 }
 
 bool Learner::end_pull() {

@@ -129,6 +129,32 @@ TEST(PsOverlap, PullsAloneOverlapUnderEveryRule) {
   }
 }
 
+TEST(PsOverlap, APushLeavesBehindLocalStepsWithAndWithoutAFetch) {
+  for (auto rule : {plan::Rule::kAsync, plan::Rule::kSsp, plan::Rule::kKAsync}) {
+    Class lesson{.policy = {rule, 3, 2, 2}, .updates = 60};
+    lesson.run([&](Learner& learner, int, LocalGroup&) {
+      OverlappedWorker own(learner);
+      std::vector<double> fetched(own.parameters.size());
+      for (int64_t pushes = 1; learner.wait(); ++pushes) {
+        if (pushes == 1) learner.pull(own.parameters.data());
+        learner.end_pull();  // of the push before
+        EXPECT_TRUE(learner.has_arrived());
+        if (pushes % 2 == 1 && pushes > 1) own.parameters = fetched;
+        for (size_t i = 0; i < learner.ranges(); ++i) own.fill(i, 0.2);
+        void* into = pushes % 2 == 0 ? fetched.data() : nullptr;
+        learner.begin_push({own.gradient.data(), own.parameters[0], 0.1}, into);
+        for (size_t i = 0; i < learner.ranges(); ++i) EXPECT_TRUE(learner.push_range(i));
+        learner.end_push();
+      }
+      learner.end_pull();
+      learner.pull_at(learner.end().version, own.parameters.data());
+      EXPECT_THAT(own.parameters, Each(::testing::AllOf(::testing::Gt(0), ::testing::Lt(1))));
+      EXPECT_EQ(learner.report(), "counted");
+    });
+    EXPECT_EQ(lesson.version, 60);
+  }
+}
+
 TEST(PsOverlap, ALostWorkerIsWrittenOffInTheMiddleOfItsGradient) {
   Class lesson{.policy = {plan::Rule::kSync, 3, 0, 0}, .updates = 20};
   lesson.run([&](Learner& learner, int worker, LocalGroup& group) {
@@ -219,7 +245,9 @@ TEST(PsOverlap, ARangeReturnsBeforeTheWholeGradientIsComplete) {
   ScriptedMessenger messenger(0, 2);
   messenger.answer_to = [&](int, const comm::Message& request, std::span<std::byte> into) {
     if (request.kind == kOpen) return message_with(kOpen, OpenReply{kRanges, 0});
-    if (request.kind == kFinished) return message_with(kFinished, GrantReply{.verdict = static_cast<int64_t>(plan::Verdict::kAccepted), .update = 1});
+    if (request.kind == kFinished)
+      return message_with(kFinished,
+                          GrantReply{.verdict = static_cast<int64_t>(plan::Verdict::kAccepted), .update = 1});
     if (request.kind == kPush) pushed.push_back(request.get_head<PushHead>().range);
     if (request.kind != kPull) return comm::Message();
     EXPECT_EQ(request.get_head<PullHead>().version, 1);

@@ -1,5 +1,5 @@
-// Moves the ranges of a worker while it computes: a block waits for its own parameters only, and the gradient of
-// a range leaves when backward has completed it.
+// Moves the ranges of a worker while it computes: a block waits for its own parameters only, and the gradient
+// of a range leaves when backward has completed it.
 //
 // The first backward() only counts how many gradients each parameter gets (several, if recomputed parts share
 // it); its gradient leaves at the end. A parameter without a gradient holds its ranges back until the end of
@@ -18,8 +18,8 @@ namespace yoke::parallel {
 // One thread, which also runs backward().
 class Overlap {
  public:
-  // `parameters`: in the order of the learner's vector. `gather(i)`: brings the gradient of parameter i to its
-  // place in the vector that is pushed; zeros if there is none. All must outlive it.
+  // `parameters`: in the order of the learner's vector. `gather(i)`: brings the gradient of parameter i to
+  // its place in the vector that is pushed; zeros if there is none. All must outlive it.
   Overlap(const models::Model& model, const std::vector<torch::Tensor>& parameters, ps::Learner& learner,
           std::function<void(size_t)> gather);
 

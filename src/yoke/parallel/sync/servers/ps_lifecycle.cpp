@@ -89,6 +89,7 @@ void PsStrategy::pull_all_rows() {
 void PsStrategy::drain() {
   compute_->drain();
   finish_pull();
+  take_fetched(/*must=*/true);
   pull_all_rows();
 }
 
@@ -96,6 +97,7 @@ void PsStrategy::drain() {
 std::vector<torch::Tensor> PsStrategy::forward(const std::vector<torch::Tensor>& inputs) {
   if (in_parts()) return compute_->forward(inputs);
   finish_pull();
+  take_fetched(/*must=*/true);
   pull_all_rows();
   std::vector<torch::Tensor> placed;
   for (const torch::Tensor& input : inputs) placed.push_back(options_.place(input));
@@ -145,6 +147,7 @@ RunEnd PsStrategy::leave(int64_t peak_memory, std::vector<int64_t> own) {
 // The ranks of a replica leave together, and only when the servers know of it: they would take it for lost.
 RunEnd PsStrategy::finish(int64_t peak_memory) {
   finish_pull();
+  take_fetched(/*must=*/true);
   if (!in_parts()) {
     RunEnd end = leave(peak_memory, {peak_memory});
     if (setup_.server != nullptr && !end.problem) setup_.server->finish();

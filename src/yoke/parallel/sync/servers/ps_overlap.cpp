@@ -12,9 +12,9 @@
 
 namespace yoke::parallel {
 
-// A gradient that was announced is owed, so it is only announced early where it surely counts. Under rules that
-// do not wait for all workers, others would wait for what is being computed; a step that may be skipped, or is
-// delayed artificially, must end first.
+// A gradient that was announced is owed, so it is only announced early where it surely counts. Under rules
+// that do not wait for all workers, others would wait for what is being computed; a step that may be skipped,
+// or is delayed artificially, must end first.
 void PsStrategy::begin_overlap() {
   if (!setup_.ps.overlap || !in_place() || rows_ || parameters_.empty()) return;
   overlap_ = std::make_unique<Overlap>(model_, parameters_, *learner_,
@@ -55,9 +55,16 @@ bool PsStrategy::finish_pull() {
   pulled_ = learner_->end_pull();
   exposed_since(begin);
   const ps::Learner::Span flight = learner_->last_flight();
-  talk_.seconds += std::max(0.0, flight.end - flight.begin);
+  count_flight(flight.end);
   talk_.buckets.push_back({flight.begin, flight.end});
   return pulled_;
+}
+
+// A flight belongs to two steps: each counts its own part.
+void PsStrategy::count_flight(double until) {
+  const double from = std::max(learner_->last_flight().begin, flight_counted_);
+  talk_.seconds += std::max(0.0, until - from);
+  flight_counted_ = std::max(flight_counted_, until);
 }
 
 void PsStrategy::before_backward(const torch::Tensor& loss) {
@@ -112,6 +119,7 @@ CommitResult PsStrategy::commit_announced(const CommitOptions& commit) {
   pulling_ = true;
   pull_work();
   if (commit.measure_norm && !finish_pull()) find_work();
+  if (pulling_) count_flight(now_seconds());
   tell_loss();
   if (!pulling_) note_update_norm(commit, result);
   return result;

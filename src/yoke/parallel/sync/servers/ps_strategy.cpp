@@ -179,6 +179,7 @@ void PsStrategy::acquire() {
         setup_.messenger->rank(), kMostSkipped);
   talk_ = {};
   compute_->acquire();
+  take_fetched(/*must=*/false);
   if (rows_) rows_->begin_step();
   for (const torch::Tensor& parameter : parameters_) homes_.arrived(parameter);
   batches_.clear();
@@ -189,6 +190,7 @@ void PsStrategy::acquire() {
 // Waits for the next minibatch and brings the parameters to its version. False: the run is over.
 bool PsStrategy::find_work() {
   finish_pull();
+  take_fetched(/*must=*/true);
   double begin = now_seconds();
   while (!over_) {
     over_ = !learner_->wait();
@@ -353,7 +355,7 @@ CommitResult PsStrategy::commit(const CommitOptions& commit) {
   for (size_t i = 0; i < parameters_.size(); ++i) gather_gradient(i);
   const bool finite = (!rows_ || rows_->gather()) && learner_->is_finite(gradients_.const_data_ptr());
   result.updated = sum_over_ranks(finite ? 0 : 1) == 0;
-  bool local = setup_.ps.n_push > 1 || setup_.ps.n_fetch > 1;
+  const bool local = has_local_steps();
   double clip = 1;
   if (result.updated && (local || !in_step(setup_.policy))) clip = measure_own(commit, result);
   if (!result.updated) return result;
@@ -378,10 +380,15 @@ CommitResult PsStrategy::commit(const CommitOptions& commit) {
     told.also = [this](double scale, bool measure) {
       rows_->push(learner_->work().minibatch, scale, measure);
     };
+  const bool fetch = minibatches_ % setup_.ps.n_fetch == 0;
+  if (moves_behind()) {
+    push_behind(std::move(told), fetch);
+    tell_loss();
+    return result;
+  }
   double begin = now_seconds();
   learner_->push(told);
   if (local) accrued_.zero_();
-  bool fetch = minibatches_ % setup_.ps.n_fetch == 0;
   if (!fetch) over_ = !learner_->wait();
   waited_since(begin);
   if (overlap_ && fetch && !commit.measure_norm)
@@ -428,12 +435,14 @@ std::vector<std::pair<std::string, std::vector<torch::Tensor>>> PsStrategy::opti
 
 std::vector<StatePiece> PsStrategy::state() {
   finish_pull();
+  take_fetched(/*must=*/true);
   return owned_pieces(compute_->state());
 }
 
 std::optional<int64_t> PsStrategy::fetch_state() {
   torch::NoGradGuard no_grad;
   finish_pull();
+  take_fetched(/*must=*/true);
   auto arrays = optimizer_arrays();
   std::vector<torch::Tensor> whole = {torch::empty_like(flat_)};
   std::vector<void*> memory = {whole[0].mutable_data_ptr()};

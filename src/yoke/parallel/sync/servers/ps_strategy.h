@@ -105,6 +105,12 @@ class PsStrategy final : public Strategy, public LooksAhead {
   bool finish_pull();
   void pull_work();
   CommitResult commit_announced(const CommitOptions& commit);
+  void count_flight(double until);
+  // Downpour: what moves between local steps (ps_downpour.cpp).
+  bool has_local_steps() const { return setup_.ps.n_push > 1 || setup_.ps.n_fetch > 1; }
+  bool moves_behind() const { return setup_.ps.overlap && !in_parts() && has_local_steps(); }
+  void push_behind(ps::Gradient gradient, bool fetch);
+  void take_fetched(bool must);
   void lay_out();
   void open_servers();
   ps::ReplicaLinks replica_links();
@@ -156,8 +162,11 @@ class PsStrategy final : public Strategy, public LooksAhead {
   bool pulling_ = false;              // parameters are on their way
   bool pulled_ = true;                // they are those of the current work
   double last_compute_seconds_ = 0;   // of the previous minibatch
-  std::vector<Kept> batches_;         // of this step
-  const Kept* computing_ = nullptr;   // one of them
+  double flight_counted_ = 0;         // until then, in talk_
+  torch::Tensor sent_, fetched_;      // Downpour: gradients and parameters on their way
+  bool sending_ = false, fetching_ = false;
+  std::vector<Kept> batches_;        // of this step
+  const Kept* computing_ = nullptr;  // one of them
   bool begun_ = false;
   bool over_ = false;
   int64_t start_version_ = 0;
