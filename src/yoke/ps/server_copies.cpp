@@ -22,7 +22,7 @@ namespace {
 using comm::Message;
 using comm::Messenger;
 
-constexpr size_t kRangesAhead = 4;  // in flight
+constexpr size_t kCopiesAhead = 4;  // in flight
 constexpr int64_t kMostHeld = 1 << 20;
 constexpr int64_t kMostCopyLives = 1 << 20;
 
@@ -99,7 +99,7 @@ void Server::begin_copy(Share& share) {
 
 void Server::copy_ranges(Share& share) {
   Copying& copying = *share.copying;
-  while (copying.in_flight < kRangesAhead && copying.next < share.slots.size()) {
+  while (copying.in_flight < kCopiesAhead && copying.next < share.slots.size()) {
     const Slot& slot = *share.slots[copying.next++];
     ++copying.in_flight;
     send_copy(share, {.what = CopyHead::kRange, .range = static_cast<int64_t>(slot.store.number())},
