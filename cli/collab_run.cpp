@@ -7,7 +7,6 @@
 #include "cli/version.h"
 #include "yoke/base/error.h"
 #include "yoke/config/value.h"
-#include "yoke/parallel/registry.h"
 
 namespace yoke::cli {
 namespace {
@@ -51,12 +50,12 @@ std::string to_toml(const nlohmann::json& run) {
   return text;
 }
 
-void check_collab(const RunConfig& config) {
-  const parallel::ParallelOptions& parallel = config.parallel;
-  if (parallel.data > 1 || parallel.pipeline > 1 || parallel.tensor > 1 || parallel.zero > 0 ||
-      parallel.sync != parallel::ParallelOptions().sync || !parallel.partition.empty() ||
-      !parallel.plan.empty())
-    refuse("[parallel]", "every peer computes on one device. Remove the section");
+void check_collab(const Configuration& configuration) {
+  const RunConfig& config = configuration.values;
+  for (const config::Entry& entry : configuration.schema.entries())
+    if (entry.section == "parallel" && !entry.is_initial())
+      refuse(fmt::format("{} = {}", entry.key(), config::to_toml(entry.field.get())),
+             "every peer computes on one device. Remove it");
   if (config.collab.suspects > 0 && config.collab.robust != "krum")
     throw ConfigError(
         "collab.suspects = {} with collab.robust = \"{}\": only krum uses it. Remove one of the two.",

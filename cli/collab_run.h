@@ -16,7 +16,7 @@ nlohmann::json common_keys(const Configuration& configuration);
 std::string to_toml(const nlohmann::json& run);
 
 // Throws ConfigError if this configuration cannot be trained by peers: other strategies, fp16, L-BFGS.
-void check_collab(const RunConfig& config);
+void check_collab(const Configuration& configuration);
 
 // Steps of a run over `samples` training samples.
 int64_t collab_steps(const RunConfig& config, int64_t samples);

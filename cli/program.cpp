@@ -53,7 +53,7 @@ void check_configuration(const CommandLine& line) {
   check("eval", line.eval.file);
   if (line.command == "verify") layout_configurations(line);
   check("collab start", line.collab.file);
-  if (line.command == "collab start") check_collab(configuration.values);
+  if (line.command == "collab start") check_collab(configuration);
   if (line.command == "collab join") collab::read_ticket(line.collab.ticket);
 }
 

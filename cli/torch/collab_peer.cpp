@@ -38,7 +38,7 @@ parallel::CollabReplicaOptions::Samples RunOrder::gather(int64_t first, int64_t 
 CollabPeer::CollabPeer(Configuration& configuration, const std::string& init)
     : configuration_(configuration), identity_(identity_of(configuration.values.collab)) {
   const RunConfig& config = configuration_.values;
-  check_collab(config);
+  check_collab(configuration_);
   engine::WorkerOptions options = worker_options(config).alone();
   options.init = init;
   worker_ = engine::make_worker(options);
