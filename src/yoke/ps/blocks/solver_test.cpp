@@ -2,9 +2,13 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cmath>
+#include <map>
+#include <numeric>
 
 #include "yoke/base/error.h"
+#include "yoke/base/random.h"
 #include "yoke/ps/blocks/experiment.h"
 
 namespace yoke::ps::blocks {
@@ -120,6 +124,51 @@ TEST(BlockSolver, WithoutADelayEqualRunsAreEqual) {
   const Outcome first = run(experiment), second = run(experiment);
   EXPECT_EQ(first.support, second.support);
   EXPECT_EQ(first.weights, second.weights);
+}
+
+// What the solver does without a delay and filters, by one thread.
+std::map<Key, double> one_thread(std::vector<LocalProblem>& shares, const SolverOptions& options) {
+  const auto rule = proximal_step(options.l1, std::make_shared<std::atomic<double>>(0));
+  std::map<Key, double> weights;
+  std::vector<double> pairs;
+  for (int64_t pass = 0; pass < options.passes; ++pass) {
+    std::vector<int64_t> order(20);
+    std::iota(order.begin(), order.end(), 0);
+    Random random(derive_seed(options.seed, 0, static_cast<uint64_t>(pass)));
+    for (size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[random.below(i)]);
+    for (int64_t block : order) {
+      std::map<Key, std::array<double, 2>> sums;
+      for (LocalProblem& one : shares) {
+        one.derivatives(block, pairs);
+        for (size_t i = 0; i < one.keys(block).size(); ++i)
+          for (size_t k = 0; k < 2; ++k) sums[one.keys(block)[i]][k] += pairs[2 * i + k];
+      }
+      for (auto& [key, sum] : sums)
+        rule->apply({}, {.type = DataType::kFloat64,
+                         .keys = std::span(&key, 1),
+                         .gradient = sum.data(),
+                         .values = &weights[key]});
+      for (LocalProblem& one : shares) {
+        std::vector<double> own;
+        for (Key key : one.keys(block)) own.push_back(weights[key]);
+        one.set_weights(block, own);
+      }
+    }
+  }
+  std::erase_if(weights, [](const auto& one) { return one.second == 0; });
+  return weights;
+}
+
+TEST(BlockSolver, WithoutADelayItEqualsOneThreadBitByBit) {
+  Shares parallel(3), alone(3);
+  Experiment experiment = parallel.experiment(4);
+  experiment.servers = 2;
+  experiment.solver.passes = 20;
+  experiment.solver.kkt = false;
+  const Outcome outcome = run(experiment);
+  std::map<Key, double> weights;
+  for (size_t i = 0; i < outcome.support.size(); ++i) weights[outcome.support[i]] = outcome.weights[i];
+  EXPECT_EQ(weights, one_thread(alone.all, experiment.solver));
 }
 
 TEST(BlockSolver, DerivativesAreThoseOfTheLoss) {

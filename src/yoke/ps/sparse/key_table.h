@@ -3,7 +3,7 @@
 // A row has `width` values, and as many in each state array of the update rule. It is created as zeros when
 // its key is used first, so memory grows with the keys seen, not with the key space. Rows lie in the order of
 // their creation: keys that are sent together lie together, and a list of keys that is sent again is found
-// without hashing. Not thread-safe.
+// as a whole. Not thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -32,11 +32,10 @@ class KeyTable {
   size_t bytes_held() const;
 
   // The row of each key. find(): kAbsent where there is none. find_or_add(): adds rows of zeros; throws
-  // CommError if the table would have more than 2^32 - 2 rows. Fastest for keys in ascending order.
+  // CommError if the table would have more than 2^32 - 2 rows. Fastest for hundreds of keys at once.
   void find(std::span<const Key> keys, uint32_t* rows) const;
   void find_or_add(std::span<const Key> keys, uint32_t* rows);
-  // The first row, if rows with exactly these keys follow each other from where the last search ended, or
-  // from the beginning.
+  // The first row, if rows with exactly these keys follow each other. Requires a key.
   std::optional<uint32_t> find_run(std::span<const Key> keys) const;
 
   Key key(uint32_t row) const { return keys_[row]; }
@@ -51,7 +50,8 @@ class KeyTable {
 
  private:
   size_t slot_of(Key key) const { return static_cast<size_t>((key * kMix) >> shift_); }
-  uint32_t look_up(Key key) const;
+  // From this slot on.
+  uint32_t look_up(Key key, size_t slot) const;
   uint32_t add(Key key);
   void grow();
 
@@ -64,7 +64,6 @@ class KeyTable {
   std::vector<std::vector<std::byte>> arrays_;  // values, then state; by row
   std::vector<uint32_t> slots_;                 // rows by hash, linear probing, at most half full
   int shift_;                                   // 64 - log2(slots)
-  mutable size_t next_ = 0;                     // the row behind the one found last
   std::vector<uint32_t> order_;                 // rows by key, of the first order_.size() rows
 };
 

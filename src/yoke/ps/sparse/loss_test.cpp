@@ -139,8 +139,9 @@ TEST(SparseServerLoss, ASynchronousRunEndsWithTheSameBits) {
 }
 
 TEST(SparseServerLoss, EveryRuleContinues) {
-  for (plan::Rule rule : {plan::Rule::kKSync, plan::Rule::kKBatchSync, plan::Rule::kAsync, plan::Rule::kKAsync,
-                          plan::Rule::kKBatchAsync, plan::Rule::kBoundedDelay, plan::Rule::kSsp}) {
+  for (plan::Rule rule :
+       {plan::Rule::kKSync, plan::Rule::kKBatchSync, plan::Rule::kAsync, plan::Rule::kKAsync,
+        plan::Rule::kKBatchAsync, plan::Rule::kBoundedDelay, plan::Rule::kSsp}) {
     SCOPED_TRACE(static_cast<int>(rule));
     EXPECT_FALSE(trained({rule, 3, 2, 2}, {0}, 1, 60).empty());
     EXPECT_FALSE(trained({rule, 3, 2, 2}, {2}, 1, 60).empty());
@@ -165,7 +166,8 @@ TEST(SparseServerLoss, CopiesCostTheirShareOfThePushes) {
     if (worker == 0) sent = client.traffic().sent + client.traffic().keys_saved;
   });
   double replicated = 0;
-  for (const Server::Numbers& numbers : test.numbers) replicated += static_cast<double>(numbers.replicated_bytes);
+  for (const Server::Numbers& numbers : test.numbers)
+    replicated += static_cast<double>(numbers.replicated_bytes);
   // k/n = 2/8, and a head for each.
   const double share = replicated / (kLearners * static_cast<double>(sent));
   EXPECT_GE(share, 0.25);
@@ -186,7 +188,8 @@ TEST(SparseServerLoss, LosingAllCopiesEndsTheRunWithTheNames) {
       }
       ADD_FAILURE() << "nobody has the rows of server 1";
     } catch (const CommError& error) {
-      EXPECT_THAT(error.what(), HasSubstr("parameter server 1 (rank 2), parameter server 2 (rank 3) are lost"));
+      EXPECT_THAT(error.what(),
+                  HasSubstr("parameter server 1 (rank 2), parameter server 2 (rank 3) are lost"));
     }
     learner.abandon();
     test.close_server(group, 0);
@@ -202,7 +205,8 @@ TEST(SparseServerLoss, RoundsAreRefused) {
     shops.push_back(std::make_unique<Server>(group.messenger(1 + s), std::move(options)));
   }
   {
-    Client client(group.messenger(0), {.servers = 2, .replicas = 1, .tables = {{.keys = 100}}, .timeout = 60});
+    Client client(group.messenger(0),
+                  {.servers = 2, .replicas = 1, .tables = {{.keys = 100}}, .timeout = 60});
     const std::vector<float> one = {1};
     const std::vector<Key> key = {7};
     try {

@@ -12,8 +12,13 @@ void Tables::log_update(const Update& update, const Sums& sums, double weight, d
   if (!is_copied()) return;
   const bool there = options_.copies_gradients;
   if (!there) log_sum(sums);
-  TableUpdateChange change{update.head.number, update.head.version, update.head.lr, weight, square,
-                           there ? 1 : 0,      static_cast<int64_t>(update.from.size())};
+  TableUpdateChange change{update.head.number,
+                           update.head.version,
+                           update.head.lr,
+                           weight,
+                           square,
+                           there ? 1 : 0,
+                           static_cast<int64_t>(update.from.size())};
   EntryWriter entry(Change::kTableUpdate);
   entry.put(change);
   for (const Contributor& one : update.from) entry.put(one);
@@ -93,10 +98,9 @@ void Tables::change_rows(EntryReader& entry, Change kind) {
       check_push(from, head);
       const HeldGradients::Name name{from, change.life, head.sequence};
       if (!held_.has(name, head))
-        held_.add(name, head,
-                  {head.table,
-                   {rows.keys.begin(), rows.keys.end()},
-                   {rows.values.begin(), rows.values.end()}});
+        held_.add(
+            name, head,
+            {head.table, {rows.keys.begin(), rows.keys.end()}, {rows.values.begin(), rows.values.end()}});
       return;
     }
     default: {

@@ -72,6 +72,7 @@ class SparseRows {
   // Rows that were asked for, of all tables.
   struct Request {
     int64_t version = 0;
+    std::vector<torch::Tensor> inputs;           // that name the rows
     std::vector<ps::sparse::Client::Rows> rows;  // by table
     std::vector<ps::sparse::Client::Pending> answers;
   };
