@@ -1,6 +1,31 @@
 #include "yoke/parallel/common/ddp/bucket_plan.h"
 
 namespace yoke::parallel {
+namespace {
+
+int64_t bytes_of(const GradientSize& one) {
+  return one.elements * static_cast<int64_t>(c10::elementSize(one.type));
+}
+
+// The last bucket leaves when backward has ended: what is in it and was complete earlier leaves before.
+void split_last(std::vector<std::vector<int64_t>>& buckets, const std::vector<GradientSize>& gradients,
+                int64_t most_bytes) {
+  if (buckets.empty() || most_bytes == 0) return;
+  std::vector<int64_t>& last = buckets.back();
+  size_t begin = last.size() - 1;
+  int64_t bytes = bytes_of(gradients[static_cast<size_t>(last[begin])]);
+  while (begin > 0) {
+    bytes += bytes_of(gradients[static_cast<size_t>(last[begin - 1])]);
+    if (bytes > most_bytes) break;
+    --begin;
+  }
+  if (begin == 0) return;
+  std::vector<int64_t> tail(last.begin() + static_cast<std::ptrdiff_t>(begin), last.end());
+  last.resize(begin);
+  buckets.push_back(std::move(tail));
+}
+
+}  // namespace
 
 std::vector<std::vector<int64_t>> plan_buckets(const std::vector<GradientSize>& gradients,
                                                const std::vector<int64_t>& order, const BucketSizes& sizes) {
@@ -19,8 +44,9 @@ std::vector<std::vector<int64_t>> plan_buckets(const std::vector<GradientSize>& 
       filled = 0;
     }
     buckets.back().push_back(index);
-    filled += one.elements * static_cast<int64_t>(c10::elementSize(one.type));
+    filled += bytes_of(one);
   }
+  split_last(buckets, gradients, sizes.last_bytes);
   return buckets;
 }
 

@@ -17,6 +17,7 @@ struct GradientSize {
 struct BucketSizes {
   int64_t first_bytes = 0;
   int64_t bytes = 0;
+  int64_t last_bytes = 0;  // at most, or one gradient; 0: as they come
 };
 
 // Explicit bucket layout, instead of the order in which gradients become ready.
@@ -32,7 +33,8 @@ struct BucketLayout {
 };
 
 // Divides `order` (indices into `gradients`, by readiness) into buckets of one type and device each, closed
-// when full. The first one is small, so that communication starts early. A gradient is never split.
+// when full. The first one is small, so that communication starts early; the last one may be, so that little
+// is left when backward ends. A gradient is never split.
 std::vector<std::vector<int64_t>> plan_buckets(const std::vector<GradientSize>& gradients,
                                                const std::vector<int64_t>& order, const BucketSizes& sizes);
 

@@ -293,7 +293,8 @@ void Reducer::agree_on_buckets() {
   for (const Slot& slot : slots_)
     sizes.push_back({slot.parameter.numel(), slot.parameter.scalar_type(), slot.parameter.device()});
   if (layout_.plan.empty())
-    layout_.plan = plan_buckets(sizes, order, {options_.first_bucket_bytes, options_.bucket_bytes});
+    layout_.plan = plan_buckets(
+        sizes, order, {options_.first_bucket_bytes, options_.bucket_bytes, options_.first_bucket_bytes});
   make_places();
 }
 

@@ -1,9 +1,9 @@
 // The part of PsStrategy where fetch, push and local steps overlap (Downpour).
 //
-// A push takes what local steps have accrued with it, and leaves while the next minibatches are computed on this
-// worker's own copy of the parameters. If it is time to fetch, each range returns to other memory when the push
-// of that range is acknowledged. What has arrived completely replaces the parameters before the next minibatch.
-// One push is in flight: the next one waits for it.
+// A push takes what local steps have accrued with it, and leaves while the next minibatches are computed on
+// this worker's own copy of the parameters. If it is time to fetch, each range returns to other memory when
+// the push of that range is acknowledged. What has arrived completely replaces the parameters before the next
+// minibatch. One push is in flight: the next one waits for it.
 #include "yoke/base/clock.h"
 #include "yoke/base/error.h"
 #include "yoke/parallel/sync/servers/ps_strategy.h"
