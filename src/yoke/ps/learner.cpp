@@ -170,8 +170,9 @@ void Learner::open() {
                                message_with(kOpen, head, std::as_bytes(std::span(options_.tensors))),
                                {}};
   };
-  plan.got = [&](size_t server, const Message& reply) {
-    if (server == 0) state_arrays_ = reply.get_head<OpenReply>().state_arrays;
+  // Of those that hold ranges; one of them may be lost.
+  plan.got = [&](size_t, const Message& reply) {
+    state_arrays_ = std::max(state_arrays_, reply.get_head<OpenReply>().state_arrays);
   };
   fly(messenger_, std::move(plan));
 }

@@ -297,7 +297,9 @@ void Server::open(int from, const Message& request, const Messenger::Answer& ans
   } else {
     lay_out(head, std::move(sharding));
   }
-  auto arrays = slots_.empty() ? 0 : static_cast<int64_t>(slots_.front()->store.state_arrays());
+  int64_t arrays = 0;
+  for (const auto& share : shares_)  // copies, too: their server may be lost
+    if (!share->slots.empty()) arrays = static_cast<int64_t>(share->slots.front()->store.state_arrays());
   answer({message_with(kOpen, OpenReply{static_cast<int64_t>(slots_.size()), arrays})});
 }
 
