@@ -47,7 +47,7 @@ def averaging_seconds(switch, bandwidths, arguments, folder):
     common = ["--train.threads", 1, "--out.log_every", 1, "--json"]
     for index, bandwidth in enumerate(bandwidths):
         address = f"10.84.0.{index + 1}"
-        start = ["start", CONFIG, "--ticket-file", ticket, "--target-batch", 64, "--steps", arguments.steps + 1, "--meeting",
+        start = ["start", CONFIG, "--ticket-file", ticket, "--target-batch", 64, "--steps", arguments.steps, "--meeting",
                  f"{address}:7000", "--collab.min_peers", len(bandwidths), "--model.sizes", f"32,{arguments.width},10"]
         words = start if index == 0 else ["join", ticket]
         command = ["ip", "netns", "exec", switch.names[index], YOKE, "collab", *words, "--collab.listen", f"{address}:0",
@@ -60,9 +60,12 @@ def averaging_seconds(switch, bandwidths, arguments, folder):
     for peer, (_, error) in zip(peers, answers):
         if peer.returncode != 0:
             sys.exit(error)
-    times = [[json.loads(line)["comm_seconds"] for line in (folder / str(i) / "metrics.jsonl").read_text().splitlines()]
-             for i in range(len(peers))]
-    return statistics.median(list(map(max, zip(*times)))[1:])
+    slowest = {}
+    for index in range(len(peers)):
+        for line in (folder / str(index) / "metrics.jsonl").read_text().splitlines():
+            record = json.loads(line)
+            slowest.setdefault(record["step"], []).append(record["comm_seconds"])
+    return statistics.median([max(times) for times in slowest.values() if len(times) == len(peers)])
 
 
 def main():

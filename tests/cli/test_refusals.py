@@ -160,7 +160,7 @@ ROWS = {
         ("bench average --bytes x", 2, "--bytes x"),
         ("bench average --peers 2 --link 1mbit", 2, "--link has 1 rates for --peers 2"),
         ("bench average --peers 2 --link 1mbit,fast", 2, "--link fast"),
-        ("bench average --peers 0", 2, "--peers 0"),
+        ("bench average --peers 0", 2, "--peers: Value 0"),
         ("collab start configs/nope.toml", 2, "configs/nope.toml"),
         ("collab start configs/mlp_tiny.toml --target-batch 0", 2, "--target-batch"),
         ("collab start configs/mlp_tiny.toml --robust mean", 2, "centered_clip"),

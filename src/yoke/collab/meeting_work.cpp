@@ -17,7 +17,7 @@ constexpr double kRateMemory = 0.8;    // of the moving average of samples per s
 constexpr double kLeasePatience = 8;   // times the time it should take
 constexpr double kFirstPatience = 10;  // times the timeout, of a peer whose speed is unknown
 constexpr double kLongestWait = 0.2;   // seconds until a waiting peer is answered: it sees that we live
-constexpr double kHold = 2;            // seconds that a full batch waits for a peer that fetches the state
+constexpr double kHold = 2;            // seconds that a full batch waits for a peer without samples in it
 
 }  // namespace
 
@@ -120,7 +120,7 @@ Json Meeting::catch_up_reply(Peer& peer, double now) {
   if (own)
     peer.epoch = 0;
   else if (!std::exchange(peer.held, true))
-    peer.hold_until = now + kHold;
+    peer.hold_until = now + options_.timeout;
   return message;
 }
 
