@@ -107,7 +107,8 @@ def test_without_copies_the_job_restarts_from_the_last_checkpoint(yoke, tmp_path
     whole = yoke(*training(tmp_path / "whole", *words, replicas=0)).json["parameter_hash"]
     fault = {"YOKE_FAULT": f"rank={WORKERS + 1},attempt=0,at=ps.server.update,hit=250:kill"}
     ended = yoke(*training(tmp_path / "run", *words, "--ps.on_server_loss", "restart", replicas=0), env=fault)
-    assert ended.json["parameter_hash"] == whole and ended.json["steps"] == 100
+    summary = json.loads((tmp_path / "run/summary.json").read_text())
+    assert summary["parameter_hash"] == whole and summary["steps"] == 100
     assert "Restarting all ranks (1 of 3)" in ended.err and "is lost at version" in ended.err
     stopped = yoke(*training(tmp_path / "stop", *words, replicas=0), env=fault, code=None)
     assert stopped.code == 137

@@ -49,7 +49,7 @@ def test_a_run_without_a_server_is_saved_and_resumed(yoke, tmp_path):
 
 
 def test_losing_all_copies_ends_the_job_with_the_names(yoke, tmp_path):
-    faults = "; ".join(killing(server, "ps.replicated", 100 * (server + 1))["YOKE_FAULT"] for server in (0, 1))
+    faults = "; ".join(killing(*one)["YOKE_FAULT"] for one in [(0, "ps.replicated", 100), (1, "ps.copy", 2)])
     ended = yoke(*training(tmp_path, "--steps", 100000), env={"YOKE_FAULT": faults}, code=None)
     assert ended.code != 0
     assert "parameter server 0 (rank 2), parameter server 1 (rank 3) are lost" in ended.err

@@ -40,8 +40,8 @@ JobAddress parse_job_address(const std::string& text) {
     json.at("protection").get_to(address.protection);
     protection_of(address.protection);
     return address;
-  } catch (const nlohmann::json::exception& error) {
-    throw ConfigError("this is not a job's contact file: {}", error.what());
+  } catch (const nlohmann::json::exception&) {
+    throw ConfigError("this is not a job's contact file. Give the folder of a run that is running.");
   }
 }
 

@@ -94,8 +94,10 @@ void Learner::listen() {
         if (broken.empty()) return;  // another server takes over
         std::lock_guard lock(inbox->mutex);
         if (own == 0 && inbox->lost.empty())
-          log::warn("{} at version {}; what was trained since the last checkpoint is lost with it", broken,
-                    inbox->newest.version);
+          log::warn(
+              "a parameter server is lost at version {}; what was trained since the last checkpoint is lost "
+              "with it",
+              inbox->newest.version);
         inbox->lost = fmt::format("{}: {}", broken, why);
         inbox->changed.notify_all();
       });
