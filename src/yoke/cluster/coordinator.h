@@ -30,7 +30,7 @@ struct CoordinatorOptions {
   double regroup_timeout = 30;  // seconds for all that are left to regroup; who has not is evicted
   // Whether an epoch may start now; it is asked again soon if not. Must not block.
   std::function<bool()> may_start_epoch = [] { return true; };
-  double return_timeout = 3;    // seconds for the members of a job that is taken up to return, after the first
+  double return_timeout = 3;  // seconds for the members of a job that is taken up to return, after the first
 };
 
 class Coordinator {

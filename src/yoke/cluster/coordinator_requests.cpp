@@ -34,8 +34,8 @@ FailureReport lost_report(const Member& member, const std::string& how, int64_t 
 void Coordinator::Impl::on_frame(Client& client, const net::FrameHeader& header) {
   if (client.entered && client.rank >= 0) ranks[static_cast<size_t>(client.rank)].last_seen = now_seconds();
   if (header.type == net::FrameType::kHeartbeat) {
-    if (client.left) return;                          // was in flight when the rank left
-    if (!client.entered && client.regroup) return;    // it has returned and waits for the next epoch
+    if (client.left) return;                        // was in flight when the rank left
+    if (!client.entered && client.regroup) return;  // it has returned and waits for the next epoch
     if (!client.entered) throw CommError("a heartbeat before join");
     ranks[static_cast<size_t>(client.rank)].progress = control::read_progress(client.payload);
     return;

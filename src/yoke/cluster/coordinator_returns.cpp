@@ -32,8 +32,8 @@ void Coordinator::Impl::on_return(Client& client, uint64_t request, const contro
 
 void Coordinator::Impl::take_up(const Epoch& running) {
   const auto size = static_cast<int>(running.members.size());
-  log::warn("taking up a running job in epoch {}: waiting {:.0f} s for its {} rank{} to return", running.number,
-            options.return_timeout, size, size == 1 ? "" : "s");
+  log::warn("taking up a running job in epoch {}: waiting {:.0f} s for its {} rank{} to return",
+            running.number, options.return_timeout, size, size == 1 ? "" : "s");
   formed = regrouping = true;
   epoch = running;
   regroup_started = now_seconds();

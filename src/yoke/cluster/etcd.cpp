@@ -21,18 +21,18 @@ constexpr size_t kMostBytes = size_t{1} << 20;
 
 std::string to_base64(const std::string& text) {
   std::string coded(4 * ((text.size() + 2) / 3) + 1, '\0');
-  int length = EVP_EncodeBlock(reinterpret_cast<unsigned char*>(coded.data()),
-                               reinterpret_cast<const unsigned char*>(text.data()),
-                               static_cast<int>(text.size()));
+  int length =
+      EVP_EncodeBlock(reinterpret_cast<unsigned char*>(coded.data()),
+                      reinterpret_cast<const unsigned char*>(text.data()), static_cast<int>(text.size()));
   coded.resize(static_cast<size_t>(length));
   return coded;
 }
 
 std::string from_base64(const std::string& coded) {
   std::string text(coded.size(), '\0');
-  int length = EVP_DecodeBlock(reinterpret_cast<unsigned char*>(text.data()),
-                               reinterpret_cast<const unsigned char*>(coded.data()),
-                               static_cast<int>(coded.size()));
+  int length =
+      EVP_DecodeBlock(reinterpret_cast<unsigned char*>(text.data()),
+                      reinterpret_cast<const unsigned char*>(coded.data()), static_cast<int>(coded.size()));
   if (length < 0) throw CommError("etcd: a value that is not base64");
   const auto padding = std::min<size_t>(2, static_cast<size_t>(std::ranges::count(coded, '=')));
   text.resize(static_cast<size_t>(length) - std::min(padding, static_cast<size_t>(length)));

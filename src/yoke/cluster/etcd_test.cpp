@@ -29,7 +29,8 @@ class Gateway {
             char request[4096];
             ssize_t got = ::recv(client.get(), request, sizeof request, 0);
             asked_.append(request, static_cast<size_t>(std::max<ssize_t>(0, got)));
-            [[maybe_unused]] ssize_t sent = ::send(client.get(), response.data(), response.size(), MSG_NOSIGNAL);
+            [[maybe_unused]] ssize_t sent =
+                ::send(client.get(), response.data(), response.size(), MSG_NOSIGNAL);
           }
         }) {}
   net::Address address() const { return net::bound_address(listening_.get()); }
@@ -60,8 +61,8 @@ TEST(Etcd, ReadsAValueAndItsLease) {
   ASSERT_TRUE(value);
   EXPECT_EQ(value->text, "hello");
   EXPECT_EQ(value->lease, 77);
-  EXPECT_THAT(gateway.asked(), ::testing::AllOf(HasSubstr("POST /v3/kv/range HTTP/1.0\r\n"),
-                                                HasSubstr(R"({"key":"L2E="})")));
+  EXPECT_THAT(gateway.asked(),
+              ::testing::AllOf(HasSubstr("POST /v3/kv/range HTTP/1.0\r\n"), HasSubstr(R"({"key":"L2E="})")));
 }
 
 TEST(Etcd, AnAbsentKeyHasNoValue) {
@@ -72,8 +73,8 @@ TEST(Etcd, AnAbsentKeyHasNoValue) {
 TEST(Etcd, CreatesOnlyWhatIsAbsent) {
   Gateway won(response(R"({"succeeded":true,"responses":[{"response_put":{}}]})"));
   EXPECT_EQ(Etcd({won.address()}).create("/a", "own", 5, soon()).text, "own");
-  Gateway lost(
-      response(R"({"responses":[{"response_range":{"kvs":[{"value":"aGVsbG8=","lease":"9"}],"count":"1"}}]})"));
+  Gateway lost(response(
+      R"({"responses":[{"response_range":{"kvs":[{"value":"aGVsbG8=","lease":"9"}],"count":"1"}}]})"));
   Etcd::Value other = Etcd({lost.address()}).create("/a", "own", 5, soon());
   EXPECT_EQ(other.text, "hello");
   EXPECT_EQ(other.lease, 9);
@@ -96,15 +97,16 @@ TEST(Etcd, AsksTheNextMemberIfOneDoesNotAnswer) {
   Etcd etcd({closed, gateway.address()});
   EXPECT_EQ(etcd.grant(2, soon()), 4);
   EXPECT_EQ(etcd.member(), gateway.address());
-  EXPECT_THAT([&] { Etcd({closed}).grant(2, Deadline::after(0.2)); },
-              ThrowsMessage<Error>(::testing::AllOf(HasSubstr("etcd does not answer"), HasSubstr(closed.text()))));
+  EXPECT_THAT(
+      [&] { Etcd({closed}).grant(2, Deadline::after(0.2)); },
+      ThrowsMessage<Error>(::testing::AllOf(HasSubstr("etcd does not answer"), HasSubstr(closed.text()))));
 }
 
 TEST(Etcd, LiesAreErrors) {
-  for (const char* lie : {"", "hello", "HTTP/1.0 200 OK\r\n", "HTTP/1.0 500 Oops\r\n\r\nno",
-                          "HTTP/1.0 200 OK\r\n\r\n[1]", "HTTP/1.0 200 OK\r\n\r\n{\"kvs\":3}",
-                          "HTTP/1.0 200 OK\r\n\r\n{\"kvs\":[{\"value\":\"###\"}]}",
-                          "HTTP/1.0 200 OK\r\n\r\n{\"kvs\":[{\"value\":\"\",\"lease\":\"x\"}]}"}) {
+  for (const char* lie :
+       {"", "hello", "HTTP/1.0 200 OK\r\n", "HTTP/1.0 500 Oops\r\n\r\nno", "HTTP/1.0 200 OK\r\n\r\n[1]",
+        "HTTP/1.0 200 OK\r\n\r\n{\"kvs\":3}", "HTTP/1.0 200 OK\r\n\r\n{\"kvs\":[{\"value\":\"###\"}]}",
+        "HTTP/1.0 200 OK\r\n\r\n{\"kvs\":[{\"value\":\"\",\"lease\":\"x\"}]}"}) {
     Gateway gateway{std::string(lie)};
     EXPECT_THROW(Etcd({gateway.address()}).get("/a", soon()), Error) << lie;
   }

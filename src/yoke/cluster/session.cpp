@@ -142,9 +142,10 @@ struct Session::Impl {
     try {
       joined.coordinator = reach(where, ticket, seat, deadline);
     } catch (const Error& error) {
-      throw CommError("{}, and none took its place within {:.0f} s: {}. Next: run the same command again to "
-                      "resume from the last checkpoint",
-                      ended, deadline.limit(), error.what());
+      throw CommError(
+          "{}, and none took its place within {:.0f} s: {}. Next: run the same command again to "
+          "resume from the last checkpoint",
+          ended, deadline.limit(), error.what());
     }
     {
       std::lock_guard lock(mutex);
@@ -166,8 +167,7 @@ struct Session::Impl {
     try {
       while (!stop && !closing) turn();
     } catch (const std::exception& error) {
-      if (!closing)
-        end(fmt::format("{} is gone: {}", the_coordinator(), error.what()));
+      if (!closing) end(fmt::format("{} is gone: {}", the_coordinator(), error.what()));
     }
     while (!stop && closing) turn_alone();
     std::lock_guard lock(mutex);

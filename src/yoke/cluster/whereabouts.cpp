@@ -44,9 +44,10 @@ Whereabouts whereabouts(const std::string& endpoint, const std::string& job_id) 
       if (std::optional<Etcd::Value> value = etcd->get(coordinator_key(job_id), deadline))
         return net::parse_address(value->text);
       if (deadline.passed())
-        throw Error(ExitCode::kRendezvous, fmt::format("no launcher of job '{}' hosts its coordinator (key {} "
-                                                       "in etcd). Next: start one with the same --rdzv-id",
-                                                       job_id, coordinator_key(job_id)));
+        throw Error(ExitCode::kRendezvous,
+                    fmt::format("no launcher of job '{}' hosts its coordinator (key {} "
+                                "in etcd). Next: start one with the same --rdzv-id",
+                                job_id, coordinator_key(job_id)));
       std::this_thread::sleep_for(kLookEvery);
     }
   });

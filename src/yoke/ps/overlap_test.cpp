@@ -326,6 +326,7 @@ TEST(PsFlight, TheLowestIndexGoesFirstAndTheWindowHolds) {
       waiting.push_back(std::move(done));
     }
     void tell(int, const comm::Message&, Deadline) override {}
+    void run_soon(std::function<void()> task) override { task(); }
   } slow(waiting);
   FlightPlan plan;
   plan.requests = 8;

@@ -70,11 +70,13 @@ void Server::make_tables(Share& share) {
 
 sparse::Tables& Server::tables_for(int from, const Message& request) {
   const int64_t home = sparse::Tables::home_of(request);
-  Share* share = home >= 0 && home < options_.servers ? share_of(static_cast<int>(home)) : nullptr;
-  if (share == nullptr)
+  const bool exists = home >= 0 && home < options_.servers;
+  if (!exists || (!is_copied() && home != own_index()))
     throw CommError("worker {} sent a message about the keys of server {} to server {}", from, home,
                     own_index());
-  if (!share->serves) throw NotServedYet{};
+  check_is_left(static_cast<int>(home));
+  Share* share = share_of(static_cast<int>(home));
+  if (share == nullptr || !share->serves) throw NotServedYet{};
   return *share->tables;
 }
 

@@ -1,7 +1,8 @@
 // The coordinator's election through etcd.
 //
 // A lease makes it safe: the holder starts epochs only while its lease holds by its own clock, and everybody
-// else can be elected only after etcd has let it expire. So two halves of a split network cannot both regroup.
+// else can be elected only after etcd has let it expire. So two halves of a split network cannot both
+// regroup.
 #include <atomic>
 #include <condition_variable>
 #include <mutex>
@@ -101,7 +102,8 @@ class Elected : public Hosting {
 
   // Ranks that are connected return to whoever is elected next.
   void step_down() {
-    log::warn("machine {} no longer hosts the coordinator: its lease in etcd has expired", options_.node_rank);
+    log::warn("machine {} no longer hosts the coordinator: its lease in etcd has expired",
+              options_.node_rank);
     lease_ = 0;
     std::shared_ptr<Coordinator> old;
     std::lock_guard lock(mutex_);

@@ -14,8 +14,7 @@ control::Note ask(const JobPlace& place, const nlohmann::json& head) {
   net::Introduction self;
   self.purpose = "control";
   const net::Address coordinator = whereabouts(place.endpoint, place.ticket.job_id).find(deadline);
-  auto connection =
-      net::introduce(net::connect_to(coordinator, deadline), place.ticket, self, deadline);
+  auto connection = net::introduce(net::connect_to(coordinator, deadline), place.ticket, self, deadline);
   net::FrameHeader header;
   header.type = net::FrameType::kRequest;
   header.context = 1;

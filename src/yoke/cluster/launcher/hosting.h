@@ -19,9 +19,9 @@ class Hosting {
 // only this process can know it.
 std::unique_ptr<Hosting> host_on_first_machine(const LaunchOptions& options, JobPlace& place);
 
-// Every launcher stands for election: whoever creates the job's key in etcd hosts the coordinator, for as long
-// as it keeps the lease on that key. If it dies, or its machine is cut off from etcd, another one takes up the
-// job within a few seconds. Throws Error with kRendezvous if etcd does not answer.
+// Every launcher stands for election: whoever creates the job's key in etcd hosts the coordinator, for as
+// long as it keeps the lease on that key. If it dies, or its machine is cut off from etcd, another one takes
+// up the job within a few seconds. Throws Error with kRendezvous if etcd does not answer.
 std::unique_ptr<Hosting> host_if_elected(const LaunchOptions& options, const JobPlace& place);
 
 // What both have in common: all but the address.

@@ -115,8 +115,8 @@ class Job {
   // Returns whether the user ended it.
   bool attempt(LaunchResult& result) {
     Stopwatch watch;
-    std::unique_ptr<Hosting> hosting = options_.etcd.empty() ? host_on_first_machine(options_, place_)
-                                                             : host_if_elected(options_, place_);
+    std::unique_ptr<Hosting> hosting =
+        options_.etcd.empty() ? host_on_first_machine(options_, place_) : host_if_elected(options_, place_);
     if (!hosting->coordinator() && result.restarts > 0) wait_for_next_generation();
     std::optional<JobBeacon> beacon;
     if (hosting->coordinator() && !options_.contact_file.empty())

@@ -18,9 +18,9 @@ struct LaunchOptions {
   std::vector<int> node_sizes = {1};  // ranks on each machine
   int node_rank = 0;                  // index of this machine
   std::string endpoint;               // host:port of the coordinator; empty: one machine, a unix socket
-  std::string etcd{};                 // HOST:PORT,…: the coordinator is elected through it; no endpoint then
-  std::string local_addr{};           // of this machine, where an elected coordinator listens; empty: found
-  std::string job_id;                 // identical on all machines; empty: generated
+  std::string etcd{};        // HOST:PORT,…: the coordinator is elected through it; no endpoint then
+  std::string local_addr{};  // of this machine, where an elected coordinator listens; empty: found
+  std::string job_id;        // identical on all machines; empty: generated
   int max_restarts = 0;
   // Only if the rank that failed is this or a higher one: other failures end the job.
   int restarts_for = 0;

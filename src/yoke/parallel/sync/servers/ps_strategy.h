@@ -20,8 +20,8 @@
 
 #include "yoke/compute/gradient_home.h"
 #include "yoke/parallel/common/one_device.h"
-#include "yoke/parallel/sync/servers/overlap.h"
 #include "yoke/parallel/looks_ahead.h"
+#include "yoke/parallel/sync/servers/overlap.h"
 #include "yoke/parallel/sync/servers/replica_layout.h"
 #include "yoke/parallel/sync/servers/setup.h"
 #include "yoke/parallel/sync/servers/sparse_rows.h"
