@@ -28,6 +28,8 @@ CANNOT = {
     r"bench scaling --model lenet --nproc 1,2,4": "measures for minutes: tests/cli/test_data_parallel.py",
     r"bench collectives --nproc 4 --backend shm": "64 MB on four ranks: tests/cli/test_bench_collectives.py",
     r"(train FILE|partition GRAPH|--profile p\.json) ": "words that stand for the reader's own files",
+    r"^yoke collab (start|join|watch) ": "peers of one run: tests/cli/test_collab.py",
+    r"^yoke ps (top|leave) ": "a job that runs: tests/cli/test_ps_elastic.py",
     r"^build/yoke lab averaging": "ten runs of four ranks: tests/cli/test_averaging.py",
     r"^build/yoke lab sparse": "nine runs of four workers: tests/cli/test_lab_sparse.py",
     r"^build/yoke lab downpour": "four runs of four workers: tests/cli/test_sandblaster.py",

@@ -38,7 +38,7 @@ uint64_t Meeting::pair_token(int from, int to) const {
 }
 
 void Meeting::start_attempt(std::vector<int> members, int attempt, double now) {
-  round_.emplace();
+  round_ = Round{};
   round_->attempt = attempt;
   round_->members = std::move(members);
   reinstate_reducers();
