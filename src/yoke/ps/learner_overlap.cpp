@@ -36,18 +36,23 @@ class Learner::Overlap {
 
   void begin_push(const Gradient& gradient, void* parameters) {
     forget();
-    gradient_ = gradient;
-    parameters_ = parameters;
-    minibatch_ = learner_.work_.minibatch;
-    acknowledged_.assign(learner_.ranges(), false);
-    began_ = now_seconds();
     FlightPlan plan = learner_.plan_of(1);
     plan.make = [this, message = learner_.finished_message(gradient, /*distance2=*/-1)](size_t) {
       return FlightPlan::Request{learner_.servers_->peer_of(0), message, {}};
     };
     plan.got = [this](size_t, const Message& reply) { on_grant(reply.get_head<GrantReply>()); };
-    announcement_ = std::make_unique<Flight>(learner_.messenger_, std::move(plan));
-    announcement_->offer(0);
+    auto announcement = std::make_unique<Flight>(learner_.messenger_, std::move(plan));
+    Flight& sent = *announcement;
+    {
+      std::lock_guard lock(mutex_);  // a release may come again at any time
+      gradient_ = gradient;
+      parameters_ = parameters;
+      minibatch_ = learner_.work_.minibatch;
+      acknowledged_.assign(learner_.ranges(), false);
+      began_ = now_seconds();
+      announcement_ = std::move(announcement);
+    }
+    sent.offer(0);
   }
 
   void complete(size_t range) {
