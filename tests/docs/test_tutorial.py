@@ -23,7 +23,7 @@ def parts(page):
     found = []
     for _, language, _, lines in script("doc_blocks").blocks(page):
         if language == "sh":
-            found.append((lines, []))
+            found.append(("\n".join(lines).replace("\\\n", " ").splitlines(), []))
         elif language == "text":
             found[-1][1].extend(lines)
     return found
