@@ -328,13 +328,19 @@ const KeyRow kKeyRows[] = {
        if (!r.summing) return because_of(r, "parallel.sync", "it is for hybrid");
        return unless(r.replicas() > 1, alone("one replica"));
      }},
-    {"average.every", needs_rounds},
+    {"average.every",
+     [](const Run& r) {
+       return needs_method(r, {"local", "post_local", "diloco", "gossip", "async_gossip"});
+     }},
     {"average.fragments", needs_rounds},
     {"average.overlap", needs_rounds},
     {"average.start", [](const Run& r) { return needs_method(r, {"post_local"}); }},
     {"average.outer_lr", [](const Run& r) { return needs_method(r, {"diloco"}); }},
     {"average.outer_momentum", [](const Run& r) { return needs_method(r, {"diloco"}); }},
-    {"average.graph", [](const Run& r) { return needs_method(r, {"gossip"}); }},
+    {"average.graph",
+     [](const Run& r) {
+       return needs_method(r, {"gossip", "async_gossip"});
+     }},
     {"ps.*",
      [](const Run& r) {
        return unless(r.served, fmt::format("parallel.sync = \"{}\"; parameter servers need parallel.sync = "
