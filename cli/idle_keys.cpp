@@ -616,7 +616,7 @@ const std::vector<KeysRead>& reads() {
        {"model.*", "data.*", "train.*", "collab.*", "out.dir", "out.log_every", "checkpoint.every_steps"},
        {"data.workers", "data.prefetch", "data.drop_last", "train.accumulate", "train.evaluate",
         "train.sync_batchnorm", "train.non_finite", "train.scale_lr", "train.history", "train.inner_steps",
-        "train.line_search", "collab.min_peers", "collab.quorum_timeout"}},
+        "train.line_search", "collab.min_peers"}},
       {"lab averaging",
        {"model.*", "data.*", "train.*", "parallel.*", "average.*", "slowdown.*", "out.*"},
        {"parallel.sync", "parallel.data", "average.method", "average.graph", "average.every", "average.start",

@@ -25,8 +25,10 @@ struct MeetingServer::Impl {
     bool closing = false;
   };
 
-  Impl(const Ticket& ticket, MeetingOptions options)
+  Impl(const Ticket& ticket, MeetingOptions options, std::filesystem::path record)
       : job(job_ticket(ticket)),
+        run_id(ticket.run_id),
+        record_file(std::move(record)),
         gate(ticket.meeting, job),
         address(gate.address()),
         meeting(std::move(options), now_seconds()),
@@ -51,6 +53,7 @@ struct MeetingServer::Impl {
         if (!read(number, link)) broken.push_back(number);
       for (int number : broken) close(number);
       meeting.tick(now_seconds());
+      save_record();
       send_replies();
       std::lock_guard lock(mutex);
       empty = meeting.ended() && meeting.present() == 0;
@@ -103,6 +106,14 @@ struct MeetingServer::Impl {
     return --link.budget >= 0;
   }
 
+  void save_record() {
+    MeetingRecord record = meeting.record();
+    if (record_file.empty() || record.newest == saved) return;
+    record.run_id = run_id;
+    write_record(record_file, record);
+    saved = record.newest;
+  }
+
   void send_replies() {
     for (Meeting::Reply& reply : meeting.take_replies()) {
       auto at = links.find(reply.link);
@@ -125,6 +136,9 @@ struct MeetingServer::Impl {
   }
 
   net::JobTicket job;
+  std::string run_id;
+  std::filesystem::path record_file;
+  Position saved;
   net::Gate gate;
   net::Address address;
   Meeting meeting;
@@ -138,8 +152,9 @@ struct MeetingServer::Impl {
   std::thread thread;
 };
 
-MeetingServer::MeetingServer(const Ticket& ticket, MeetingOptions options)
-    : impl_(std::make_unique<Impl>(ticket, std::move(options))) {}
+MeetingServer::MeetingServer(const Ticket& ticket, MeetingOptions options,
+                             const std::filesystem::path& record)
+    : impl_(std::make_unique<Impl>(ticket, std::move(options), record)) {}
 MeetingServer::~MeetingServer() = default;
 
 net::Address MeetingServer::address() const {

@@ -4,6 +4,7 @@
 // and the rate of their requests; who exceeds them loses its connection.
 #pragma once
 
+#include <filesystem>
 #include <memory>
 
 #include "yoke/collab/meeting.h"
@@ -17,7 +18,8 @@ class MeetingServer {
   static constexpr double kMaxRequestsPerSecond = 500;  // of one link, over a second
 
   // Listens at ticket.meeting (port 0: any free one). Throws Error with kRendezvous if it cannot.
-  MeetingServer(const Ticket& ticket, MeetingOptions options);
+  // `record`: file that is replaced before peers are told of a step, to take up the run later; empty: none.
+  MeetingServer(const Ticket& ticket, MeetingOptions options, const std::filesystem::path& record = {});
   ~MeetingServer();
   MeetingServer(const MeetingServer&) = delete;
   MeetingServer& operator=(const MeetingServer&) = delete;

@@ -26,10 +26,10 @@ namespace {
 
 enum Kind : int64_t { kAsk = 1, kBusy, kAccept, kHere, kStop, kBye };
 constexpr int kMessageTag = 0, kValuesTag = 1;
-constexpr double kHereEvery = 0.4;  // seconds: a sign of life before a receive counts as a long wait
-constexpr double kEndless = 1e9;    // seconds: of a receive that waits for the next ask
-constexpr double kGoodbye = 600;       // seconds: rank 0 may still write a checkpoint
-constexpr uint64_t kDraws = 0x9a1c;   // purpose of the seed
+constexpr double kHereEvery = 0.4;   // seconds: a sign of life before a receive counts as a long wait
+constexpr double kEndless = 1e9;     // seconds: of a receive that waits for the next ask
+constexpr double kGoodbye = 600;     // seconds: rank 0 may still write a checkpoint
+constexpr uint64_t kDraws = 0x9a1c;  // purpose of the seed
 constexpr auto kLookEvery = std::chrono::microseconds(300);
 
 }  // namespace

@@ -98,11 +98,14 @@ TEST(PairGossip, ASlowWorkerHoldsNobodyAndIsAveragedWithMeanwhile) {
 
 TEST(PairGossip, StepsOfAllReplicasCountAndAllEndWithTheSameBits) {
   std::vector<torch::Tensor> ends = trained(4, pairs_on("ring", /*every=*/2), plain_sgd(), 12);
-  std::vector<torch::Tensor> alone = trained(4, [] {
-    AverageOptions end;
-    end.method = "end";
-    return end;
-  }(), plain_sgd(), 12);
+  std::vector<torch::Tensor> alone = trained(
+      4,
+      [] {
+        AverageOptions end;
+        end.method = "end";
+        return end;
+      }(),
+      plain_sgd(), 12);
   for (const torch::Tensor& own : ends) EXPECT_TRUE(own.equal(ends[0]));
   EXPECT_LT(apart(ends[0], alone[0]), 0.2);
   EXPECT_TRUE(ends[0].isfinite().all().item<bool>());
