@@ -11,6 +11,7 @@
 #include "yoke/base/file.h"
 #include "yoke/base/log.h"
 #include "yoke/base/units.h"
+#include "yoke/cluster/launch_env.h"
 #include "yoke/collab/meeting_server.h"
 #include "yoke/engine/parameter_hash.h"
 #include "yoke/engine/stop_signal.h"
@@ -176,6 +177,7 @@ int continue_run(const CommandLine& line, CollabPeer& peer, const fs::path& reco
 }  // namespace
 
 int run_collab_start(const CommandLine& line) {
+  cluster::arm_faults(/*rank=*/0, /*attempt=*/0);
   Configuration configuration;
   configuration.load(line.collab.file, line.overrides);
   configuration.values.out.dir = run_folder(configuration.values);
@@ -202,6 +204,7 @@ int run_collab_start(const CommandLine& line) {
 }
 
 int run_collab_join(const CommandLine& line) {
+  cluster::arm_faults(/*rank=*/0, /*attempt=*/0);
   const collab::Ticket ticket = collab::read_ticket(line.collab.ticket);
   Configuration configuration;
   if (line.collab.file.empty()) {

@@ -25,9 +25,8 @@ Position parse_position(const Json& row) {
 }  // namespace
 
 void write_record(const std::filesystem::path& file, const MeetingRecord& record) {
-  const Json all = {{"run_id", record.run_id},
-                    {"newest", to_json(record.newest)},
-                    {"previous", to_json(record.previous)}};
+  const Json all = {
+      {"run_id", record.run_id}, {"newest", to_json(record.newest)}, {"previous", to_json(record.previous)}};
   write_file_atomically(file, all.dump() + "\n");
 }
 

@@ -27,8 +27,7 @@ void Meeting::take_up_if_known(double now) {
   const bool found = recorded && newest == last;
   if (newest < 0 || (!found && now < started_ + options_.timeout)) {
     if (newest < 0 && now > started_ + options_.quorum_timeout)
-      end(
-          "no peer with a state of the run came back (collab.quorum_timeout). Start from saved weights with "
+      end("no peer with a state of the run came back (collab.quorum_timeout). Start from saved weights with "
           "--init");
     return;
   }
@@ -38,9 +37,7 @@ void Meeting::take_up_if_known(double now) {
   previous_ = {epoch_, begun_at_};
   over_ = epoch_ >= options_.steps;
   log::info("collab: the run continues from step {}{}", epoch_,
-            recorded && newest < last
-                ? fmt::format("; no peer has step {}, which was the last", last)
-                : "");
+            recorded && newest < last ? fmt::format("; no peer has step {}, which was the last", last) : "");
 }
 
 }  // namespace yoke::collab

@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "yoke/base/error.h"
+#include "yoke/base/fault.h"
 #include "yoke/base/log.h"
 #include "yoke/collab/meeting_fields.h"
 
@@ -14,6 +15,7 @@ namespace {
 
 using Json = nlohmann::json;
 
+constexpr float kLie = -100;
 constexpr double kRedialEvery = 0.2;          // seconds
 constexpr double kLeastMeasured = 256 << 10;  // bytes: a shorter download says nothing about the link
 
@@ -114,6 +116,8 @@ class PeerLoop {
 
   Json compute(const Json& lease) {
     const int64_t count = integer_field(lease, "count", 1, int64_t{1} << 40);
+    fault::set_step(epoch_ + 1);
+    fault::at(fault::Point::kCollabLease);
     Stopwatch watch;
     const double loss = trainer_.compute(integer_field(lease, "first", 0, INT64_MAX), count);
     samples_ += count;
@@ -129,6 +133,8 @@ class PeerLoop {
                       plan.elements, plan.epoch, trainer_.elements(), epoch_);
     summary_.rounds_repeated += plan.attempt > 0;
     trainer_.read_gradient(gradient_);
+    if (fault::at(fault::Point::kCollabGradient) == fault::Effect::kCorrupt)
+      for (float& value : gradient_) value *= kLie;
     Stopwatch watch;
     GroupResult result = average_in_group(plan, gradient_, acceptor_ ? &*acceptor_ : nullptr, ticket_,
                                           {.stall = options_.timeout / 3});
