@@ -179,7 +179,7 @@ ENDLESS = 1_000_000  # steps
 
 
 def test_a_run_continues_when_its_meeting_point_is_killed_and_started_again(run, tmp_path):
-    small = ["--data.batch_size", 8, "--checkpoint.every_steps", 1, "--collab.min_peers", 2]
+    small = ["--data.batch_size", 8, "--checkpoint.every_steps", 1, "--collab.min_peers", 2, "--collab.timeout", "5s"]
     starter = run.start(*small, steps=ENDLESS)
     other = run.join("other", "--data.batch_size", 8)
     run.until_epoch(3, starter)

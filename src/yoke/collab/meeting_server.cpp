@@ -67,7 +67,7 @@ struct MeetingServer::Impl {
   bool wait() {
     std::vector<pollfd> waits = {{stop.get(), POLLIN, 0}, {gate.fd(), POLLIN, 0}};
     for (auto& [number, link] : links)
-      waits.push_back({link.connection->fd(), link.connection->poll_events(/*want_read=*/true), 0});
+      waits.push_back({link.connection->fd(), link.connection->poll_events(within_rate(link)), 0});
     ::poll(waits.data(), waits.size(), static_cast<int>(Meeting::kTick * 1000));
     return (waits[0].revents & POLLIN) != 0;
   }
@@ -76,12 +76,14 @@ struct MeetingServer::Impl {
   bool read(int number, Link& link) try {
     link.connection->flush();
     if (link.closing) return link.connection->has_unsent();
-    while (const net::FrameHeader* header = link.connection->next_header()) {
+    while (within_rate(link)) {
+      const net::FrameHeader* header = link.connection->next_header();
+      if (header == nullptr) break;
       if (header->type != net::FrameType::kRequest || header->length > kMaxRequestBytes)
         return tell(link, "a frame of another type or size than a request");
       link.payload.resize(header->length);
       if (!link.connection->receive(link.payload)) break;
-      if (!within_rate(link)) return tell(link, "too many requests");
+      --link.budget;
       meeting.request(number, nlohmann::json::parse(text_of(link), nullptr, /*allow_exceptions=*/false),
                       now_seconds());
     }
@@ -99,11 +101,12 @@ struct MeetingServer::Impl {
     return {reinterpret_cast<const char*>(link.payload.data()), link.payload.size()};
   }
 
+  // What comes faster waits in the socket.
   static bool within_rate(Link& link) {
     const double now = now_seconds();
     link.budget = std::min(kMaxRequestsPerSecond, link.budget + (now - link.counted) * kMaxRequestsPerSecond);
     link.counted = now;
-    return --link.budget >= 0;
+    return link.budget >= 1;
   }
 
   void save_record() {

@@ -1,5 +1,6 @@
 #include "yoke/collab/peer.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <optional>
@@ -16,6 +17,7 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr float kLie = -100;
+constexpr double kLeastDial = 0.2;            // seconds
 constexpr double kRedialEvery = 0.2;          // seconds
 constexpr double kLeastMeasured = 256 << 10;  // bytes: a shorter download says nothing about the link
 
@@ -33,7 +35,7 @@ class PeerLoop {
       acceptor_.emplace(options.listen, ticket_);
       states_.emplace(*acceptor_, options.timeout);
     }
-    join();
+    join(patience());
   }
 
   PeerSummary run() {
@@ -60,10 +62,10 @@ class PeerLoop {
   }
 
  private:
-  void join() {
-    client_.emplace(run_, patience());
+  void join(Deadline limit) {
+    client_.emplace(run_, limit);
     Hello hello{options_.run, acceptor_ ? reachable_address() : "", options_.bandwidth};
-    Welcome welcome = join_run(*client_, identity_, hello, patience());
+    Welcome welcome = join_run(*client_, identity_, hello, limit);
     summary_.peer = welcome.peer;
     log::info("collab: joined run '{}' as peer {} at step {} of {}", run_.run_id, welcome.peer, welcome.epoch,
               welcome.steps);
@@ -75,7 +77,7 @@ class PeerLoop {
     forget();
     for (Deadline deadline = Deadline::after(options_.reconnect); !options_.stopped();) {
       try {
-        join();
+        join(Deadline::after(std::min(options_.timeout, std::max(kLeastDial, deadline.left()))));
         ++summary_.reconnects;
         return;
       } catch (const Error& error) {

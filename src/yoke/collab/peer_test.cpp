@@ -285,6 +285,34 @@ TEST(Peer, AMeetingPointThatDoesNotReturnEndsThePeerWithinItsPatience) {
   EXPECT_THAT([&] { a.get(); }, ThrowsMessage<CommError>(HasSubstr("collab.quorum_timeout")));
 }
 
+TEST(Peer, RequestsThatComeTooFastWait) {
+  TestRun run(1, 16);
+  MeetingClient client(run.ticket, Deadline::after(10));
+  for (int i = 0; i < 1.2 * MeetingServer::kMaxRequestsPerSecond; ++i)
+    EXPECT_EQ(client.call({{"type", "watch"}}, Deadline::after(10)).at("epoch"), 0);
+}
+
+// Of four speeds; three leave in the middle and come back.
+TEST(Peer, EightPeersOfWhomThreeComeAndGoEqualOneDevice) {
+  constexpr int64_t kSteps = 30, kTarget = 64;
+  TestRun run(kSteps, kTarget, /*min_peers=*/5);
+  std::vector<std::unique_ptr<QuadraticTrainer>> trainers;
+  std::vector<std::future<PeerSummary>> peers;
+  for (int i = 0; i < 8; ++i) {
+    trainers.push_back(std::make_unique<QuadraticTrainer>(1 + i % 4));
+    PeerOptions how = run.peer;
+    if (i >= 5) how.most_steps = 4;
+    peers.push_back(run.start(*trainers.back(), how));
+  }
+  for (size_t i = 5; i < 8; ++i) {
+    peers[i].get();
+    peers[i] = run.start(*trainers[i]);
+  }
+  for (auto& peer : peers) EXPECT_TRUE(peer.get().over);
+  EXPECT_LT(distance_between(trainers[0]->weights(), one_device(kSteps, kTarget)), 1e-5);
+  for (size_t i = 1; i < 5; ++i) EXPECT_EQ(trainers[i]->weights(), trainers[0]->weights());
+}
+
 TEST(Peer, StrangersOnThePortDisturbNobody) {
   TestRun run(3, 16);
   const net::Address where = run.server->address();
