@@ -57,7 +57,7 @@ class Crowd:
                                 env={**os.environ, "YOKE_FAULT": f"at=collab.lease:delay:{delay}ms"})
 
     def start(self, index, steps, target, least):
-        starter = self.peer(index, "start", CONFIG, "--ticket-file", self.ticket, "--target-batch", target, "--steps", steps, "--meeting",
+        starter = self.peer(index, "start", CONFIG, "--ticket-file", self.ticket, "--target-batch", target, "--steps", steps, "--data.samples", 4 * self.arguments.target_batch, "--meeting",
                             f"10.84.0.{index + 1}:7000", "--collab.min_peers", least)
         while not (self.ticket.exists() and self.ticket.read_text().endswith("\n")):
             if starter.poll() is not None:
@@ -114,7 +114,7 @@ def together(links, folder, arguments):
 
 
 def one_device(folder, arguments):
-    subprocess.run([str(w) for w in [YOKE, "train", CONFIG, "--data.batch_size", arguments.target_batch, "--steps", arguments.steps, "--out.log_every",
+    subprocess.run([str(w) for w in [YOKE, "train", CONFIG, "--data.batch_size", arguments.target_batch, "--data.samples", 4 * arguments.target_batch, "--steps", arguments.steps, "--out.log_every",
                                      1, "--train.evaluate", "false", "--train.threads", 1, "--out.dir", folder, "--resume", "never", "-q"]], check=True,
                    stdout=subprocess.DEVNULL)
     return [json.loads(line)["loss"] for line in (folder / "metrics.jsonl").read_text().splitlines()]
