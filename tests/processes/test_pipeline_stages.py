@@ -29,8 +29,7 @@ def logged(run):
 
 def committed(run, step):
     """Checkpoints are written in the background: the step being over says little. Older ones are removed when newer ones are safe."""
-    whole = [mark.parent.name for mark in run.glob("checkpoints/step-*/COMMITTED") if mark.parent.suffix != ".tmp"]
-    return any(int(name.split("-")[1]) >= step for name in whole)
+    return any(int(mark.parent.name.split("-")[1]) >= step for mark in run.glob("checkpoints/step-*[0-9]/COMMITTED"))
 
 
 def wait_until(process, there):
