@@ -39,7 +39,7 @@ int main() {
     if (kernel.available()) kernels.push_back(kernel);
   }
   fmt::print("{:>10}{:>12}", "bytes", "memcpy");
-  for (const Crc32cKernel& kernel : kernels) fmt::print("{:>12}", kernel.name);
+  for (const Crc32cKernel& kernel : kernels) fmt::print("{:>14}", kernel.name);
   fmt::print("\n");
   for (size_t bytes : {size_t{64}, size_t{1} << 10, size_t{16} << 10, size_t{256} << 10, size_t{128} << 20}) {
     std::vector<uint8_t> from(bytes, 1), to(bytes, 2);
@@ -55,7 +55,7 @@ int main() {
             gigabytes_per_second(bytes, [&] { used = kernels[k].sum(from.data(), bytes, used); }));
     }
     fmt::print("{:>10}{:>12.1f}", bytes, median(copies));
-    for (std::vector<double>& one : sums) fmt::print("{:>12.1f}", median(one));
+    for (std::vector<double>& one : sums) fmt::print("{:>14.1f}", median(one));
     fmt::print("\n");
   }
 }

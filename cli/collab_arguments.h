@@ -19,8 +19,9 @@ struct CollabArguments {
   std::string run_id;    // empty: the model's name and a random number
   std::string init;      // start: weights
   bool client_only = false;
-  int64_t steps = 0;  // join: leave after so many; 0: at the end of the run
-  std::string html;   // watch
+  bool continues = false;  // start: a run whose meeting point ended
+  int64_t steps = 0;       // join: leave after so many; 0: at the end of the run
+  std::string html;        // watch
   double interval = 1;
   bool once = false;
 };

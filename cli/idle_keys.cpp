@@ -328,13 +328,19 @@ const KeyRow kKeyRows[] = {
        if (!r.summing) return because_of(r, "parallel.sync", "it is for hybrid");
        return unless(r.replicas() > 1, alone("one replica"));
      }},
-    {"average.every", needs_rounds},
+    {"average.every",
+     [](const Run& r) {
+       return needs_method(r, {"local", "post_local", "diloco", "gossip", "async_gossip"});
+     }},
     {"average.fragments", needs_rounds},
     {"average.overlap", needs_rounds},
     {"average.start", [](const Run& r) { return needs_method(r, {"post_local"}); }},
     {"average.outer_lr", [](const Run& r) { return needs_method(r, {"diloco"}); }},
     {"average.outer_momentum", [](const Run& r) { return needs_method(r, {"diloco"}); }},
-    {"average.graph", [](const Run& r) { return needs_method(r, {"gossip"}); }},
+    {"average.graph",
+     [](const Run& r) {
+       return needs_method(r, {"gossip", "async_gossip"});
+     }},
     {"ps.*",
      [](const Run& r) {
        return unless(r.served, fmt::format("parallel.sync = \"{}\"; parameter servers need parallel.sync = "
@@ -610,7 +616,7 @@ const std::vector<KeysRead>& reads() {
        {"model.*", "data.*", "train.*", "collab.*", "out.dir", "out.log_every", "checkpoint.every_steps"},
        {"data.workers", "data.prefetch", "data.drop_last", "train.accumulate", "train.evaluate",
         "train.sync_batchnorm", "train.non_finite", "train.scale_lr", "train.history", "train.inner_steps",
-        "train.line_search", "collab.min_peers", "collab.quorum_timeout"}},
+        "train.line_search", "collab.min_peers"}},
       {"lab averaging",
        {"model.*", "data.*", "train.*", "parallel.*", "average.*", "slowdown.*", "out.*"},
        {"parallel.sync", "parallel.data", "average.method", "average.graph", "average.every", "average.start",

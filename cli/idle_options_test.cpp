@@ -42,7 +42,8 @@ const std::map<std::string, std::string> kAlways = {
     {"lab downpour",
      "FILE --methods --workers --servers --epochs --adagrad-lr --lbfgs-batch --target-accuracy --output"},
     {"collab start",
-     "FILE --ticket-file --meeting --announce --run-id --init --target-batch --robust --steps --device"},
+     "FILE --ticket-file --meeting --announce --run-id --init --continue --target-batch --robust --steps "
+     "--device"},
     {"collab join", "TICKET FILE --client-only --steps --device"},
     {"collab watch", "TICKET --html --interval --once"},
     {"bench average", "--peers --bytes --link --iterations"},

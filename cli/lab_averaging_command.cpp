@@ -55,8 +55,9 @@ std::vector<Way> all_ways(int64_t every, int64_t steps) {
         {"average.overlap", text(std::max<int64_t>(1, every / parts))}}},
   };
   for (const std::string& graph : plan::mixing_graph_names())
-    ways.push_back({"gossip_" + graph,
-                    {{"average.method", "gossip"}, {"average.graph", graph}, {"average.overlap", "1"}}});
+    if (graph != "full")  // that is local
+      ways.push_back({"gossip_" + graph,
+                      {{"average.method", "gossip"}, {"average.graph", graph}, {"average.overlap", "1"}}});
   for (Way& way : ways)
     if (way.name != "ddp") way.settings.emplace_back("parallel.sync", "average");
   return ways;

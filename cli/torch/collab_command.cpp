@@ -11,6 +11,7 @@
 #include "yoke/base/file.h"
 #include "yoke/base/log.h"
 #include "yoke/base/units.h"
+#include "yoke/cluster/launch_env.h"
 #include "yoke/collab/meeting_server.h"
 #include "yoke/engine/parameter_hash.h"
 #include "yoke/engine/stop_signal.h"
@@ -21,7 +22,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// metrics.jsonl, weights and summary.json in the peer's folder.
+fs::path state_file(const CollabPeer& peer) {
+  return fs::path(peer.config().out.dir) / "state.safetensors";
+}
+
+// metrics.jsonl, weights, state and summary.json in the peer's folder.
 class PeerRecords {
  public:
   explicit PeerRecords(const CollabPeer& peer)
@@ -54,13 +59,16 @@ class PeerRecords {
                 news.loss, news.samples, peer_.config().collab.target_batch, news.members,
                 format_duration(news.average_seconds));
     }
-    if (save > 0 && news.epoch % save == 0) save_weights();
+    if (save > 0 && news.epoch % save == 0) this->save(news.epoch);
   }
 
-  void save_weights() const { checkpoint::save_tensors(folder_ / "weights.safetensors", peer_.weights()); }
+  void save(int64_t epoch) const {
+    checkpoint::save_tensors(folder_ / "weights.safetensors", peer_.weights());
+    peer_.save_state(state_file(peer_), epoch);
+  }
 
   nlohmann::json finish(const collab::PeerSummary& summary) {
-    save_weights();
+    if (summary.epoch >= 0) save(summary.epoch);
     nlohmann::json result = {{"steps", summary.epoch},
                              {"final_loss", loss_},
                              {"peer", summary.peer},
@@ -69,6 +77,7 @@ class PeerRecords {
                              {"samples_per_s", static_cast<double>(summary.samples) / watch_.seconds()},
                              {"downloads", summary.downloads},
                              {"rounds_repeated", summary.rounds_repeated},
+                             {"reconnects", summary.reconnects},
                              {"bytes_sent", summary.bytes_sent},
                              {"over", summary.over},
                              {"parameters", peer_.worker().parameters},
@@ -128,20 +137,62 @@ collab::Ticket announced(collab::Ticket ticket, const net::Address& bound, const
   return ticket;
 }
 
+// Takes part in the run whose meeting point this process is.
+int host(const CommandLine& line, CollabPeer& peer, collab::MeetingServer& server, collab::Ticket ticket,
+         const collab::PeerOptions& options) {
+  ticket.meeting = server.address();
+  const int code = run_as_peer(line, peer, ticket, options);
+  server.wait_until_empty(Deadline::after(peer.config().collab.timeout));
+  return code;
+}
+
+// The meeting point of a run that lost its own. Peers that still run return to it; without any, the run
+// continues from the state that this peer saved.
+int continue_run(const CommandLine& line, CollabPeer& peer, const fs::path& record) {
+  if (line.collab.ticket_file.empty())
+    throw ConfigError("--continue: --ticket-file is missing. Give the ticket of the run.");
+  const collab::Ticket ticket = collab::read_ticket(line.collab.ticket_file);
+  collab::MeetingOptions options = meeting_options(peer);
+  options.returns = true;
+  if (std::optional<collab::MeetingRecord> last = collab::read_record(record)) {
+    if (last->run_id != ticket.run_id)
+      throw ConfigError("{} is of run '{}', the ticket of run '{}'. Next: use the out.dir of that run.",
+                        record.string(), last->run_id, ticket.run_id);
+    options.known = {last->previous, last->newest};
+  }
+  collab::Ticket bound = ticket;
+  if (line.collab.meeting != CollabArguments().meeting)
+    bound.meeting = net::parse_address(line.collab.meeting);
+  collab::PeerOptions own = peer.options();
+  if (fs::exists(state_file(peer))) {
+    own.first_epoch = peer.load_state(state_file(peer));
+    log::info("collab: this peer has the state of step {}", own.first_epoch);
+  }
+  fs::create_directories(record.parent_path());
+  collab::MeetingServer server(bound, options, record);
+  log::info("collab: run '{}' meets at {} again", ticket.run_id, ticket.meeting.text());
+  return host(line, peer, server, ticket, own);
+}
+
 }  // namespace
 
 int run_collab_start(const CommandLine& line) {
+  cluster::arm_faults(/*rank=*/0, /*attempt=*/0);
   Configuration configuration;
   configuration.load(line.collab.file, line.overrides);
   configuration.values.out.dir = run_folder(configuration.values);
   CollabPeer peer(configuration, line.collab.init);
+  const fs::path record = fs::path(configuration.values.out.dir) / "meeting.json";
+  if (line.collab.continues) return continue_run(line, peer, record);
   collab::Ticket ticket;
   ticket.run_id = line.collab.run_id;
   if (ticket.run_id.empty())
     ticket.run_id =
         fmt::format("{}-{}", peer.config().model.name, net::Secret::random().to_text().substr(0, 6));
   ticket.meeting = net::parse_address(line.collab.meeting);
-  collab::MeetingServer server(ticket, meeting_options(peer));
+  fs::create_directories(record.parent_path());
+  for (const fs::path& of_another_run : {record, state_file(peer)}) fs::remove(of_another_run);
+  collab::MeetingServer server(ticket, meeting_options(peer), record);
   ticket = announced(ticket, server.address(), line.collab.announce);
   if (line.collab.ticket_file.empty())
     log::info("ticket: {}", to_text(ticket));
@@ -149,14 +200,11 @@ int run_collab_start(const CommandLine& line) {
     collab::write_ticket(line.collab.ticket_file, ticket);
   log::info("collab: run '{}' of {} steps, {} samples each, meets at {}", ticket.run_id, peer.steps(),
             peer.config().collab.target_batch, ticket.meeting.text());
-  collab::Ticket near = ticket;
-  near.meeting = server.address();
-  const int code = run_as_peer(line, peer, near, peer.options());
-  server.wait_until_empty(Deadline::after(peer.config().collab.timeout));
-  return code;
+  return host(line, peer, server, ticket, peer.options());
 }
 
 int run_collab_join(const CommandLine& line) {
+  cluster::arm_faults(/*rank=*/0, /*attempt=*/0);
   const collab::Ticket ticket = collab::read_ticket(line.collab.ticket);
   Configuration configuration;
   if (line.collab.file.empty()) {

@@ -2,6 +2,7 @@
 
 #include "cli/collab_run.h"
 #include "cli/torch/worker_options.h"
+#include "yoke/base/error.h"
 #include "yoke/base/units.h"
 #include "yoke/engine/stop_signal.h"
 #include "yoke/optim/schedule.h"
@@ -74,9 +75,35 @@ collab::PeerOptions CollabPeer::options() const {
   options.run = run();
   options.listen = net::parse_address(collab.listen);
   options.timeout = collab.timeout;
+  options.reconnect = collab.quorum_timeout;
   if (collab.bandwidth != "auto") options.bandwidth = *parse_rate(collab.bandwidth);
   options.stopped = [] { return engine::requested_stop() != 0; };
   return options;
+}
+
+void CollabPeer::save_state(const std::filesystem::path& file, int64_t epoch) const {
+  std::vector<std::byte> bytes = trainer_->state();
+  const auto count = static_cast<int64_t>(bytes.size());
+  checkpoint::save_tensors(file, {{"state", torch::from_blob(bytes.data(), {count}, torch::kUInt8)},
+                                  {"step", torch::full({1}, epoch, torch::kInt64)}});
+}
+
+int64_t CollabPeer::load_state(const std::filesystem::path& file) {
+  std::map<std::string, torch::Tensor> saved;
+  for (auto& [name, tensor] : checkpoint::load_tensors(file).tensors) saved[name] = tensor;
+  const int64_t bytes = trainer_->state_bytes();
+  const torch::Tensor &state = saved["state"], &step = saved["step"];
+  if (!state.defined() || state.scalar_type() != torch::kUInt8 || state.numel() != bytes || !step.defined() ||
+      step.scalar_type() != torch::kInt64 || step.numel() != 1)
+    throw ConfigError(
+        "{} is not the state of a peer of this model ({} bytes). Next: remove it, or use its out.dir.",
+        file.string(), bytes);
+  const auto epoch = step.item<int64_t>();
+  if (epoch < 0 || epoch > steps_)
+    throw ConfigError("{} is of step {}, the run has {} steps.", file.string(), epoch, steps_);
+  const auto* first = static_cast<const std::byte*>(state.const_data_ptr());
+  trainer_->restore({first, first + bytes}, epoch);
+  return epoch;
 }
 
 std::vector<checkpoint::NamedTensor> CollabPeer::weights() const {

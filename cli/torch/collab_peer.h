@@ -1,6 +1,7 @@
 // Everything a peer of a collaborative run computes with.
 #pragma once
 
+#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -46,6 +47,10 @@ class CollabPeer {
   nlohmann::json run() const;
   collab::PeerOptions options() const;
   std::vector<checkpoint::NamedTensor> weights() const;
+  // Everything that a peer needs to train on: parameters, buffers, optimizer. `epoch`: steps behind it.
+  void save_state(const std::filesystem::path& file, int64_t epoch) const;
+  // Returns its step. Throws ConfigError for a file of another model.
+  int64_t load_state(const std::filesystem::path& file);
 
  private:
   Configuration& configuration_;

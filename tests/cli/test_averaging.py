@@ -31,6 +31,13 @@ def test_every_method_trains_and_resumes_to_the_bit(yoke, tmp_path, method):
     assert resumed.json["parameter_hash"] == whole["parameter_hash"]
 
 
+def test_pairs_average_without_waiting_and_resume(yoke, tmp_path):
+    words = ["--average.method", "async_gossip", "--average.graph", "full", "--checkpoint.every_steps", 10]
+    train(yoke, tmp_path / "run", *words, "--steps", 10)
+    resumed = train(yoke, tmp_path / "run", *words, "--steps", 20).json
+    assert resumed["resumed_from"] == 10 and resumed["accuracy"] > 0.5 and resumed["communication"]["data"][0] > 0
+
+
 def test_verify_compares_what_is_one_device(yoke):
     layouts = ("data=2,sync=average; data=4,sync=average; data=2,sync=average,method=post_local; data=2,sync=average,method=gossip; "
                "data=2,sync=average,method=diloco,outer_lr=1,outer_momentum=0; data=2,tensor=2,sync=average")
@@ -56,6 +63,7 @@ def test_verify_refuses_what_is_not(yoke, layout, said):
     (2, ["--average.method", "diloco", "--average.outer_lr", 0], "average.outer_lr = 0"),
     (2, ["--average.method", "diloco", "--average.outer_momentum", 1], "average.outer_momentum = 1"),
     (2, ["--average.method", "gossip", "--ddp.hook", "fp16"], 'ddp.hook = "fp16"'),
+    (2, ["--average.method", "async_gossip", "--average.overlap", 1], "average.overlap = 1"),
     (2, ["--train.optimizer", "lbfgs"], "lbfgs"),
     (2, ["--train.precision", "fp16"], "fp16"),
     (2, ["--parallel.zero", 1], "parallel.zero"),

@@ -168,11 +168,59 @@ def test_a_ticket_of_another_run_and_a_dead_meeting_point(run, tmp_path, yoke):
     second = run.start("--collab.min_peers", 2, "--meeting", f"127.0.0.1:{port}")
     result = yoke("collab", "watch", old, "--once", code=4)
     assert "belongs to another run" in result.err
-    guest = run.join("guest", "--collab.timeout", "3s")
+    guest = run.join("guest", "--collab.timeout", "3s", "--collab.quorum_timeout", "300ms")
     run.until(lambda: len(run.present()) == 2, second)
     second.kill()
     guest.finish(code=3)
     assert "lost the meeting point" in guest.said()
+
+
+ENDLESS = 1_000_000  # steps
+
+
+def test_a_run_continues_when_its_meeting_point_is_killed_and_started_again(run, tmp_path):
+    small = ["--data.batch_size", 8, "--checkpoint.every_steps", 1, "--collab.min_peers", 2, "--collab.timeout", "5s"]
+    starter = run.start(*small, steps=ENDLESS)
+    other = run.join("other", "--data.batch_size", 8)
+    run.until_epoch(3, starter)
+    starter.kill()
+    run.until(lambda: "this peer waits for it" in other.said(), other)
+    reached = json.loads((tmp_path / "starter" / "meeting.json").read_text())["newest"]["epoch"]
+    again = Peer(tmp_path / "starter", "start", MLP, "--continue", "--ticket-file", run.ticket, "--target-batch", 256, "--steps", ENDLESS, *small)
+    run.peers.append(again)
+    run.until(lambda: "the run continues from step" in again.said(), again)
+    run.until_epoch(reached + 3, again)
+    assert len(run.present()) == 2 and other.process.poll() is None
+    for peer in (other, again):
+        peer.process.send_signal(signal.SIGTERM)
+    assert len({json.loads(peer.process.communicate(timeout=PATIENCE)[0])["reconnects"] for peer in (other, again)}) == 2
+
+
+def test_a_run_continues_from_the_state_of_its_starter_when_nobody_is_left(run, tmp_path, yoke):
+    small = ["--data.batch_size", 16, "--collab.timeout", "2s"]
+    starter = run.start(*small, "--checkpoint.every_steps", 2, target=64, steps=ENDLESS)
+    run.until_epoch(5, starter)
+    starter.kill()
+    steps = json.loads((tmp_path / "starter" / "meeting.json").read_text())["newest"]["epoch"] + 10
+    again = Peer(tmp_path / "starter", "start", MLP, "--continue", "--ticket-file", run.ticket, "--target-batch", 64, "--steps", steps, *small)
+    run.peers.append(again)
+    summary = again.finish()
+    assert summary["steps"] == steps and summary["over"] and 10 <= summary["steps_taken_part"] < steps
+    yoke("train", MLP, "--data.batch_size", 64, "--steps", steps, "--out.log_every", 1, "--train.evaluate", "false", "--train.threads", 1,
+         "--out.dir", tmp_path / "alone", "--resume", "never")
+    assert losses(tmp_path / "starter")[-1] == pytest.approx(losses(tmp_path / "alone")[-1], rel=1e-4)
+
+
+def test_continue_wants_the_ticket_and_the_folder_of_the_run(run, tmp_path, yoke):
+    assert "--ticket-file is missing" in yoke("collab", "start", MLP, "--continue", "--out.dir", tmp_path / "x", code=2).err
+    starter = run.start("--collab.min_peers", 2)
+    starter.kill()
+    (tmp_path / "starter" / "meeting.json").write_text(json.dumps({"run_id": "other", "newest": {"epoch": 1, "next_sample": 9},
+                                                                   "previous": {"epoch": 0, "next_sample": 0}}))
+    words = ["collab", "start", MLP, "--continue", "--ticket-file", run.ticket, "--out.dir", tmp_path / "starter"]
+    assert "is of run 'other'" in yoke(*words, code=2).err
+    (tmp_path / "starter" / "meeting.json").write_text("{}")
+    assert "is not the record of a meeting point" in yoke(*words, code=2).err
 
 
 def test_too_few_peers_end_the_run(run):

@@ -20,7 +20,7 @@ def train(folder, *words, fault="", steps=60, **options):
 
 
 def checkpoints(folder):
-    return sorted(int(path.name[5:]) for path in (folder / "checkpoints").glob("step-*"))
+    return sorted(int(path.name[5:]) for path in (folder / "checkpoints").glob("step-*[0-9]"))
 
 
 def summary(folder):

@@ -29,7 +29,7 @@ def logged(run):
 
 def committed(run, step):
     """Checkpoints are written in the background: the step being over says little. Older ones are removed when newer ones are safe."""
-    return any(int(mark.parent.name.split("-")[1]) >= step for mark in run.glob("checkpoints/step-*/COMMITTED"))
+    return any(int(mark.parent.name.split("-")[1]) >= step for mark in run.glob("checkpoints/step-*[0-9]/COMMITTED"))
 
 
 def wait_until(process, there):

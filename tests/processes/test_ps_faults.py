@@ -204,7 +204,7 @@ def test_a_stopped_run_is_saved_and_goes_on(tmp_path, rule):
         job.wait_for_step(30)
         os.kill(job.process.pid, signal.SIGTERM)
         assert job.process.wait(30) == 128 + signal.SIGTERM
-        saved = [int(p.name.split("-")[1]) for p in (tmp_path / "run/checkpoints").glob("step-*")]
+        saved = [int(p.name.split("-")[1]) for p in (tmp_path / "run/checkpoints").glob("step-*[0-9]")]
         assert len(saved) == 1 and saved[0] >= 30
     finally:
         job.end()
@@ -241,7 +241,7 @@ def test_a_stopped_run_of_replicas_is_saved_and_goes_on(tmp_path):
         job.wait_for_step(30)
         os.kill(job.process.pid, signal.SIGTERM)
         assert job.process.wait(60) == 128 + signal.SIGTERM
-        saved = [int(p.name.split("-")[1]) for p in (tmp_path / "run/checkpoints").glob("step-*")]
+        saved = [int(p.name.split("-")[1]) for p in (tmp_path / "run/checkpoints").glob("step-*[0-9]")]
         assert len(saved) == 1 and saved[0] >= 30
     finally:
         job.end()

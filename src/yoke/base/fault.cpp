@@ -39,6 +39,9 @@ constexpr PointInfo kPoints[] = {
     {Point::kPsLeave, "ps.leave", "a server that leaves has handed everything over"},
     {Point::kLauncherSpawn, "launcher.spawn", "the launcher starts a rank", kOwnError | kServes},
     {Point::kPipelineSend, "pipeline.send", "a stage sends activations or gradients"},
+    {Point::kCollabLease, "collab.lease", "a peer of a collaborative run received samples to compute"},
+    {Point::kCollabGradient, "collab.gradient",
+     "a peer gives its gradient to be averaged; corrupt: reversed and 100 times as large", kCorrupts},
 };
 
 constexpr std::pair<const char*, Action> kActions[] = {

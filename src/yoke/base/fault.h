@@ -39,6 +39,8 @@ enum class Point : uint8_t {
   kPsLeave,
   kLauncherSpawn,
   kPipelineSend,
+  kCollabLease,
+  kCollabGradient,
 };
 
 // What the caller must do; kill, stop, delay and most errors have happened when at() returns.

@@ -40,8 +40,9 @@ Json MeetingClient::call(const Json& request, Deadline deadline) {
     net::FrameHeader header;
     answer = connection_->receive_frame(header, deadline);
   } catch (const Error& error) {
-    throw CommError("collab: lost the meeting point at {} during '{}': {}. Next: join again when it is back",
-                    where_, request.value("type", "?"), error.what());
+    throw MeetingLost(
+        "collab: lost the meeting point at {} during '{}': {}. Next: join again when it is back", where_,
+        request.value("type", "?"), error.what());
   }
   Json reply = Json::parse(reinterpret_cast<const char*>(answer.data()),
                            reinterpret_cast<const char*>(answer.data()) + answer.size(), nullptr, false);

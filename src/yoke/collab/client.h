@@ -5,18 +5,25 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "yoke/base/error.h"
 #include "yoke/collab/identity.h"
 #include "yoke/collab/ticket.h"
 
 namespace yoke::collab {
+
+// The connection to the meeting point broke: it may come back.
+class MeetingLost : public CommError {
+ public:
+  using CommError::CommError;
+};
 
 class MeetingClient {
  public:
   // Connects. Throws Error with kRendezvous: nobody there, another run's ticket, no answer.
   MeetingClient(const Ticket& ticket, Deadline deadline);
 
-  // Sends a request and waits for its reply. Throws CommError at the deadline, if the connection is lost, and
-  // Error with kRendezvous if the meeting point refuses it.
+  // Sends a request and waits for its reply. Throws MeetingLost at the deadline and if the connection is
+  // lost, and Error with kRendezvous if the meeting point refuses it.
   nlohmann::json call(const nlohmann::json& request, Deadline deadline);
 
  private:

@@ -43,7 +43,11 @@ std::string differences(const Json& run, const Json& theirs) {
 }  // namespace
 
 Meeting::Meeting(MeetingOptions options, double now)
-    : options_(std::move(options)), token_key_(random_text()), started_(now), quorum_since_(now) {}
+    : options_(std::move(options)),
+      taking_up_(options_.returns),
+      token_key_(random_text()),
+      started_(now),
+      quorum_since_(now) {}
 
 void Meeting::reply(int link, Json message, bool close) {
   replies_.push_back({link, std::move(message), close});
@@ -118,6 +122,11 @@ void Meeting::prove(int link, const Json& message, double now) {
   if (!verify_signature(key, proof_text(nonce), text_field(message, "signature")))
     throw BadMessage("it does not have the private key of its identity");
   Peer* peer = by_key(key);
+  if (peer != nullptr && peer->link >= 0 && now > peer->heard + options_.timeout) {
+    // The same peer, whose old connection broke without a word.
+    reply(peer->link, {{"type", "refused"}, {"why", "this peer has a newer connection"}}, /*close=*/true);
+    closed(peer->link, now);
+  }
   if (peer != nullptr && peer->link >= 0) {
     reply(link,
           {{"type", "refused"},
@@ -166,7 +175,7 @@ void Meeting::closed(int link, double now) {
   peer->wanted.reset();
   log::info("collab: peer {} ({}) is gone: {}; {} present", peer->number, short_name(peer->key),
             peer->why_dropped, present());
-  if (epoch_ > 0 && !ended() && !somebody_has_the_state())
+  if (epoch_ > 0 && !taking_up_ && !ended() && !somebody_has_the_state())
     end(fmt::format("the state of step {} is lost: every peer that had it is gone", epoch_));
   if (round_) decide_if_all_voted(now);
 }
@@ -203,6 +212,7 @@ void Meeting::tick(double now) {
       start_round_if_ready(now);
     }
   }
+  if (taking_up_) take_up_if_known(now);
   check_quorum(now);
   if (round_ && now > round_->ends) {
     for (int number : std::vector<int>(round_->members)) {

@@ -33,6 +33,7 @@
 #include <utility>
 #include <vector>
 
+#include "yoke/collab/meeting_record.h"
 #include "yoke/collab/options.h"
 #include "yoke/collab/robust.h"
 
@@ -55,6 +56,10 @@ struct MeetingOptions {
   int64_t min_peers = 1;
   double timeout = 15;
   double quorum_timeout = 600;
+  // A run whose meeting point died: nobody works until peers have said at which step they are. `known`: from
+  // the record of that meeting point, if there is one; steps that are not listed used whole batches.
+  bool returns = false;
+  std::vector<Position> known;
 };
 
 class Meeting {
@@ -79,6 +84,8 @@ class Meeting {
   nlohmann::json status(double now) const;
   bool ended() const { return over_ || !failure_.empty(); }
   int present() const;  // peers with an open link
+  // Where the run is; run_id is empty.
+  MeetingRecord record() const;
 
  private:
   struct Range {
@@ -145,6 +152,8 @@ class Meeting {
   void commit(double now);
   void try_again(double now);
   void check_quorum(double now);
+  void take_up_if_known(double now);
+  int64_t position_of(int64_t epoch) const;
   void end(const std::string& failure);
   uint64_t pair_token(int from, int to) const;
 
@@ -158,6 +167,9 @@ class Meeting {
   std::vector<Reply> replies_;
   int64_t epoch_ = 0;
   int64_t next_sample_ = 0;
+  int64_t begun_at_ = 0;  // next_sample_ when this step began
+  Position previous_;
+  bool taking_up_ = false;
   std::vector<Range> returned_;
   int64_t done_ = 0, leased_ = 0;
   double full_since_ = -1;

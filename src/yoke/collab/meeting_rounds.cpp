@@ -148,6 +148,8 @@ void Meeting::commit(double now) {
   }
   const double loss = loss_sum_ / static_cast<double>(std::max<int64_t>(1, done_));
   if (losses_.size() < kMostLosses) losses_.push_back(loss);
+  previous_ = {epoch_, begun_at_};
+  begun_at_ = next_sample_;
   ++epoch_;
   over_ = epoch_ >= options_.steps;
   const std::vector<int> members = round_->members;

@@ -25,8 +25,10 @@ struct MeetingServer::Impl {
     bool closing = false;
   };
 
-  Impl(const Ticket& ticket, MeetingOptions options)
+  Impl(const Ticket& ticket, MeetingOptions options, std::filesystem::path record)
       : job(job_ticket(ticket)),
+        run_id(ticket.run_id),
+        record_file(std::move(record)),
         gate(ticket.meeting, job),
         address(gate.address()),
         meeting(std::move(options), now_seconds()),
@@ -51,6 +53,7 @@ struct MeetingServer::Impl {
         if (!read(number, link)) broken.push_back(number);
       for (int number : broken) close(number);
       meeting.tick(now_seconds());
+      save_record();
       send_replies();
       std::lock_guard lock(mutex);
       empty = meeting.ended() && meeting.present() == 0;
@@ -64,7 +67,7 @@ struct MeetingServer::Impl {
   bool wait() {
     std::vector<pollfd> waits = {{stop.get(), POLLIN, 0}, {gate.fd(), POLLIN, 0}};
     for (auto& [number, link] : links)
-      waits.push_back({link.connection->fd(), link.connection->poll_events(/*want_read=*/true), 0});
+      waits.push_back({link.connection->fd(), link.connection->poll_events(within_rate(link)), 0});
     ::poll(waits.data(), waits.size(), static_cast<int>(Meeting::kTick * 1000));
     return (waits[0].revents & POLLIN) != 0;
   }
@@ -73,12 +76,14 @@ struct MeetingServer::Impl {
   bool read(int number, Link& link) try {
     link.connection->flush();
     if (link.closing) return link.connection->has_unsent();
-    while (const net::FrameHeader* header = link.connection->next_header()) {
+    while (within_rate(link)) {
+      const net::FrameHeader* header = link.connection->next_header();
+      if (header == nullptr) break;
       if (header->type != net::FrameType::kRequest || header->length > kMaxRequestBytes)
         return tell(link, "a frame of another type or size than a request");
       link.payload.resize(header->length);
       if (!link.connection->receive(link.payload)) break;
-      if (!within_rate(link)) return tell(link, "too many requests");
+      --link.budget;
       meeting.request(number, nlohmann::json::parse(text_of(link), nullptr, /*allow_exceptions=*/false),
                       now_seconds());
     }
@@ -96,11 +101,20 @@ struct MeetingServer::Impl {
     return {reinterpret_cast<const char*>(link.payload.data()), link.payload.size()};
   }
 
+  // What comes faster waits in the socket.
   static bool within_rate(Link& link) {
     const double now = now_seconds();
     link.budget = std::min(kMaxRequestsPerSecond, link.budget + (now - link.counted) * kMaxRequestsPerSecond);
     link.counted = now;
-    return --link.budget >= 0;
+    return link.budget >= 1;
+  }
+
+  void save_record() {
+    MeetingRecord record = meeting.record();
+    if (record_file.empty() || record.newest == saved) return;
+    record.run_id = run_id;
+    write_record(record_file, record);
+    saved = record.newest;
   }
 
   void send_replies() {
@@ -125,6 +139,9 @@ struct MeetingServer::Impl {
   }
 
   net::JobTicket job;
+  std::string run_id;
+  std::filesystem::path record_file;
+  Position saved;
   net::Gate gate;
   net::Address address;
   Meeting meeting;
@@ -138,8 +155,9 @@ struct MeetingServer::Impl {
   std::thread thread;
 };
 
-MeetingServer::MeetingServer(const Ticket& ticket, MeetingOptions options)
-    : impl_(std::make_unique<Impl>(ticket, std::move(options))) {}
+MeetingServer::MeetingServer(const Ticket& ticket, MeetingOptions options,
+                             const std::filesystem::path& record)
+    : impl_(std::make_unique<Impl>(ticket, std::move(options), record)) {}
 MeetingServer::~MeetingServer() = default;
 
 net::Address MeetingServer::address() const {

@@ -1,9 +1,10 @@
 // The meeting point: a Meeting behind an authenticated, encrypted port, on its own thread.
 //
-// Strangers without the run's key never get past the handshake (net/gate.h). Peers are limited in the size
-// and the rate of their requests; who exceeds them loses its connection.
+// Strangers without the run's key never get past the handshake (net/gate.h). Requests are limited in
+// size, and a peer that sends too large ones loses its connection; requests that come too fast wait.
 #pragma once
 
+#include <filesystem>
 #include <memory>
 
 #include "yoke/collab/meeting.h"
@@ -14,10 +15,11 @@ namespace yoke::collab {
 class MeetingServer {
  public:
   static constexpr uint64_t kMaxRequestBytes = 64 << 10;
-  static constexpr double kMaxRequestsPerSecond = 500;  // of one link, over a second
+  static constexpr double kMaxRequestsPerSecond = 2000;  // of one link; more of them wait
 
   // Listens at ticket.meeting (port 0: any free one). Throws Error with kRendezvous if it cannot.
-  MeetingServer(const Ticket& ticket, MeetingOptions options);
+  // `record`: file that is replaced before peers are told of a step, to take up the run later; empty: none.
+  MeetingServer(const Ticket& ticket, MeetingOptions options, const std::filesystem::path& record = {});
   ~MeetingServer();
   MeetingServer(const MeetingServer&) = delete;
   MeetingServer& operator=(const MeetingServer&) = delete;

@@ -281,6 +281,64 @@ TEST(Meeting, MalformedRequestsCostTheirSenderTheLinkOnly) {
   EXPECT_EQ(room.meeting.present(), 0);
 }
 
+// Steps 6 and 7 are recorded; not everybody had heard of 7.
+TEST(Meeting, ARunIsTakenUpAtTheNewestStepThatAPeerHas) {
+  MeetingOptions options = Room::options_of(32);
+  options.returns = true;
+  options.known = {{6, 192}, {7, 230}};
+  Room room(options);
+  for (int i = 0; i < 2; ++i) {
+    room.identities.push_back(Identity::random());
+    room.join(i, room.identities.back());
+  }
+  EXPECT_EQ(room.work(0, 5, 6), nullptr);
+  room.pass(0.05);
+  EXPECT_EQ(room.reply_to(0), nullptr) << "another peer may have more";
+  EXPECT_EQ(room.work(1, 5, 7), nullptr);
+  room.pass(0.05);
+  EXPECT_EQ(room.reply_to(1), Json({{"type", "lease"}, {"first", 230}, {"count", 5}}));
+  Json behind = room.reply_to(0);
+  EXPECT_EQ(behind.at("type"), "restart");
+  EXPECT_EQ(behind.at("epoch"), 7);
+  EXPECT_FALSE(behind.at("own"));
+}
+
+TEST(Meeting, WithoutTheLastStepTheRunContinuesFromTheOneBefore) {
+  MeetingOptions options = Room::options_of(32);
+  options.returns = true;
+  options.known = {{6, 190}, {7, 230}};
+  Room room(options);
+  room.join(0, Identity::random());
+  room.work(0, 5, 6);
+  room.pass(9);
+  EXPECT_EQ(room.reply_to(0).at("type"), "wait");
+  room.pass(2);
+  EXPECT_EQ(room.work(0, 5, 6), Json({{"type", "lease"}, {"first", 190}, {"count", 5}}));
+}
+
+TEST(Meeting, APeerThatClaimsAStepThatNeverWasIsNotBelieved) {
+  MeetingOptions options = Room::options_of(32);
+  options.returns = true;
+  options.known = {{6, 192}, {7, 224}};
+  Room room(options);
+  room.join(0, Identity::random());
+  room.work(0, 5, 9);
+  room.pass(11);
+  EXPECT_EQ(room.reply_to(0).at("type"), "wait");
+  room.join(1, Identity::random());
+  room.work(1, 5, 7);
+  room.pass(0.05);
+  EXPECT_EQ(room.reply_to(1).at("type"), "lease");
+}
+
+TEST(Meeting, APeerThatWasNotHeardOfForLongMayReturnOnANewConnection) {
+  Room room;
+  room.fill(1);
+  EXPECT_EQ(room.join(5, room.identities[0]).at("type"), "refused");
+  room.now += 11;
+  EXPECT_EQ(room.join(6, room.identities[0]).at("type"), "welcome");
+}
+
 TEST(Meeting, TheLastStepEndsTheRun) {
   MeetingOptions options = Room::options_of(4);
   options.steps = 1;

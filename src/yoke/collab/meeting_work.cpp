@@ -98,7 +98,9 @@ void Meeting::serve(Peer& peer, double now) {
   };
   if (!failure_.empty()) return answer({{"type", "ended"}, {"why", failure_}});
   if (over_) return answer({{"type", "over"}, {"epoch", epoch_}});
-  if (peer.epoch != epoch_) {
+  if (taking_up_) {
+    // later
+  } else if (peer.epoch != epoch_) {
     if (Json message = catch_up_reply(peer, now); !message.is_null()) return answer(std::move(message));
   } else if (std::exchange(peer.discarded, false)) {
     take_back(peer);

@@ -30,7 +30,8 @@ inline void describe(config::Fields& f, CollabOptions& o) {
   f.integer("suspects", o.suspects, "krum: how many peers may be wrong", 0, 1024);
   f.integer("min_peers", o.min_peers, "wait with fewer peers than this", 1, 1024);
   f.duration("timeout", o.timeout, "a peer or a link without a sign of life for so long is left out");
-  f.duration("quorum_timeout", o.quorum_timeout, "with fewer than min_peers for so long the run ends");
+  f.duration("quorum_timeout", o.quorum_timeout,
+             "with fewer than min_peers, or without the meeting point, for so long the run ends");
   f.checked_text("bandwidth", o.bandwidth, "this peer's link, such as 20mbit; auto: measured when it joins",
                  check_bandwidth);
   f.text("listen", o.listen, "where this peer accepts others: HOST:PORT, port 0: any free one");

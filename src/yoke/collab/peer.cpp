@@ -1,9 +1,13 @@
 #include "yoke/collab/peer.h"
 
+#include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <optional>
+#include <thread>
 
 #include "yoke/base/error.h"
+#include "yoke/base/fault.h"
 #include "yoke/base/log.h"
 #include "yoke/collab/meeting_fields.h"
 
@@ -12,29 +16,30 @@ namespace {
 
 using Json = nlohmann::json;
 
+constexpr float kLie = -100;
+constexpr double kLeastDial = 0.2;            // seconds
+constexpr double kRedialEvery = 0.2;          // seconds
 constexpr double kLeastMeasured = 256 << 10;  // bytes: a shorter download says nothing about the link
 
 class PeerLoop {
  public:
   PeerLoop(const Ticket& ticket, const Identity& identity, Trainer& trainer, const PeerOptions& options)
-      : ticket_(job_ticket(ticket)),
+      : run_(ticket),
+        identity_(identity),
+        ticket_(job_ticket(ticket)),
         trainer_(trainer),
         options_(options),
-        client_(ticket, Deadline::after(options.timeout)),
-        gradient_(static_cast<size_t>(trainer.elements())) {
+        gradient_(static_cast<size_t>(trainer.elements())),
+        epoch_(options.first_epoch) {
     if (!options.client_only) {
       acceptor_.emplace(options.listen, ticket_);
       states_.emplace(*acceptor_, options.timeout);
     }
-    Hello hello{options.run, acceptor_ ? reachable_address(ticket) : "", options.bandwidth};
-    Welcome welcome = join_run(client_, identity, hello, patience());
-    summary_.peer = welcome.peer;
-    log::info("collab: joined run '{}' as peer {} at step {} of {}", ticket.run_id, welcome.peer,
-              welcome.epoch, welcome.steps);
+    join(patience());
   }
 
   PeerSummary run() {
-    Json reply = ask_for_work(Json());
+    Json reply = {{"type", "wait"}};
     for (;;) {
       const std::string type = text_field(reply, "type", 16);
       if (type == "over") break;
@@ -44,7 +49,12 @@ class PeerLoop {
         return summary_;
       }
       offer_state();
-      reply = next(type, reply);
+      try {
+        reply = next(type, reply);
+      } catch (const MeetingLost& error) {
+        come_back(error);
+        reply = {{"type", "wait"}};
+      }
     }
     summary_.over = true;
     leave();
@@ -52,6 +62,33 @@ class PeerLoop {
   }
 
  private:
+  void join(Deadline limit) {
+    client_.emplace(run_, limit);
+    Hello hello{options_.run, acceptor_ ? reachable_address() : "", options_.bandwidth};
+    Welcome welcome = join_run(*client_, identity_, hello, limit);
+    summary_.peer = welcome.peer;
+    log::info("collab: joined run '{}' as peer {} at step {} of {}", run_.run_id, welcome.peer, welcome.epoch,
+              welcome.steps);
+  }
+
+  // With the state it has; the gradients since the last step belong to samples that are leased again.
+  void come_back(const MeetingLost& lost) {
+    log::warn("{}; this peer waits for it, at most {:.0f} s", lost.what(), options_.reconnect);
+    forget();
+    for (Deadline deadline = Deadline::after(options_.reconnect); !options_.stopped();) {
+      try {
+        join(Deadline::after(std::min(options_.timeout, std::max(kLeastDial, deadline.left()))));
+        ++summary_.reconnects;
+        return;
+      } catch (const Error& error) {
+        if (deadline.passed())
+          throw CommError("{} ({:.0f} s, collab.quorum_timeout: {})", lost.what(), options_.reconnect,
+                          error.what());
+      }
+      std::this_thread::sleep_for(std::chrono::duration<double>(kRedialEvery));
+    }
+  }
+
   Deadline patience() const { return Deadline::after(options_.timeout); }
 
   Json next(const std::string& type, const Json& reply) {
@@ -65,10 +102,10 @@ class PeerLoop {
 
   // The address others reach this peer at: the listening one, or, if that is every interface, the one on the
   // route to the meeting point.
-  std::string reachable_address(const Ticket& ticket) const {
+  std::string reachable_address() const {
     net::Address address = acceptor_->address();
     if (address.host == "0.0.0.0" || address.host == "::")
-      address.host = net::local_address_towards(ticket.meeting);
+      address.host = net::local_address_towards(run_.meeting);
     return address.text();
   }
 
@@ -76,11 +113,13 @@ class PeerLoop {
     Json request = {{"type", "work"}, {"epoch", epoch_}, {"want", trainer_.batch()}};
     if (!done.is_null()) request["done"] = done;
     if (!link_.is_null()) request["link"] = std::exchange(link_, nullptr);
-    return client_.call(request, patience());
+    return client_->call(request, patience());
   }
 
   Json compute(const Json& lease) {
     const int64_t count = integer_field(lease, "count", 1, int64_t{1} << 40);
+    fault::set_step(epoch_ + 1);
+    fault::at(fault::Point::kCollabLease);
     Stopwatch watch;
     const double loss = trainer_.compute(integer_field(lease, "first", 0, INT64_MAX), count);
     samples_ += count;
@@ -96,6 +135,8 @@ class PeerLoop {
                       plan.elements, plan.epoch, trainer_.elements(), epoch_);
     summary_.rounds_repeated += plan.attempt > 0;
     trainer_.read_gradient(gradient_);
+    if (fault::at(fault::Point::kCollabGradient) == fault::Effect::kCorrupt)
+      for (float& value : gradient_) value *= kLie;
     Stopwatch watch;
     GroupResult result = average_in_group(plan, gradient_, acceptor_ ? &*acceptor_ : nullptr, ticket_,
                                           {.stall = options_.timeout / 3});
@@ -106,13 +147,13 @@ class PeerLoop {
       for (const LostPeer& peer : *list) lost.push_back({{"peer", peer.peer}, {"why", peer.why}});
     for (const GroupResult::Score& score : result.outliers)
       outliers.push_back({{"peer", score.peer}, {"score", score.score}});
-    return client_.call({{"type", "result"},
-                         {"epoch", plan.epoch},
-                         {"attempt", plan.attempt},
-                         {"complete", result.complete},
-                         {"lost", lost},
-                         {"outliers", outliers}},
-                        Deadline::after(plan.seconds + options_.timeout));
+    return client_->call({{"type", "result"},
+                          {"epoch", plan.epoch},
+                          {"attempt", plan.attempt},
+                          {"complete", result.complete},
+                          {"lost", lost},
+                          {"outliers", outliers}},
+                         Deadline::after(plan.seconds + options_.timeout));
   }
 
   Json commit(const Json& message) {
@@ -170,20 +211,22 @@ class PeerLoop {
   void leave() {
     summary_.epoch = epoch_;
     try {
-      client_.call({{"type", "leave"}}, patience());
+      if (client_) client_->call({{"type", "leave"}}, patience());
     } catch (const Error& error) {
       log::info("{}", error.what());  // it may have ended first
     }
   }
 
+  const Ticket& run_;
+  const Identity& identity_;
   net::JobTicket ticket_;
   Trainer& trainer_;
   const PeerOptions& options_;
-  MeetingClient client_;
+  std::optional<MeetingClient> client_;
   std::optional<net::Acceptor> acceptor_;
   std::optional<StateServer> states_;
   std::vector<float> gradient_;
-  int64_t epoch_ = -1;
+  int64_t epoch_;
   int64_t samples_ = 0;
   PeerOptions::StepNews news_;
   Json link_;  // what the last download measured, until it is reported

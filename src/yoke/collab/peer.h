@@ -41,6 +41,8 @@ struct PeerOptions {
   net::Address listen{.host = "127.0.0.1", .port = 0};
   double bandwidth = 0;                                  // bytes per second; 0: unknown
   double timeout = 15;                                   // of anything that should happen at once
+  double reconnect = 60;                                 // seconds to wait for a meeting point that is lost
+  int64_t first_epoch = -1;                              // step of the state it has; -1: it needs the run's
   int64_t most_steps = 0;                                // leave after so many; 0: at the end of the run
   std::function<bool()> stopped = [] { return false; };  // leave between two batches
   // After each step.
@@ -61,11 +63,13 @@ struct PeerSummary {
   int64_t samples = 0;  // averaged
   int64_t downloads = 0;
   int64_t rounds_repeated = 0;
+  int64_t reconnects = 0;  // to a meeting point that was lost
   int64_t bytes_sent = 0;
   bool over = false;  // the run has reached its last step
 };
 
-// Joins the run of `ticket` and works until its end. Throws Error with kRendezvous (refused, nobody there)
+// Joins the run of `ticket` and works until its end; if the meeting point is lost, waits for it to return
+// with the same ticket. Throws Error with kRendezvous (refused, nobody there)
 // and CommError (the meeting point is lost, the run ended with an error).
 PeerSummary run_peer(const Ticket& ticket, const Identity& identity, Trainer& trainer,
                      const PeerOptions& options);

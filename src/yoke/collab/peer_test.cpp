@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cstring>
+#include <filesystem>
 #include <future>
 #include <thread>
 
@@ -80,7 +81,6 @@ class QuadraticTrainer : public Trainer {
 struct TestRun {
   explicit TestRun(int64_t steps, int64_t target, int64_t min_peers = 1, Robust robust = Robust::kNone,
                    double quorum_timeout = 30) {
-    MeetingOptions options;
     options.run = {{"model", "quadratic"}};
     options.steps = steps;
     options.elements = kElements;
@@ -97,11 +97,10 @@ struct TestRun {
     peer.run = options.run;
     peer.timeout = 10;
   }
-  std::future<PeerSummary> start(Trainer& trainer, PeerOptions options,
-                                 Identity identity = Identity::random()) {
+  std::future<PeerSummary> start(Trainer& trainer, PeerOptions how, Identity identity = Identity::random()) {
     return std::async(std::launch::async,
-                      [this, &trainer, options, identity = std::make_shared<Identity>(std::move(identity))] {
-                        return run_peer(ticket, *identity, trainer, options);
+                      [this, &trainer, how, identity = std::make_shared<Identity>(std::move(identity))] {
+                        return run_peer(ticket, *identity, trainer, how);
                       });
   }
   std::future<PeerSummary> start(Trainer& trainer) { return start(trainer, peer); }
@@ -117,6 +116,7 @@ struct TestRun {
   }
 
   Ticket ticket;
+  MeetingOptions options;
   std::optional<MeetingServer> server;
   PeerOptions peer;
 };
@@ -234,6 +234,83 @@ TEST(Peer, WithoutQuorumTheRunEndsWithAReason) {
   TestRun run(1, 16, 3, Robust::kNone, /*quorum_timeout=*/0.5);
   QuadraticTrainer trainer(4);
   EXPECT_THAT([&] { run.start(trainer).get(); }, ThrowsMessage<CommError>(HasSubstr("quorum lost")));
+}
+
+// The meeting point dies in the middle of a batch; another one with the same ticket and address takes its
+// place.
+TEST(Peer, PeersReturnToAMeetingPointThatCameBackAndTheRunEqualsOneDevice) {
+  const auto record = std::filesystem::temp_directory_path() / fmt::format("meeting-{}.json", ::getpid());
+  TestRun run(/*steps=*/12, /*target=*/32, /*min_peers=*/2);
+  MeetingOptions options = run.options;
+  run.server.reset();
+  run.server.emplace(run.ticket, options, record);
+  QuadraticTrainer one(4), two(5);
+  std::promise<void> reached, gone;
+  std::shared_future<void> go = gone.get_future().share();
+  one.before_batch = [&, batches = 0](int64_t) mutable {
+    if (++batches != 20) return;
+    reached.set_value();
+    go.wait();
+  };
+  auto a = run.start(one), b = run.start(two);
+  reached.get_future().wait();
+  run.server.reset();
+  std::optional<MeetingRecord> last = read_record(record);
+  ASSERT_TRUE(last);
+  EXPECT_EQ(last->newest.next_sample, last->newest.epoch * 32);
+  options.returns = true;
+  options.known = {last->previous, last->newest};
+  run.server.emplace(run.ticket, options, record);
+  gone.set_value();
+  PeerSummary first = a.get(), second = b.get();
+  EXPECT_TRUE(first.over && second.over);
+  EXPECT_EQ(first.reconnects, 1);
+  EXPECT_LT(distance_between(one.weights(), one_device(12, 32)), 1e-6);
+  EXPECT_EQ(one.weights(), two.weights());
+  std::filesystem::remove(record);
+}
+
+TEST(Peer, AMeetingPointThatDoesNotReturnEndsThePeerWithinItsPatience) {
+  TestRun run(1000, 32);
+  QuadraticTrainer trainer(4);
+  std::promise<void> reached;
+  PeerOptions options = run.peer;
+  options.reconnect = 0.1;
+  options.on_step = [&](const PeerOptions::StepNews& news) {
+    if (news.epoch == 2) reached.set_value();
+  };
+  auto a = run.start(trainer, options);
+  reached.get_future().wait();
+  run.server.reset();
+  EXPECT_THAT([&] { a.get(); }, ThrowsMessage<CommError>(HasSubstr("collab.quorum_timeout")));
+}
+
+TEST(Peer, RequestsThatComeTooFastWait) {
+  TestRun run(1, 16);
+  MeetingClient client(run.ticket, Deadline::after(10));
+  for (int i = 0; i < 1.2 * MeetingServer::kMaxRequestsPerSecond; ++i)
+    EXPECT_EQ(client.call({{"type", "watch"}}, Deadline::after(10)).at("epoch"), 0);
+}
+
+// Of four speeds; three leave in the middle and come back.
+TEST(Peer, EightPeersOfWhomThreeComeAndGoEqualOneDevice) {
+  constexpr int64_t kSteps = 30, kTarget = 64;
+  TestRun run(kSteps, kTarget, /*min_peers=*/5);
+  std::vector<std::unique_ptr<QuadraticTrainer>> trainers;
+  std::vector<std::future<PeerSummary>> peers;
+  for (int i = 0; i < 8; ++i) {
+    trainers.push_back(std::make_unique<QuadraticTrainer>(1 + i % 4));
+    PeerOptions how = run.peer;
+    if (i >= 5) how.most_steps = 4;
+    peers.push_back(run.start(*trainers.back(), how));
+  }
+  for (size_t i = 5; i < 8; ++i) {
+    peers[i].get();
+    peers[i] = run.start(*trainers[i]);
+  }
+  for (auto& peer : peers) EXPECT_TRUE(peer.get().over);
+  EXPECT_LT(distance_between(trainers[0]->weights(), one_device(kSteps, kTarget)), 1e-5);
+  for (size_t i = 1; i < 5; ++i) EXPECT_EQ(trainers[i]->weights(), trainers[0]->weights());
 }
 
 TEST(Peer, StrangersOnThePortDisturbNobody) {

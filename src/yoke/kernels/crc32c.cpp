@@ -25,6 +25,7 @@ bool always() {
 }
 
 constexpr Crc32cKernel kKernels[] = {
+    {"wide folding", crc::has_wide_folding, crc::by_wide_folding},
     {"folding", crc::has_folding, crc::by_folding},
     {"instruction", crc::has_instruction, crc::by_instruction},
     {"table", always, crc::by_table},

@@ -4,14 +4,11 @@
 
 #include "yoke/kernels/crc32c_kernels.h"
 #include "yoke/kernels/crc32c_polynomial.h"
+#include "yoke/kernels/crc32c_processor.h"
 
-#if defined(__x86_64__)
-#include <nmmintrin.h>
-#elif defined(__aarch64__) && defined(__linux__)
+#if defined(__aarch64__) && defined(__linux__)
 #include <sys/auxv.h>
 #endif
-
-#define YOKE_INLINE inline __attribute__((always_inline))
 
 #if defined(__x86_64__) || defined(__aarch64__)
 
@@ -43,39 +40,16 @@ struct Shift {
 };
 
 #if defined(__x86_64__)
-#define YOKE_CRC __attribute__((target("sse4.2")))
-YOKE_CRC YOKE_INLINE uint64_t step8(uint64_t crc, uint64_t word) {
-  return _mm_crc32_u64(crc, word);
-}
-YOKE_CRC YOKE_INLINE uint64_t step1(uint64_t crc, uint8_t byte) {
-  return _mm_crc32_u8(static_cast<uint32_t>(crc), byte);
-}
 bool supported() {
   return __builtin_cpu_supports("sse4.2");
 }
-#else
-// In assembler: compilers disagree about how a function asks for the instruction.
-#define YOKE_CRC
-YOKE_INLINE uint64_t step8(uint64_t crc, uint64_t word) {
-  uint32_t next;
-  asm(".arch_extension crc\n\tcrc32cx %w0, %w1, %x2"
-      : "=r"(next)
-      : "r"(static_cast<uint32_t>(crc)), "r"(word));
-  return next;
-}
-YOKE_INLINE uint64_t step1(uint64_t crc, uint8_t byte) {
-  uint32_t next;
-  asm(".arch_extension crc\n\tcrc32cb %w0, %w1, %w2"
-      : "=r"(next)
-      : "r"(static_cast<uint32_t>(crc)), "r"(static_cast<uint32_t>(byte)));
-  return next;
-}
+#elif defined(__linux__)
 bool supported() {
-#if defined(__linux__)
   return (getauxval(AT_HWCAP) & (1ul << 7)) != 0;  // HWCAP_CRC32
+}
 #else
+bool supported() {
   return true;  // every other aarch64 system we know requires ARMv8.1
-#endif
 }
 #endif
 

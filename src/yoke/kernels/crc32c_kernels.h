@@ -32,5 +32,9 @@ uint32_t copy_by_instruction(uint8_t* to, const uint8_t* data, size_t bytes, uin
 bool has_folding();
 uint32_t by_folding(const uint8_t* data, size_t bytes, uint32_t crc);
 
+// Carry-less multiplication of vectors of 64 bytes.
+bool has_wide_folding();
+uint32_t by_wide_folding(const uint8_t* data, size_t bytes, uint32_t crc);
+
 }  // namespace crc
 }  // namespace yoke::kernels

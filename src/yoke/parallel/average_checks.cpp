@@ -4,6 +4,13 @@
 #include "yoke/plan/averaging/graph.h"
 
 namespace yoke::parallel {
+namespace {
+
+bool is_gossip(const AverageOptions& average) {
+  return average.method == "gossip" || average.method == "async_gossip";
+}
+
+}  // namespace
 
 void check_average(const Choices& choices, const std::string& precision) {
   if (choices.parallel.sync != "average") return;
@@ -22,7 +29,7 @@ void check_average(const Choices& choices, const std::string& precision) {
   if (average.method == "diloco" && average.outer_momentum >= 1)
     throw ConfigError("average.outer_momentum = {}: it would never fade. Use a value below 1, e.g. 0.9.",
                       average.outer_momentum);
-  if (choices.ddp.hook != "none" && (average.method == "gossip" || average.method == "end"))
+  if (choices.ddp.hook != "none" && (is_gossip(average) || average.method == "end"))
     throw ConfigError(
         "ddp.hook = \"{}\" cannot be combined with average.method = \"{}\": hooks compress what all replicas "
         "sum in a round. Use local, post_local or diloco.",
@@ -34,7 +41,7 @@ void check_average(const Choices& choices, const std::string& precision) {
 }
 
 void check_average_replicas(const Choices& choices, int64_t replicas) {
-  if (choices.parallel.sync == "average" && choices.average.method == "gossip" && replicas > 1)
+  if (choices.parallel.sync == "average" && is_gossip(choices.average) && replicas > 1)
     plan::mixing_graph(choices.average.graph, static_cast<int>(replicas));
 }
 
@@ -43,6 +50,7 @@ std::string not_one_device(const Choices& choices, const optim::OptimizerOptions
   const AverageOptions& average = choices.average;
   if (choices.parallel.sync != "average" || replicas == 1) return "";
   if (average.method == "end") return "average.method = \"end\" averages once";
+  if (average.method == "async_gossip") return "pairs average without waiting (async_gossip)";
   if (average.every > 1) return fmt::format("average.every = {}", average.every);
   if (average.overlap > 0) return fmt::format("average.overlap = {}", average.overlap);
   if (average.method == "diloco" && (average.outer_lr != 1 || average.outer_momentum != 0))
@@ -61,7 +69,7 @@ plan::RoundPlan rounds_of(const AverageOptions& average) {
   plan.fragments = average.fragments;
   plan.overlap = average.overlap;
   plan.after = average.method == "post_local" ? average.start : 0;
-  plan.never = average.method == "end";
+  plan.never = average.method == "end" || average.method == "async_gossip";
   return plan;
 }
 

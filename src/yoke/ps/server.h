@@ -285,6 +285,7 @@ class Server {
   void check_is_left(int home) const;
   void postpone(int from, const comm::Message& request, const comm::Messenger::Answer& answer);
   void handle_postponed();
+  void say(const std::string& news) const;
   void say_taken_over(int server, Departure how, const std::string& why);
   void tell_departure(Kind kind);
 

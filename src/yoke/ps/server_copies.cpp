@@ -58,7 +58,6 @@ void Server::extend_chain(Share& share, bool makes_copies) {
   if (share.copying ? share.copying->server == next : share.chain->next() == next) return;
   share.copying.reset();
   if (has_it) return share.chain->set_next(next);
-  // Rows of sparse tables cannot be copied anew yet: their copies know all of their changes or none.
   if (!makes_copies || !share.tables->empty()) return share.chain->set_next(Succession::kNobody);
   share.chain->hold_for(next);
   share.copying = Copying{next, ++share.attempts};
@@ -91,7 +90,17 @@ void Server::send_copy(Share& share, CopyHead head, std::vector<std::byte> paylo
   messenger_.ask_then(peer, message_with(kCopy, head, *bytes), {}, Deadline::after(options_.timeout), done);
 }
 
+// Rows of sparse tables cannot be copied anew: their copies know all of their changes or none. Tables may
+// have been opened since the other server was asked.
 void Server::begin_copy(Share& share) {
+  if (!share.tables->empty()) {
+    const int server = share.copying->server;
+    share.copying.reset();
+    share.chain->set_next(Succession::kNobody);
+    return say(
+        fmt::format("{} gets no copy of the parameters of server {}: sparse tables are not copied anew",
+                    server_name(server, options_.ranks), share.home));
+  }
   share.chain->fill(share.copying->server);
   send_copy(share, {.number = share.chain->last(), .what = CopyHead::kBegin}, {},
             [this, &share](const CopyReply&) { copy_ranges(share); });
@@ -115,10 +124,9 @@ void Server::end_copy(Share& share) {
   const int server = share.copying->server;
   send_copy(share, {.what = CopyHead::kEnd}, save_share(share), [this, &share, server](const CopyReply&) {
     share.copying.reset();
-    if (!options_.scheduler.say) return;
-    options_.scheduler.say(fmt::format("{} has a copy of the parameters of server {} now: {} of {} copies",
-                                       server_name(server, options_.ranks), share.home,
-                                       succession_.copies(share.home), options_.replicas));
+    say(fmt::format("{} has a copy of the parameters of server {} now: {} of {} copies",
+                    server_name(server, options_.ranks), share.home, succession_.copies(share.home),
+                    options_.replicas));
   });
   share.chain->filled();
 }

@@ -139,7 +139,9 @@ struct Alone {
           options.servers = 4;
           options.replicas = replicas;
           options.make_updater = make_adder();
+          options.make_rule = [](int) { return sparse::make_rule({}); };
           options.scheduler.policy = {plan::Rule::kSync, 1, 0, 0};
+          options.scheduler.say = [this](const std::string& text) { news.push_back(text); };
           return options;
         }()) {}
   void open() {
@@ -155,9 +157,31 @@ struct Alone {
     server.ask_to_leave([&](const std::string& why) { refusal = why; });
     return refusal;
   }
+  std::vector<std::string> news;
   ScriptedMessenger messenger;
   Server server;
 };
+
+// Its rows would be in no copy.
+TEST(PsServerCopies, ATableOpenedBeforeTheCopyBeginsEndsIt) {
+  Alone second(1);
+  second.open();
+  std::vector<int64_t> sent;
+  second.messenger.answer_to = [&](int, const comm::Message& request, std::span<std::byte>) {
+    if (request.kind != kCopy) return comm::Message();
+    const auto head = request.get_head<CopyHead>();
+    sent.push_back(head.what);
+    if (head.what == CopyHead::kAsk && head.home == 1) {
+      sparse::OpenTableHead table{.keys = 1000, .home = 1};
+      EXPECT_EQ(second.messenger.deliver(0, message_with(kOpenTable, table)), "");
+    }
+    return message_with(kCopy, CopyReply{.complete = head.home == 1 ? 0 : 1});
+  };
+  second.messenger.lose(3);
+  EXPECT_THAT(sent, testing::Each(CopyHead::kAsk));
+  EXPECT_FALSE(sent.empty());
+  EXPECT_THAT(second.news, testing::Contains(HasSubstr("gets no copy of the parameters of server 1")));
+}
 
 TEST(PsServerCopies, ALostHomeIsNamedToThoseWhoAskForIt) {
   Alone last(3);

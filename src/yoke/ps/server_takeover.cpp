@@ -62,17 +62,20 @@ void Server::check_is_left(int home) const {
     throw CommError("{}", lost_with_copies(home, succession_, options_.ranks));
 }
 
+void Server::say(const std::string& news) const {
+  if (options_.scheduler.say) options_.scheduler.say(news);
+}
+
 void Server::say_taken_over(int server, Departure how, const std::string& why) {
-  if (!options_.scheduler.say) return;
   const bool other = succession_.next(server, own_index()) != Succession::kNobody;
   const bool again = other && share_of(server)->tables->empty();
-  options_.scheduler.say(fmt::format(
-      "{} {}; {} took over its parameters{}. Redundancy is reduced{}", server_name(server, options_.ranks),
-      how == Departure::kLeft ? "left" : fmt::format("is lost ({})", why),
-      server_name(own_index(), options_.ranks), server == 0 ? " and the scheduler" : "",
-      again   ? " until copies are made anew"
-      : other ? ": sparse tables are not copied anew"
-              : ": no other server is left"));
+  say(fmt::format("{} {}; {} took over its parameters{}. Redundancy is reduced{}",
+                  server_name(server, options_.ranks),
+                  how == Departure::kLeft ? "left" : fmt::format("is lost ({})", why),
+                  server_name(own_index(), options_.ranks), server == 0 ? " and the scheduler" : "",
+                  again   ? " until copies are made anew"
+                  : other ? ": sparse tables are not copied anew"
+                          : ": no other server is left"));
 }
 
 void Server::take_over(Share& share) {

@@ -31,7 +31,7 @@ std::vector<std::string> cells(const Json& peer) {
           peer.at("host"),
           peer.at("role"),
           peer.at("state"),
-          fmt::format("{:.1f}", peer.at("samples_per_s").get<double>()),
+          format_count(peer.at("samples_per_s").get<double>()),
           format_count(peer.at("samples").get<double>()),
           link > 0 ? fmt::format("{}/s", format_bytes(link)) : "unknown",
           fmt::format("{:.1f} %", 100 * peer.at("share").get<double>()),
@@ -39,10 +39,11 @@ std::vector<std::string> cells(const Json& peer) {
           peer.value("why_dropped", "")};
 }
 
+// Of finished steps, averaging included.
 double samples_per_s(const Json& status) {
-  double sum = 0;
-  for (const Json& peer : status.at("peers")) sum += peer.at("samples_per_s").get<double>();
-  return sum;
+  const double seconds = status.at("seconds");
+  const auto steps = static_cast<double>(status.at("losses").size());
+  return seconds > 0 ? steps * status.at("target_batch").get<double>() / seconds : 0;
 }
 
 std::string loss_text(const Json& status) {
@@ -50,10 +51,11 @@ std::string loss_text(const Json& status) {
 }
 
 std::string headline(const Json& status) {
-  return fmt::format("step {} of {}, loss {}, batch {} of {} samples, {:.1f} samples/s, {}",
+  return fmt::format("step {} of {}, loss {}, batch {} of {} samples, {} samples/s, {}",
                      status.at("epoch").get<int64_t>(), status.at("steps").get<int64_t>(), loss_text(status),
                      status.at("accumulated").get<int64_t>(), status.at("target_batch").get<int64_t>(),
-                     samples_per_s(status), format_duration(status.at("seconds").get<double>()));
+                     format_count(samples_per_s(status)),
+                     format_duration(status.at("seconds").get<double>()));
 }
 
 std::string ending(const Json& status) {
@@ -78,8 +80,9 @@ std::string peer_table(const Json& status) {
   for (const std::string& header : headers()) html += "<th>" + escape(header) + "</th>";
   html += "</tr></thead><tbody>";
   for (const Json& peer : status.at("peers")) {
-    html += "<tr>";
-    for (const std::string& cell : cells(peer)) html += "<td>" + escape(cell) + "</td>";
+    const std::vector<std::string> row = cells(peer);
+    html += "<tr><th scope=\"row\">" + escape(row[0]) + "</th>";
+    for (size_t i = 1; i < row.size(); ++i) html += "<td class=\"num\">" + escape(row[i]) + "</td>";
     html += "</tr>";
   }
   return html + "</tbody></table>";
@@ -102,10 +105,14 @@ std::string collab_page(const Json& status, double seconds) {
   const double full = std::max(1.0, status.at("target_batch").get<double>());
   std::string main = html_heading("Collaborative run: " + model, headline(status));
   if (std::string end = ending(status); !end.empty()) main += "<p><strong>" + escape(end) + "</strong></p>";
-  main += fmt::format("<p><label>Next batch <progress max=\"1\" value=\"{:.4f}\"></progress></label></p>",
-                      std::min(1.0, status.at("accumulated").get<double>() / full));
-  main += "<section>" + loss_chart(status) + "</section><section><h2>Peers</h2>" + peer_table(status) +
-          "</section>";
+  main += fmt::format(
+      "<div class=\"grid2\"><section class=\"card\">{}</section><section class=\"card\"><h3>Next batch</h3>"
+      "<progress aria-label=\"next batch\" style=\"width: 100%\" max=\"1\" value=\"{:.4f}\"></progress>"
+      "<p>{} of {} samples</p></section></div>\n",
+      loss_chart(status), std::min(1.0, status.at("accumulated").get<double>() / full),
+      format_count(status.at("accumulated").get<double>()),
+      format_count(status.at("target_batch").get<double>()));
+  main += "<h2>Peers</h2><section class=\"card\">" + peer_table(status) + "</section>\n";
   if (!status.at("ended").get<bool>())
     main += fmt::format("<script>setTimeout(() => location.reload(), {:.0f});</script>", 1000 * seconds);
   return html_page("Collaborative run", main);

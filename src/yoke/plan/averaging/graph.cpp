@@ -61,6 +61,8 @@ Group group_of(const std::string& kind, int size) {
     if (kind == "ring") group.steps = {{1}, {-1}};
     if (kind == "exponential")
       for (int step = 1; step < size; step *= 2) group.steps.push_back({step});
+    if (kind == "full")
+      for (int step = 1; step < size; ++step) group.steps.push_back({step});
   }
   // Back and forth is the same on a cycle of two.
   std::set<std::vector<int>> seen;
@@ -90,7 +92,7 @@ int moved(const Group& group, int rank, const std::vector<int>& step, int direct
 }  // namespace
 
 std::vector<std::string> mixing_graph_names() {
-  return {"ring", "torus", "hypercube", "exponential"};
+  return {"ring", "torus", "hypercube", "exponential", "full"};
 }
 
 MixingGraph mixing_graph(const std::string& kind, int size) {
@@ -111,22 +113,42 @@ MixingGraph mixing_graph(const std::string& kind, int size) {
   return graph;
 }
 
-// W commutes with the group, hence is normal: its singular values are the absolute values of its eigenvalues,
-// one for each character; the trivial one belongs to the mean.
-double contraction(const MixingGraph& graph) {
+namespace {
+
+// Sums of the characters of the steps, one for each character but the trivial one, which belongs to the mean.
+std::vector<std::complex<double>> character_sums(const MixingGraph& graph) {
   const Group group = group_of(graph.kind, graph.size);
-  double worst = 0;
+  std::vector<std::complex<double>> sums;
   for (int k = 1; k < graph.size; ++k) {
     const std::vector<int> frequency = coordinates(group, k);
-    std::complex<double> value = 1;
+    std::complex<double> sum = 0;
     for (const std::vector<int>& step : group.steps) {
       double turns = 0;
       for (size_t i = 0; i < step.size(); ++i)
         turns += static_cast<double>(frequency[i] * step[i]) / group.cycles[i];
-      value += std::polar(1.0, 2 * std::numbers::pi * turns);
+      sum += std::polar(1.0, 2 * std::numbers::pi * turns);
     }
-    worst = std::max(worst, std::abs(value) * graph.weight());
+    sums.push_back(sum);
   }
+  return sums;
+}
+
+}  // namespace
+
+// W commutes with the group, hence is normal: its singular values are the absolute values of its eigenvalues.
+double contraction(const MixingGraph& graph) {
+  double worst = 0;
+  for (const std::complex<double>& sum : character_sums(graph))
+    worst = std::max(worst, std::abs(1.0 + sum) * graph.weight());
+  return worst;
+}
+
+// The matrix of a pair is a projection, so the mean square falls by the mean matrix: 1 - L / (n d), with L
+// the Laplacian of the graph.
+double pair_contraction(const MixingGraph& graph) {
+  double worst = 0;
+  for (const std::complex<double>& sum : character_sums(graph))
+    worst = std::max(worst, 1 - (1 - sum.real() / graph.degree()) / graph.size);
   return worst;
 }
 

@@ -22,7 +22,8 @@ struct MixingGraph {
 };
 
 // ring: the two neighbours; torus: the four of the most nearly square grid; hypercube: ranks that differ in
-// one bit; exponential: rank r sends to r + 1, r + 2, r + 4, … (Ying et al. 2021), the only directed one.
+// one bit; exponential: rank r sends to r + 1, r + 2, r + 4, … (Ying et al. 2021), the only directed one;
+// full: all others.
 // Neighbours that coincide count once. Throws ConfigError for an unknown kind (listing all) and for a size
 // that has no such graph (naming the nearest that has).
 MixingGraph mixing_graph(const std::string& kind, int size);
@@ -31,5 +32,9 @@ std::vector<std::string> mixing_graph_names();
 // Largest factor by which a round can leave the distance from the mean: the spectral norm of W - 1 1^T / n.
 // In closed form, from the characters of the group the graph belongs to.
 double contraction(const MixingGraph& graph);
+
+// Largest factor by which one pair can leave the expected square of that distance, if a random rank and a
+// random neighbour take the mean of their values (asynchronous gossip; Boyd et al. 2006). In closed form.
+double pair_contraction(const MixingGraph& graph);
 
 }  // namespace yoke::plan

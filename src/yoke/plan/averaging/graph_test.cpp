@@ -40,10 +40,10 @@ struct Place {
   const char* kind;
   int size;
 };
-const Place kPlaces[] = {{"ring", 2},        {"ring", 3},        {"ring", 8},        {"ring", 17},
-                         {"torus", 4},       {"torus", 6},       {"torus", 9},       {"torus", 64},
-                         {"hypercube", 2},   {"hypercube", 8},   {"exponential", 2}, {"exponential", 6},
-                         {"exponential", 8}, {"exponential", 33}};
+const Place kPlaces[] = {{"ring", 2},        {"ring", 3},         {"ring", 8},        {"ring", 17},
+                         {"torus", 4},       {"torus", 6},        {"torus", 9},       {"torus", 64},
+                         {"hypercube", 2},   {"hypercube", 8},    {"exponential", 2}, {"exponential", 6},
+                         {"exponential", 8}, {"exponential", 33}, {"full", 2},        {"full", 7}};
 
 TEST(MixingGraph, EverySendHasItsReceive) {
   for (const auto& [kind, size] : kPlaces) {
@@ -98,6 +98,35 @@ TEST(MixingGraph, ContractionsOfTheBooks) {
   EXPECT_NEAR(contraction(mixing_graph("exponential", 8)), 0.5, 1e-12);  // Ying et al. 2021, even sizes
   EXPECT_NEAR(contraction(mixing_graph("exponential", 64)), 1 - 2.0 / 7, 1e-12);
   EXPECT_NEAR(contraction(mixing_graph("torus", 64)), (3 + 2 * std::cos(2 * pi / 8)) / 5, 1e-12);
+}
+
+// Over all pairs, each as likely as any other: the slowest mode of the mean matrix falls by exactly that.
+TEST(MixingGraph, ARandomPairLeavesTheSquareOfTheDistanceByThePairContraction) {
+  for (const auto& [kind, size] : kPlaces) {
+    MixingGraph graph = mixing_graph(kind, size);
+    const double rate = pair_contraction(graph);
+    auto after_a_pair = [&](const std::vector<double>& x) {
+      double sum = 0;
+      for (size_t i = 0; i < x.size(); ++i) {
+        for (int other : graph.to[i]) {
+          std::vector<double> y = x;
+          y[i] = y[static_cast<size_t>(other)] = (x[i] + x[static_cast<size_t>(other)]) / 2;
+          sum += distance(y) * distance(y);
+        }
+      }
+      return sum / (size * graph.degree());
+    };
+    std::vector<double> x(static_cast<size_t>(size));
+    for (size_t i = 0; i < x.size(); ++i) x[i] = std::sin(5.0 * static_cast<double>(i * i) + 1);
+    EXPECT_LE(after_a_pair(x), rate * distance(x) * distance(x) + 1e-12) << kind << size;
+    if (std::string(kind) == "ring" && size > 2) {
+      for (size_t i = 0; i < x.size(); ++i)
+        x[i] = std::cos(2 * std::numbers::pi * static_cast<double>(i) / size);
+      EXPECT_NEAR(after_a_pair(x), rate * distance(x) * distance(x), 1e-12) << kind << size;
+    }
+  }
+  EXPECT_NEAR(pair_contraction(mixing_graph("full", 8)), 1 - 1.0 / 7, 1e-12);        // 1 - 1 / (n - 1)
+  EXPECT_NEAR(pair_contraction(mixing_graph("hypercube", 8)), 1 - 1.0 / 12, 1e-12);  // 1 - 2 / (n log2 n)
 }
 
 TEST(MixingGraph, ASizeThatDoesNotFitNamesTheNearest) {

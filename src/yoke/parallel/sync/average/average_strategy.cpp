@@ -6,9 +6,11 @@
 #include <utility>
 
 #include "yoke/base/clock.h"
+#include "yoke/base/error.h"
 #include "yoke/comm/tensors/tensors.h"
 #include "yoke/parallel/average_checks.h"
 #include "yoke/parallel/common/ddp/same_model.h"
+#include "yoke/plan/averaging/graph.h"
 
 namespace yoke::parallel {
 namespace {
@@ -52,6 +54,14 @@ AverageStrategy::AverageStrategy(const models::Model& model, optim::Optimizer& o
     combiner_->prepare(one);
   }
   ddp_options_.init_sync = false;
+  if (average.method != "async_gossip") return;
+  if (!options.device.is_cpu())
+    throw ConfigError(
+        "average.method = \"async_gossip\" with train.device = \"{}\": pairs average in host memory. Use "
+        "gossip, "
+        "or train.device = \"cpu\".",
+        options.device.str());
+  pairs_.emplace(comm, plan::mixing_graph(average.graph, comm.size()), fragments_[0].bucket.flat);
 }
 
 AverageStrategy::~AverageStrategy() {
@@ -75,9 +85,15 @@ void AverageStrategy::acquire() {
     ddp_.reset();
     anchored_ = false;
   }
-  if (!std::exchange(anchored_, true))
+  if (!std::exchange(anchored_, true)) {
     for (Fragment& one : fragments_)
       if (one.anchor.defined()) one.gather(one.anchor);
+    if (pairs_) {
+      fragments_[0].gather(fragments_[0].bucket.flat);
+      pairs_->reset(fragments_[0].bucket.flat);
+    }
+  }
+  if (pairs_) pairs_->resume();
   device().acquire();
 }
 
@@ -101,6 +117,7 @@ ComputeResult AverageStrategy::compute(const std::vector<torch::Tensor>& inputs,
 
 StepNews AverageStrategy::agree(const StepNews& here) {
   const bool again = std::exchange(told_, true);  // the run ends
+  if (pairs_) return {here.loss, pairs_->agree_to_stop(steps_, again ? 0 : here.stop_signal)};
   return news_.tell(here, lockstep_ || again || steps_ % kStopEvery == 0);
 }
 
@@ -110,6 +127,7 @@ CommitResult AverageStrategy::commit(const CommitOptions& options) {
   if (ddp_) return result;
   alone_ = true;
   equal_ = false;
+  if (pairs_) meet(steps_ % options_.every == 0);
   if (auto fragment = rounds_.ends(steps_); fragment && rounds_.overlap > 0)
     end_round(fragments_[static_cast<size_t>(*fragment)]);
   if (auto fragment = rounds_.begins(steps_)) {
@@ -117,6 +135,13 @@ CommitResult AverageStrategy::commit(const CommitOptions& options) {
     if (rounds_.overlap == 0) end_round(fragments_[static_cast<size_t>(*fragment)]);
   }
   return result;
+}
+
+void AverageStrategy::meet(bool asks) {
+  Fragment& all = fragments_[0];
+  all.gather(all.bucket.flat);
+  pairs_->meet(all.bucket.flat, asks);
+  all.scatter(all.bucket.flat);
 }
 
 void AverageStrategy::begin_round(Fragment& fragment) {
@@ -146,6 +171,11 @@ void AverageStrategy::end_round(Fragment& fragment) {
 void AverageStrategy::drain() {
   if (!stale_ || shown_) return;
   for (Fragment& one : fragments_) end_round(one);
+  if (pairs_) {
+    pairs_->pause();
+    comm().barrier({.name = "pairs are paused"}).wait();
+    meet(/*asks=*/false);  // what the last pairs made of them
+  }
   average_parameters();
   average_buffers();
   shown_ = true;
@@ -186,7 +216,7 @@ void AverageStrategy::average_optimizer() {
 
 Traffic AverageStrategy::traffic() const {
   Traffic all = Replica::traffic();
-  all.data += news_.bytes_sent();
+  all.data += news_.bytes_sent() + (pairs_ ? pairs_->bytes_sent() : 0);
   return all;
 }
 

@@ -1,5 +1,5 @@
 // Replicas that train on their own and average parameters now and then: local SGD, post-local SGD, DiLoCo,
-// gossip (docs/design/averaging.md).
+// gossip, in rounds or in pairs (docs/design/averaging.md).
 //
 // Between two rounds replicas differ. What others see of them does not: drain() puts the average over all
 // replicas into the parameters and buffers, and the next step continues from each replica's own values;
@@ -13,6 +13,7 @@
 #include "yoke/parallel/common/replica.h"
 #include "yoke/parallel/sync/average/combiner.h"
 #include "yoke/parallel/sync/average/news.h"
+#include "yoke/parallel/sync/average/pair_gossip.h"
 #include "yoke/plan/averaging/rounds.h"
 
 namespace yoke::parallel {
@@ -43,6 +44,7 @@ class AverageStrategy : public Replica {
 
  private:
   void begin_round(Fragment& fragment);
+  void meet(bool asks);
   void end_round(Fragment& fragment);
   void average_parameters();
   void average_buffers();
@@ -59,6 +61,7 @@ class AverageStrategy : public Replica {
   std::vector<Fragment> fragments_;
   std::unique_ptr<Combiner> combiner_;
   News news_;
+  std::optional<PairGossip> pairs_;             // async_gossip
   std::optional<DistributedDataParallel> ddp_;  // post_local, before it is local
   bool lockstep_;      // replicas are equal after every step, and wait for each other in it
   int64_t steps_ = 0;  // computed to their end

@@ -20,8 +20,9 @@ struct AverageOptions {
 };
 
 inline void describe(config::Fields& f, AverageOptions& o) {
-  f.choice("method", o.method, {"local", "end", "post_local", "diloco", "gossip"},
-           "local SGD; one average at the end; gradients first, then local; outer Nesterov; neighbours only");
+  f.choice("method", o.method, {"local", "end", "post_local", "diloco", "gossip", "async_gossip"},
+           "local SGD; one average at the end; gradients first, then local; outer Nesterov; neighbours only; "
+           "pairs that do not wait");
   f.integer("every", o.every, "local steps between two averaging rounds", 1, 1'000'000'000);
   f.integer("start", o.start, "post_local: gradients are averaged in every step up to this one", 0,
             1'000'000'000'000);
@@ -31,8 +32,8 @@ inline void describe(config::Fields& f, AverageOptions& o) {
             1'000'000);
   f.number("outer_lr", o.outer_lr, "diloco: learning rate of the outer step", 0.0, 100.0);
   f.number("outer_momentum", o.outer_momentum, "diloco: Nesterov momentum of the outer step", 0.0, 1.0);
-  f.choice("graph", o.graph, {"ring", "torus", "hypercube", "exponential"},
-           "gossip: the graph of ranks that average with each other");
+  f.choice("graph", o.graph, {"ring", "torus", "hypercube", "exponential", "full"},
+           "gossip, async_gossip: the graph of ranks that average with each other");
 }
 
 }  // namespace yoke::parallel
