@@ -68,7 +68,8 @@ class ScalingLab {
   void run() {
     lab_.page.title = "Scaling: " + model_;
     lab_.page.about = fmt::format(
-        "{} samples per worker (weak) or in all (strong), {} steps, {} thread(s) per worker, on this machine. "
+        "{} samples per worker (weak) or in all (strong), {} steps, {} thread(s) per worker, on this "
+        "machine. "
         "Workers beyond the cores share them: their ideal is the dashed line only while each has a core.",
         batch_, lab_.values.text("--steps"), lab_.values.text("--threads"));
     size_t parts = 0;
@@ -89,9 +90,10 @@ class ScalingLab {
     lab_.page.add({"strong", "Strong scaling", speed_up(/*strong=*/true),
                    "The same number of samples in a step, divided among the workers."});
     lab_.page.section("Where the time goes");
-    lab_.page.add({"time", "A step, weak scaling", stacked(),
-                   "Compute: the step of a worker that does not communicate. Communication: what a step waits for it. "
-                   "Waiting: the rest, for slower workers and the bubbles of a pipeline."});
+    lab_.page.add(
+        {"time", "A step, weak scaling", stacked(),
+         "Compute: the step of a worker that does not communicate. Communication: what a step waits for it. "
+         "Waiting: the rest, for slower workers and the bubbles of a pipeline."});
     table();
   }
 
@@ -107,7 +109,8 @@ class ScalingLab {
     line.bench_scaling.threads = lab_.values.integer("--threads", 0, 1024);
     line.bench_scaling.steps = lab_.values.integer("--steps", 1, 1'000'000);
     if (workers > 1)
-      for (const auto& [key, value] : keys_of_way(way, workers)) line.overrides.push_back({key, value, "--ways"});
+      for (const auto& [key, value] : keys_of_way(way, workers))
+        line.overrides.push_back({key, value, "--ways"});
     return line;
   }
 
@@ -150,7 +153,8 @@ class ScalingLab {
     for (size_t i = 0; i < ways_.size(); ++i) {
       report::Series series{.name = ways_[i], .points = {{1, 1}}, .colour = static_cast<int>(i) + 1};
       for (const auto& row : lab_.document["results"])
-        if (row["way"] == ways_[i] && row["scaling"] == (strong ? "strong" : "weak") && row.contains("speed_up"))
+        if (row["way"] == ways_[i] && row["scaling"] == (strong ? "strong" : "weak") &&
+            row.contains("speed_up"))
           series.points.push_back({row["workers"].get<double>(), row["speed_up"].get<double>()});
       if (series.points.size() > 1) chart.series.push_back(std::move(series));
     }
@@ -168,28 +172,30 @@ class ScalingLab {
     for (const auto& row : lab_.document["results"]) {
       if (row["scaling"] != "weak") continue;
       const int workers = row["workers"];
-      chart.bars.push_back({at,
-                            at + 0.8,
-                            {row["compute_seconds"], row["exposed_comm_seconds"], row["waiting_seconds"]},
-                            workers == 1 ? "1" : fmt::format("{} {}", row["way"].get<std::string>(), workers)});
+      chart.bars.push_back(
+          {at,
+           at + 0.8,
+           {row["compute_seconds"], row["exposed_comm_seconds"], row["waiting_seconds"]},
+           workers == 1 ? "1" : fmt::format("{} {}", row["way"].get<std::string>(), workers)});
       ++at;
     }
     return report::to_svg(chart);
   }
 
   void table() {
-    report::LabTable table{{"way", "scaling", "workers", "samples/s", "speed-up", "efficiency", "sent/step"}, {}};
+    report::LabTable table{{"way", "scaling", "workers", "samples/s", "speed-up", "efficiency", "sent/step"},
+                           {}};
     for (const auto& row : lab_.document["results"]) {
       const bool compared = row.contains("speed_up");
-      table.rows.push_back(
-          {row["way"], row["scaling"], fmt::format("{}", row["workers"].get<int>()),
-           format_short(row["samples_per_s"]),
-           compared ? fmt::format("{:.2f}", row["speed_up"].get<double>()) : "–",
-           compared ? fmt::format("{:.0f} %", 100 * row["efficiency"].get<double>()) : "–",
-           format_bytes(row["bytes_sent"])});
+      table.rows.push_back({row["way"], row["scaling"], fmt::format("{}", row["workers"].get<int>()),
+                            format_short(row["samples_per_s"]),
+                            compared ? fmt::format("{:.2f}", row["speed_up"].get<double>()) : "–",
+                            compared ? fmt::format("{:.0f} %", 100 * row["efficiency"].get<double>()) : "–",
+                            format_bytes(row["bytes_sent"])});
     }
-    table.notes = {"Speed-up: samples per second relative to one worker. Efficiency: speed-up / workers. A pipeline is "
-                   "one replica: its global batch is that of one worker."};
+    table.notes = {
+        "Speed-up: samples per second relative to one worker. Efficiency: speed-up / workers. A pipeline is "
+        "one replica: its global batch is that of one worker."};
     lab_.show(table);
   }
 

@@ -1,6 +1,6 @@
-// A step of data parallel training: forward, backward, and an all-reduce of the gradients in fp32, of which all
-// but the last bucket may travel during backward. Computation: operations of the model / (published peak x
-// efficiency). The all-reduce: the fastest algorithm, every message on the links of the machines.
+// A step of data parallel training: forward, backward, and an all-reduce of the gradients in fp32, of which
+// all but the last bucket may travel during backward. Computation: operations of the model / (published peak
+// x efficiency). The all-reduce: the fastest algorithm, every message on the links of the machines.
 #include "cli/lab_stall.h"
 
 #include <fmt/core.h>
@@ -33,18 +33,21 @@ struct DevicePeak {
   const char* name;
   double flops;
 };
-constexpr DevicePeak kDevices[] = {{"K80", 2.8e12},   {"M60", 4.8e12},  {"P100", 10.6e12}, {"V100", 125e12},
+constexpr DevicePeak kDevices[] = {{"K80", 2.8e12},  {"M60", 4.8e12},  {"P100", 10.6e12}, {"V100", 125e12},
                                    {"A100", 312e12}, {"H100", 989e12}, {"H200", 989e12}};
 
-// Operations of a forward pass of one sample (a multiplication and an addition count as two), and the batch of
-// one device. gpt2: 124M parameters, a sequence of 1024 tokens.
+// Operations of a forward pass of one sample (a multiplication and an addition count as two), and the batch
+// of one device. gpt2: 124M parameters, a sequence of 1024 tokens.
 struct ModelCost {
   const char* name;
   double forward;
   double batch;
 };
-constexpr ModelCost kModels[] = {{"alexnet", 1.4e9, 128},     {"vgg16", 31e9, 64},  {"resnet50", 8.2e9, 64},
-                                 {"inception_v3", 11.4e9, 64}, {"gpt2", 250e9, 16}};
+constexpr ModelCost kModels[] = {{"alexnet", 1.4e9, 128},
+                                 {"vgg16", 31e9, 64},
+                                 {"resnet50", 8.2e9, 64},
+                                 {"inception_v3", 11.4e9, 64},
+                                 {"gpt2", 250e9, 16}};
 constexpr double kTraining = 3;             // forward and backward, in forward passes
 constexpr double kBackwardShare = 2.0 / 3;  // of the computation
 constexpr double kBucket = 25e6;            // bytes that travel after backward has ended
@@ -73,7 +76,8 @@ class StallLab {
         network_(lab.values.rate("--network")),
         efficiency_(lab.values.number("--efficiency", 0.001, 1)),
         device_(named(kDevices, "--device", lab.values.text("--device"))) {
-    for (const std::string& name : lab.values.words("--models")) models_.push_back(named(kModels, "--models", name));
+    for (const std::string& name : lab.values.words("--models"))
+      models_.push_back(named(kModels, "--models", name));
     std::sort(machines_.begin(), machines_.end());
     cluster::preset(lab.values.text("--preset"), {});  // refuses an unknown name
   }
@@ -81,17 +85,20 @@ class StallLab {
   void run() {
     lab_.page.title = "Communication stalls";
     lab_.page.about = fmt::format(
-        "Data parallel training on machines of the preset {}, network interfaces of {}/s, {:.0f} % of the published "
+        "Data parallel training on machines of the preset {}, network interfaces of {}/s, {:.0f} % of the "
+        "published "
         "peak, gradients in fp32. Simulated, no machine of this kind was used.",
         lab_.values.text("--preset"), format_bytes(network_), 100 * efficiency_);
     lab_.expect(machines_.size() + 1);
     for (int machines : machines_)
-      lab_.part(fmt::format("{} machine{}", machines, machines == 1 ? "" : "s"), [&] { add_machines(machines); });
-    lab_.page.add({"devices", fmt::format("Against the number of devices, {}", device_.name), against_devices(),
+      lab_.part(fmt::format("{} machine{}", machines, machines == 1 ? "" : "s"),
+                [&] { add_machines(machines); });
+    lab_.page.add({"devices", fmt::format("Against the number of devices, {}", device_.name),
+                   against_devices(),
                    "Dashed: without any overlap, communication / (computation + communication)."});
     lab_.part("device speeds", [&] {
-      lab_.page.add({"speeds", fmt::format("Against the device, {} machine(s)", machines_.back()), against_speed(),
-                     "Faster devices on the same links wait longer for them."});
+      lab_.page.add({"speeds", fmt::format("Against the device, {} machine(s)", machines_.back()),
+                     against_speed(), "Faster devices on the same links wait longer for them."});
     });
     table();
   }
@@ -113,8 +120,8 @@ class StallLab {
   }
 
   void add_machines(int machines) {
-    const sim::TopologyPricer pricer(cluster::preset(
-        lab_.values.text("--preset"), {.machines = machines, .network_bandwidth = network_}));
+    const sim::TopologyPricer pricer(
+        cluster::preset(lab_.values.text("--preset"), {.machines = machines, .network_bandwidth = network_}));
     const auto devices = static_cast<int>(pricer.rings().rings.empty() ? 0 : pricer.rings().rings[0].size());
     for (const ModelCost& model : models_) {
       const double bytes = gradient_bytes(model);
@@ -148,10 +155,8 @@ class StallLab {
     int colour = 0;
     for (const ModelCost& model : models_) {
       report::Series lost{.name = model.name, .points = {{1, 0}}, .colour = ++colour};
-      report::Series bound{.name = colour == 1 ? "no overlap" : "",
-                           .points = {{1, 0}},
-                           .colour = colour,
-                           .theory = true};
+      report::Series bound{
+          .name = colour == 1 ? "no overlap" : "", .points = {{1, 0}}, .colour = colour, .theory = true};
       for (const auto& row : lab_.document["results"]) {
         if (row["model"] != model.name || row["device"] != device_.name) continue;
         lost.points.push_back({row["devices"].get<double>(), row["stall"].get<double>()});
@@ -176,7 +181,8 @@ class StallLab {
       report::Series lost{.name = model.name, .colour = ++colour};
       for (const DevicePeak& device : kDevices)
         for (const auto& row : lab_.document["results"])
-          if (row["model"] == model.name && row["device"] == device.name && row["machines"] == machines_.back() &&
+          if (row["model"] == model.name && row["device"] == device.name &&
+              row["machines"] == machines_.back() &&
               (lost.points.empty() || lost.points.back().x < device.flops / 1e12))
             lost.points.push_back({device.flops / 1e12, row["stall"].get<double>()});
       chart.series.push_back(std::move(lost));
@@ -185,17 +191,20 @@ class StallLab {
   }
 
   void table() {
-    report::LabTable table{{"model", "gradients", "computation", "all-reduce", "lost", "lost without overlap"}, {}};
+    report::LabTable table{
+        {"model", "gradients", "computation", "all-reduce", "lost", "lost without overlap"}, {}};
     for (const auto& row : lab_.document["results"])
       if (row["device"] == device_.name && row["machines"] == machines_.back())
         table.rows.push_back({row["model"], format_bytes(row["gradient_bytes"]),
-                              format_duration(row["compute_seconds"]), format_duration(row["all_reduce_seconds"]),
+                              format_duration(row["compute_seconds"]),
+                              format_duration(row["all_reduce_seconds"]),
                               fmt::format("{:.1f} %", 100 * row["stall"].get<double>()),
                               fmt::format("{:.1f} %", 100 * row["stall_without_overlap"].get<double>())});
-    table.notes = {fmt::format("{} on {} machine(s).", device_.name, machines_.back()),
-                   "Peaks are published ones, dense, per device: K80 2.8, M60 4.8, P100 10.6 TFLOP/s in fp32; V100 "
-                   "125, A100 312, H100 and H200 989 TFLOP/s in fp16 or bf16. Batch per device: 64, alexnet 128, "
-                   "gpt2 16 sequences of 1024 tokens."};
+    table.notes = {
+        fmt::format("{} on {} machine(s).", device_.name, machines_.back()),
+        "Peaks are published ones, dense, per device: K80 2.8, M60 4.8, P100 10.6 TFLOP/s in fp32; V100 "
+        "125, A100 312, H100 and H200 989 TFLOP/s in fp16 or bf16. Batch per device: 64, alexnet 128, "
+        "gpt2 16 sequences of 1024 tokens."};
     lab_.show(table);
   }
 

@@ -33,7 +33,8 @@ double busiest(const metrics::AxisBytes& bytes) {
 
 using X = std::function<double(const RunCurve&, const metrics::Record&)>;
 
-LabFigure losses_over(const std::vector<RunCurve>& runs, const std::string& name, LineChart chart, const X& x) {
+LabFigure losses_over(const std::vector<RunCurve>& runs, const std::string& name, LineChart chart,
+                      const X& x) {
   chart.y_label = "loss";
   chart.log = true;
   for (size_t i = 0; i < runs.size(); ++i) {
@@ -86,31 +87,37 @@ LabPage runs_page(const std::vector<RunCurve>& runs, double target) {
   LabTable table{{"run", "time to target", "steps to target", "final loss", "samples/s"}, {}};
   for (const RunCurve& curve : runs) {
     const std::vector<metrics::Record> records = losses_of(curve.run);
-    table.rows.push_back(
-        {curve.name, curve.seconds_to_target ? format_duration(*curve.seconds_to_target) : "never",
-         curve.steps_to_target ? fmt::format("{}", *curve.steps_to_target) : "–",
-         records.empty() ? "–" : fmt::format("{:.4g}", records.back().loss),
-         curve.run.summary ? format_short(curve.run.summary->samples_per_s) : "–"});
+    table.rows.push_back({curve.name,
+                          curve.seconds_to_target ? format_duration(*curve.seconds_to_target) : "never",
+                          curve.steps_to_target ? fmt::format("{}", *curve.steps_to_target) : "–",
+                          records.empty() ? "–" : fmt::format("{:.4g}", records.back().loss),
+                          curve.run.summary ? format_short(curve.run.summary->samples_per_s) : "–"});
   }
   table.notes = {fmt::format("Target: a mean training loss of {:.4g}.", target)};
   page.add(table);
   page.section("Loss");
-  page.add(losses_over(runs, "loss_steps", {.title = "Against steps", .x_label = "steps"},
-                       [](const RunCurve&, const metrics::Record& r) { return static_cast<double>(r.step); }));
-  page.add(losses_over(runs, "loss_time",
-                       {.title = "Against time", .x_label = "time", .whole_x = false, .x_unit = Unit::kSeconds},
-                       [](const RunCurve&, const metrics::Record& r) { return r.time; }));
-  const bool samples = std::ranges::all_of(runs, [](const RunCurve& curve) { return curve.run.server_losses.empty(); });
+  page.add(
+      losses_over(runs, "loss_steps", {.title = "Against steps", .x_label = "steps"},
+                  [](const RunCurve&, const metrics::Record& r) { return static_cast<double>(r.step); }));
+  page.add(
+      losses_over(runs, "loss_time",
+                  {.title = "Against time", .x_label = "time", .whole_x = false, .x_unit = Unit::kSeconds},
+                  [](const RunCurve&, const metrics::Record& r) { return r.time; }));
+  const bool samples =
+      std::ranges::all_of(runs, [](const RunCurve& curve) { return curve.run.server_losses.empty(); });
   if (samples)
-    page.add(
-        losses_over(runs, "loss_samples", {.title = "Against samples", .x_label = "samples"},
-                    [](const RunCurve&, const metrics::Record& r) { return static_cast<double>(r.samples); }));
-  if (std::ranges::all_of(runs, [](const RunCurve& curve) { return curve.bytes_per_step > 0; }))
     page.add(losses_over(
-        runs, "loss_bytes",
-        {.title = "Against bytes sent by the busiest rank", .x_label = "bytes", .whole_x = false,
-         .x_unit = Unit::kBytes},
-        [](const RunCurve& curve, const metrics::Record& r) { return curve.bytes_per_step * static_cast<double>(r.step); }));
+        runs, "loss_samples", {.title = "Against samples", .x_label = "samples"},
+        [](const RunCurve&, const metrics::Record& r) { return static_cast<double>(r.samples); }));
+  if (std::ranges::all_of(runs, [](const RunCurve& curve) { return curve.bytes_per_step > 0; }))
+    page.add(losses_over(runs, "loss_bytes",
+                         {.title = "Against bytes sent by the busiest rank",
+                          .x_label = "bytes",
+                          .whole_x = false,
+                          .x_unit = Unit::kBytes},
+                         [](const RunCurve& curve, const metrics::Record& r) {
+                           return curve.bytes_per_step * static_cast<double>(r.step);
+                         }));
   else
     page.paragraph("Loss against bytes needs runs of several ranks that count what they send.");
   return page;

@@ -1,4 +1,5 @@
-// Several runs laid over each other: loss against steps, time, samples and bytes, and who reaches a loss first.
+// Several runs laid over each other: loss against steps, time, samples and bytes, and who reaches a loss
+// first.
 #pragma once
 
 #include <optional>

@@ -114,10 +114,12 @@ std::string topology_svg(const TopologyPicture& picture) {
 std::string rings_svg(const std::string& label, const std::vector<std::string>& names,
                       const std::vector<std::vector<int>>& rings) {
   constexpr double kSide = 480, kHeight = 400, kRadius = 150;
+  const double width = std::min(
+      64.0, 0.8 * 2 * std::numbers::pi * kRadius / static_cast<double>(std::max<size_t>(1, names.size())));
   std::vector<Place> places;
   for (size_t i = 0; i < names.size(); ++i) {
     const double angle = 2 * std::numbers::pi * static_cast<double>(i) / static_cast<double>(names.size());
-    places.push_back({kSide / 2 + kRadius * std::sin(angle), kHeight / 2 - kRadius * std::cos(angle), 64});
+    places.push_back({kSide / 2 + kRadius * std::sin(angle), kHeight / 2 - kRadius * std::cos(angle), width});
   }
   std::string svg = fmt::format(R"(<svg class="chart" role="img" viewBox="0 0 {} {}"><title>{}</title>)",
                                 kSide, kHeight, escape(label));
