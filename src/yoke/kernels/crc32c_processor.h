@@ -1,6 +1,6 @@
-// The processor's instructions for CRC32C: the crc32 instruction (SSE4.2, ARMv8's CRC extension) and carry-less
-// multiplication (PCLMULQDQ, PMULL). A function that uses them is marked YOKE_CRC or YOKE_FOLDING; call it only if
-// has_instruction() or has_folding().
+// The processor's instructions for CRC32C: the crc32 instruction (SSE4.2, ARMv8's CRC extension) and
+// carry-less multiplication (PCLMULQDQ, PMULL). A function that uses them is marked YOKE_CRC or YOKE_FOLDING;
+// call it only if has_instruction() or has_folding().
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,6 @@
-// CRC32C by carry-less multiplication of 64 bytes at a time (x86_64 with VPCLMULQDQ): crc32c_folding.cpp explains
-// folding. Four times as many bytes per multiplication leave nothing for the crc32 instruction to speed up.
+// CRC32C by carry-less multiplication of 64 bytes at a time (x86_64 with VPCLMULQDQ): crc32c_folding.cpp
+// explains folding. Four times as many bytes per multiplication leave nothing for the crc32 instruction to
+// speed up.
 #include "yoke/kernels/crc32c_kernels.h"
 #include "yoke/kernels/crc32c_processor.h"
 
@@ -22,9 +23,9 @@ YOKE_WIDE YOKE_INLINE __m512i load(const uint8_t* data) {
 template <size_t kBytes>
 YOKE_WIDE YOKE_INLINE __m512i fold_vector(__m512i accumulator, __m512i next) {
   using Factors = FoldFactors<kBytes>;
-  const __m512i factors = _mm512_set4_epi64(
-      static_cast<int64_t>(Factors::kLow), static_cast<int64_t>(Factors::kHigh),
-      static_cast<int64_t>(Factors::kLow), static_cast<int64_t>(Factors::kHigh));
+  const __m512i factors =
+      _mm512_set4_epi64(static_cast<int64_t>(Factors::kLow), static_cast<int64_t>(Factors::kHigh),
+                        static_cast<int64_t>(Factors::kLow), static_cast<int64_t>(Factors::kHigh));
   __m512i high = _mm512_clmulepi64_epi128(accumulator, factors, 0x00);
   __m512i low = _mm512_clmulepi64_epi128(accumulator, factors, 0x11);
   return _mm512_ternarylogic_epi64(high, low, next, 0x96);  // all three, exclusive
