@@ -91,6 +91,8 @@ void add_options(CLI::App& command, BenchCollectivesArguments& arguments) {
   command.add_option("--timeout", arguments.timeout, "timeout of one operation in seconds")
       ->check(positive());
   command.add_flag("--check,!--no-check", arguments.check, "verify the results [on]");
+  // Internal: between a command and its ranks
+  command.add_option("--rank-result", arguments.result_file)->group("");
 }
 
 void add_options(CLI::App& command, BenchMessengerArguments& arguments) {
