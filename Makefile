@@ -7,7 +7,7 @@ BUILD := build-$(PRESET)
 endif
 JOBS ?= $(shell nproc)
 
-.PHONY: help demo test quick build examples setup setup-tests check fuzz reliability install clean
+.PHONY: help demo test quick build examples setup setup-tests check fuzz reliability docs install clean
 
 help:
 	@echo "make demo     train LeNet on Fashion-MNIST with two workers and write a report"
@@ -17,6 +17,7 @@ help:
 	@echo "make examples build/example_*       the programs of examples/"
 	@echo "make fuzz     a short run of every fuzz target"
 	@echo "make reliability  faults in real jobs: what the user sees, how long, what is lost; docs/reliability.md"
+	@echo "make docs     the documentation as a site: build/site/html/index.html"
 	@echo "make install  cmake --install       (PREFIX=/usr/local)"
 
 setup:
@@ -51,6 +52,11 @@ check:
 	@tools/check_layers
 	@tools/format --check
 	@tools/check_words
+	@tools/check_links
+
+docs:
+	@tools/setup --docs
+	@tools/make_site
 
 fuzz: setup-tests
 	@tools/run_fuzzers $(SECONDS)

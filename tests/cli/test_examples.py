@@ -1,4 +1,4 @@
-"""Every example has its command in its first lines, the same in the README, and a test that runs it."""
+"""Every example has its command in its first lines, the same in docs/examples.md, and a test that runs it."""
 import re
 
 import pytest
@@ -11,7 +11,7 @@ EXAMPLES = sorted((ROOT / "examples").glob("*.cpp"))
 def test_every_example_has_its_command_and_is_run(path):
     command = re.search(r"^//   (build/.*)$", path.read_text(), re.MULTILINE).group(1)
     assert f"build/example_{path.stem}" in command
-    assert f"`{command}`" in (ROOT / "README.md").read_text()
+    assert f"`{command}`" in (ROOT / "docs/examples.md").read_text()
     cmake = (ROOT / "examples/CMakeLists.txt").read_text()
     assert f"NAME example.{path.stem} " in cmake
 
