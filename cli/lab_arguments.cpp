@@ -19,7 +19,7 @@ void add_options(CLI::App& command, LabArguments& lab) {
   command.add_option("FILE", lab.file, "configuration (TOML) to train too; default: the virtual clock only");
   command.add_option("--policies", lab.policies, "all, or a list: sync,k_async")->capture_default_str();
   command.add_option("--workers", lab.workers, "per run")->capture_default_str();
-  command.add_option("--servers", lab.servers, "per run")->check(CLI::Range(1, 256))->capture_default_str();
+  command.add_option("--servers", lab.servers, "per run")->check(within(1, 256))->capture_default_str();
   command.add_option("--k", lab.k, "k_ rules: gradients per update [half of the workers]");
   command.add_option("--max-delay", lab.max_delay, "bounded_delay, ssp: maximum rounds ahead of the slowest")
       ->capture_default_str();
