@@ -14,7 +14,9 @@ def served(*words, workers=2, servers=1):
 
 @pytest.mark.parametrize("rule", RULES)
 def test_every_rule_trains(yoke, tmp_path, rule):
-    summary = yoke(*served("--ps.policy", rule, "--ps.k", 2, "--ps.max_delay", 1, "--steps", 60, "--out.dir", tmp_path, workers=3, servers=2)).json
+    run = yoke(*served("--ps.policy", rule, "--ps.k", 2, "--ps.max_delay", 1, "--steps", 60, "--out.dir", tmp_path, workers=3, servers=2))
+    summary = run.json
+    assert "is lost" not in run.err, "servers end with the job"
     assert summary["steps"] == 60 and summary["world_size"] == 3
     counts = json.loads((tmp_path / "ps.json").read_text())
     assert counts["version"] == 60 and counts["policy"] == rule and len(counts["workers"]) == 3

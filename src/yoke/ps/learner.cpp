@@ -94,7 +94,7 @@ void Learner::listen() {
         if (servers->moved(peer)) broken = servers->broken();
         if (broken.empty()) return;  // another server takes over
         std::lock_guard lock(inbox->mutex);
-        if (own == 0 && inbox->lost.empty())
+        if (own == 0 && inbox->lost.empty() && !inbox->leaving)
           log::warn(
               "a parameter server is lost at version {}; what was trained since the last checkpoint is lost "
               "with it",
@@ -609,7 +609,12 @@ std::vector<int64_t> Learner::await_end() {
 }
 
 void Learner::goodbye(int64_t peak_memory) {
-  if (std::exchange(said_goodbye_, true) || !leads()) return;
+  if (std::exchange(said_goodbye_, true)) return;
+  {
+    std::lock_guard lock(inbox_->mutex);
+    inbox_->leaving = true;
+  }
+  if (!leads()) return;
   FlightPlan plan = plan_of(static_cast<size_t>(options_.servers));
   plan.timeout = kLearnerGoodbyeSeconds;
   plan.to_each_server = true;

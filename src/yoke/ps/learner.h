@@ -271,6 +271,7 @@ class Learner {
     ReleaseHead newest;
     std::optional<StopHead> stop;
     std::string lost;                                  // a server; reason
+    bool leaving = false;                              // servers end, too: that is no loss
     std::atomic<int64_t> latest{-1};                   // minibatch of `newest`; -2: the run has ended
     std::function<void(const ReleaseHead&)> released;  // may be empty
     void told(const comm::Message& message);
