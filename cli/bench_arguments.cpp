@@ -86,11 +86,14 @@ void add_options(CLI::App& command, BenchCollectivesArguments& arguments) {
   add_list(command, "--algorithm", arguments.algorithms,
            "auto ring tree halving_doubling star direct hierarchical exchange summation");
   command.add_option("--iterations", arguments.iterations, "timed samples; 0: automatic")
-      ->check(CLI::NonNegativeNumber);
+      ->check(CLI::NonNegativeNumber)
+      ->option_text("N");
   command.add_option("--memory", arguments.memory, "shared (zero-copy) or private")->capture_default_str();
   command.add_option("--timeout", arguments.timeout, "timeout of one operation in seconds")
       ->check(positive());
   command.add_flag("--check,!--no-check", arguments.check, "verify the results [on]");
+  // Internal: between a command and its ranks
+  command.add_option("--rank-result", arguments.result_file)->group("");
 }
 
 void add_options(CLI::App& command, BenchMessengerArguments& arguments) {

@@ -54,6 +54,7 @@ struct BenchCollectivesArguments {
   bool check = true;
   std::string memory = "shared";
   double timeout = 60;
+  std::string result_file;  // set: rank 0 writes its results there instead of showing them
 };
 
 struct BenchMessengerArguments {

@@ -9,6 +9,8 @@
 
 #include "cli/output.h"
 #include "yoke/base/error.h"
+#include "yoke/base/file.h"
+#include "yoke/base/json_text.h"
 #include "yoke/base/log.h"
 #include "yoke/base/memory.h"
 #include "yoke/base/terminal.h"
@@ -151,7 +153,9 @@ int show(const CommandLine& line, const std::vector<Row>& rows) {
                row.result.limit_fraction ? fmt::format("{:.0f} %", *row.result.limit_fraction * 100) : "-",
                row.result.correct ? "yes" : "NO"});
   }
-  if (line.json) {
+  if (const std::string& file = line.bench_collectives.result_file; !file.empty()) {
+    write_file_atomically(file, results.dump());
+  } else if (line.json) {
     print_json({{"results", results}});
   } else {
     int width = terminal::is_terminal(STDOUT_FILENO) ? terminal::width(STDOUT_FILENO) : 0;
@@ -193,6 +197,32 @@ int run_as_rank(const CommandLine& line, const std::vector<comm::CollectiveBench
 }
 
 }  // namespace
+
+nlohmann::json measure_collectives(const BenchCollectivesArguments& arguments,
+                                   const std::filesystem::path& file) {
+  sweep(arguments);  // refuses before anything starts what the ranks would refuse
+  std::vector<std::string> words = {"bench",
+                                    "collectives",
+                                    "-q",
+                                    "--backend",
+                                    arguments.backend,
+                                    "--op",
+                                    join(arguments.ops, ","),
+                                    "--bytes",
+                                    join(arguments.bytes, ","),
+                                    "--algorithm",
+                                    join(arguments.algorithms, ","),
+                                    "--iterations",
+                                    fmt::format("{}", arguments.iterations),
+                                    "--rank-result",
+                                    file.string()};
+  cluster::LaunchOptions job = cluster::own_job(arguments.nproc, words);
+  job.stdout_is_taken = true;
+  std::filesystem::remove(file);
+  if (int code = cluster::run_job(job); code != 0)
+    throw Error(static_cast<ExitCode>(code), "the ranks that measure failed; see above");
+  return parse_json(read_file(file), file.string());
+}
 
 int bench_collectives(const CommandLine& line) {
   const BenchCollectivesArguments& arguments = line.bench_collectives;

@@ -43,20 +43,13 @@ class Desk {
   fs::path path;
 };
 
-struct Cell {
-  std::string model;
-  int64_t batch = 0;
-  std::string precision;
-  std::string bucket;
-};
-
 // Keys that need several ranks: the run on one rank, the baseline, leaves them out.
 bool needs_ranks(const std::string& key) {
   return (key.starts_with("parallel.") && key != "parallel.backend") || key.starts_with("pipeline.");
 }
 
 // Options of the ranks: the same keys as in a configuration, so that the same checks apply.
-std::vector<std::string> words_for(const CommandLine& line, const Cell& cell, int nproc,
+std::vector<std::string> words_for(const CommandLine& line, const ScalingCell& cell, int nproc,
                                    const fs::path& result) {
   const BenchScalingArguments& arguments = line.bench_scaling;
   std::vector<std::string> words = {"bench",         "scaling", "--rank-result",
@@ -75,41 +68,6 @@ std::vector<std::string> words_for(const CommandLine& line, const Cell& cell, in
   for (const config::Override& change : line.overrides)
     if (nproc > 1 || !needs_ranks(change.key)) set(change.key, change.value);
   return words;
-}
-
-// Number of replicas on `nproc` ranks. Throws ConfigError for what the ranks would refuse.
-int check(const CommandLine& line, const Cell& cell, int nproc) {
-  CommandLine own = parse_command_line(words_for(line, cell, nproc, "-"));
-  Configuration configuration;
-  configuration.load("", own.overrides);
-  RunConfig& config = configuration.values;
-  if (parallel::ranks_of(config, nproc) != nproc || parallel::in_one_process(config))
-    throw ConfigError(
-        "parallel.sync = \"{}\": bench scaling measures ranks that exchange gradients directly.",
-        config.parallel.sync);
-  check_memory(config);
-  check_workers(config, nproc);
-  return parallel::mesh_of(config, nproc).data;
-}
-
-nlohmann::json measure(const CommandLine& line, const Cell& cell, int nproc, int replicas, const Desk& desk) {
-  fs::path result = desk.path / "result.json";
-  fs::remove(result);
-  log::info("bench scaling: {} batch {} {}, {} rank{}", cell.model, cell.batch, cell.precision, nproc,
-            nproc == 1 ? "" : "s");
-  int code = cluster::run_job(cluster::own_job(nproc, words_for(line, cell, nproc, result)));
-  if (code != 0) throw Error(static_cast<ExitCode>(code), "the ranks failed; see above");
-  nlohmann::json row = parse_json(read_file(result), result.string());
-  double median = row["step_seconds"]["median"];
-  row["model"] = cell.model;
-  row["batch"] = cell.batch;
-  row["precision"] = cell.precision;
-  row["bucket_bytes"] = parse_bytes(cell.bucket).value_or(0);
-  row["nproc"] = nproc;
-  row["replicas"] = replicas;
-  row["samples_per_s"] = static_cast<double>(cell.batch * replicas) / median;
-  row["communication_efficiency"] = row["alone_step_seconds"].get<double>() / median;
-  return row;
 }
 
 void print_table(const nlohmann::json& rows) {
@@ -140,9 +98,9 @@ std::vector<std::string> values_of(const CommandLine& line, const std::string& k
   return option;
 }
 
-std::vector<Cell> cells_of(const CommandLine& line) {
+std::vector<ScalingCell> cells_of(const CommandLine& line) {
   const BenchScalingArguments& arguments = line.bench_scaling;
-  std::vector<Cell> cells;
+  std::vector<ScalingCell> cells;
   for (const std::string& model : arguments.models)
     for (int64_t batch : arguments.batches)
       for (const std::string& precision : values_of(line, "train.precision", arguments.precisions))
@@ -153,19 +111,53 @@ std::vector<Cell> cells_of(const CommandLine& line) {
 
 }  // namespace
 
+int check_scaling(const CommandLine& line, const ScalingCell& cell, int nproc) {
+  CommandLine own = parse_command_line(words_for(line, cell, nproc, "-"));
+  Configuration configuration;
+  configuration.load("", own.overrides);
+  RunConfig& config = configuration.values;
+  if (parallel::ranks_of(config, nproc) != nproc || parallel::in_one_process(config))
+    throw ConfigError(
+        "parallel.sync = \"{}\": bench scaling measures ranks that exchange gradients directly.",
+        config.parallel.sync);
+  check_memory(config);
+  check_workers(config, nproc);
+  return parallel::mesh_of(config, nproc).data;
+}
+
+nlohmann::json measure_scaling(const CommandLine& line, const ScalingCell& cell, int nproc,
+                               const std::filesystem::path& result) {
+  const int replicas = check_scaling(line, cell, nproc);
+  fs::remove(result);
+  log::info("bench scaling: {} batch {} {}, {} rank{}", cell.model, cell.batch, cell.precision, nproc,
+            nproc == 1 ? "" : "s");
+  int code = cluster::run_job(cluster::own_job(nproc, words_for(line, cell, nproc, result)));
+  if (code != 0) throw Error(static_cast<ExitCode>(code), "the ranks failed; see above");
+  nlohmann::json row = parse_json(read_file(result), result.string());
+  double median = row["step_seconds"]["median"];
+  row["model"] = cell.model;
+  row["batch"] = cell.batch;
+  row["precision"] = cell.precision;
+  row["bucket_bytes"] = parse_bytes(cell.bucket).value_or(0);
+  row["nproc"] = nproc;
+  row["replicas"] = replicas;
+  row["samples_per_s"] = static_cast<double>(cell.batch * replicas) / median;
+  row["communication_efficiency"] = row["alone_step_seconds"].get<double>() / median;
+  return row;
+}
+
 int bench_scaling(const CommandLine& line) {
   std::vector<int> sizes = line.bench_scaling.nproc;
   if (std::find(sizes.begin(), sizes.end(), 1) == sizes.end()) sizes.insert(sizes.begin(), 1);
-  std::vector<Cell> cells = cells_of(line);
-  std::vector<int> replicas;  // of each measurement; all are checked before the first
-  for (const Cell& cell : cells)
-    for (int nproc : sizes) replicas.push_back(check(line, cell, nproc));
+  std::vector<ScalingCell> cells = cells_of(line);
+  for (const ScalingCell& cell : cells)  // all are checked before the first
+    for (int nproc : sizes) check_scaling(line, cell, nproc);
   Desk desk;
   nlohmann::json rows = nlohmann::json::array();
-  for (const Cell& cell : cells) {
+  for (const ScalingCell& cell : cells) {
     double one = 0;  // samples/s
     for (int nproc : sizes) {
-      nlohmann::json row = measure(line, cell, nproc, replicas[rows.size()], desk);
+      nlohmann::json row = measure_scaling(line, cell, nproc, desk.path / "result.json");
       const double speed = row["samples_per_s"];
       if (nproc == 1) one = speed;
       row["scaling_efficiency"] = speed / (one * nproc);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "cli/lab.h"
 #include "yoke/base/error.h"
 #include "yoke/base/text.h"
 
@@ -70,7 +71,8 @@ void check_commands(const CLI::App& app, const std::vector<std::string>& words) 
 
 bool reads_configuration(const std::string& command) {
   return command == "train" || command == "eval" || command.rfind("model ", 0) == 0 ||
-         command == "lab stragglers" || command == "lab averaging" || command == "lab downpour" ||
+         std::ranges::any_of(labs(),
+                             [&](const LabRow& row) { return row.trains && command == "lab " + row.name; }) ||
          command == "collab start" || command == "collab join" || command == "bench step" ||
          command == "bench scaling" || command == "verify" || command == "profile" ||
          command == "config show";

@@ -10,6 +10,7 @@
 #include "cli/command_hints.h"
 #include "cli/idle_keys.h"
 #include "cli/idle_options.h"
+#include "cli/lab.h"
 #include "cli/positive.h"
 #include "cli/run_config.h"
 #include "cli/version.h"
@@ -220,31 +221,18 @@ class Parser {
   }
 
   void add_lab() {
-    auto* group = app_.add_subcommand("lab", "experiments");
-    group->require_subcommand(1);
-    auto* command = common(
-        group->add_subcommand(
-            "stragglers", "compare parameter server rules: time to the target loss, staleness, idle time"),
-        "yoke lab stragglers configs/mlp_tiny.toml --workers 4 --delay pareto:1ms,3\n"
-        "Every configuration key is also an option; train.steps is the number of steps of `sync`.");
-    add_options(*command, out_.lab);
-    auto* averaging = common(
-        group->add_subcommand(
-            "averaging", "compare ways of averaging parameters: loss against time and bytes on a slow link"),
-        "yoke lab averaging configs/mlp_tiny.toml --workers 4 --steps 200 --bandwidth 100mbit\n"
-        "Every configuration key is also an option.");
-    add_options(*averaging, out_.lab_averaging);
-    auto* sparse =
-        common(group->add_subcommand(
-                   "sparse", "sparse logistic regression over parameter servers: compare delays and filters"),
-               "yoke lab sparse --examples 20000 --keys 100000 --max-delay 0,4 --delay exp:1ms");
-    add_options(*sparse, out_.lab_sparse);
-    auto* downpour =
-        common(group->add_subcommand(
-                   "downpour", "compare SGD, Downpour and Sandblaster L-BFGS: who reaches an accuracy first"),
-               "yoke lab downpour configs/mlp_tiny.toml --workers 4 --epochs 5\n"
-               "Every configuration key is also an option.");
-    add_options(*downpour, out_.lab_downpour);
+    auto* group =
+        app_.add_subcommand("lab", "experiments that draw the figures of the field; alone: lists them");
+    common(group, "yoke lab pipeline --quick -o runs/pipeline");
+    for (const LabRow& row : labs()) {
+      auto* command = common(group->add_subcommand(row.name, row.question), row.example);
+      if (row.trains)
+        command->footer("Example: " + row.example + "\nEvery configuration key is also an option.");
+      if (row.add_options != nullptr) row.add_options(*command, out_);
+      add_lab_options(*command, row.options, out_.lab_values);
+      command->add_option("-o,--output", out_.lab_output, "folder [runs/lab_" + row.name + "]");
+      command->add_flag("--quick", out_.lab_quick, "tiny setting of a few seconds");
+    }
   }
 
   void add_collab() {
@@ -341,8 +329,13 @@ class Parser {
   void add_report() {
     auto* command = common(app_.add_subcommand("report", "write the report of a run as an HTML file"),
                            "yoke report runs/lenet");
-    command->add_option("RUN_DIR", out_.report.directory, "run folder")->required();
-    command->add_option("-o,--output", out_.report.output, "output file; default: RUN_DIR/report.html");
+    command
+        ->add_option("RUN_DIR", out_.report.directories, "run folders; several: one page that compares them")
+        ->required();
+    command->add_option("-o,--output", out_.report.output,
+                        "output file; default: RUN_DIR/report.html; of several runs: runs.html");
+    command->add_option("--target-loss", out_.report.target_loss,
+                        "several runs: loss for the time to target [the lowest that all reach]");
     command->add_option("--baseline", out_.report.baseline,
                         "folder of the same run on one worker; adds the scaling efficiency");
   }

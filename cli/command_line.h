@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -56,7 +57,8 @@ struct CheckpointArguments {
 };
 
 struct ReportArguments {
-  std::string directory;
+  std::vector<std::string> directories;  // several: laid over each other
+  double target_loss = 0;                // 0: the lowest loss that all of them reach
   std::string output;
   std::string baseline;  // a run of the same configuration on one device
 };
@@ -89,6 +91,9 @@ struct CommandLine {
   VerifyArguments verify;
   ProfileArguments profile;
   BenchPsArguments bench_ps;
+  std::string lab_output;
+  bool lab_quick = false;
+  std::map<std::string, std::string> lab_values;  // by flag
   LabArguments lab;
   AveragingLabArguments lab_averaging;
   SparseLabArguments lab_sparse;

@@ -157,9 +157,16 @@ Reason between_replicas(const Run& run) {
   return parts && !run.served ? unless(run.replicas() > 1, kOneReplica) : needs_averaging(run);
 }
 
+// With servers, it is how gradients are pushed.
+Reason travels_compressed(const Run& run) {
+  if (!run.served) return between_replicas(run);
+  return unless(run.optimizer != "lbfgs",
+                because_of(run, "train.optimizer", "portions are pushed as they are"));
+}
+
 Reason shared_statistics(const Run& run) {
   if (run.averaging) return not_on_their_own(run);
-  Reason reason = between_replicas(run);
+  Reason reason = run.served ? kWorks : between_replicas(run);
   if (!reason.why.empty() || run.has_batchnorm()) return reason;
   return of_another_model(run, "it has no BatchNorm");
 }
@@ -299,7 +306,7 @@ const KeyRow kKeyRows[] = {
        return unless(r.ranks > 1 || (r.served && r.config.ps.place == "dedicated"),
                      alone("there is only one rank"));
      }},
-    {"ddp.hook", between_replicas},
+    {"ddp.hook", travels_compressed},
     {"ddp.bucket_bytes", gradients_travel},
     {"ddp.first_bucket_bytes", gradients_travel},
     {"ddp.delay_allreduce", gradients_travel},

@@ -118,7 +118,7 @@ const Expected kExpected[] = {
     {"ddp.broadcast_buffers", "true", kAveraging, {}},
     {"ddp.share_parameters", "false", "--+----", {}},
     {"ddp.reduction", "sum", kAveraging, {}},
-    {"ddp.hook", "fp16", "-+w---+", {}},
+    {"ddp.hook", "fp16", "-+w-+-+", {}},
     {"elastic.enabled", "true", kElastic, {}},
     {"elastic.min", "2", kElastic, {"elastic.enabled=true"}},
     {"elastic.restarts", "2", kElastic, {"elastic.enabled=true"}},

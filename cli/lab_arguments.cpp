@@ -16,10 +16,10 @@ CLI::Validator within(T low, T high) {
 }  // namespace
 
 void add_options(CLI::App& command, LabArguments& lab) {
-  command.add_option("FILE", lab.file, "configuration (TOML)")->required();
+  command.add_option("FILE", lab.file, "configuration (TOML) to train too; default: the virtual clock only");
   command.add_option("--policies", lab.policies, "all, or a list: sync,k_async")->capture_default_str();
   command.add_option("--workers", lab.workers, "per run")->capture_default_str();
-  command.add_option("--servers", lab.servers, "per run")->check(CLI::Range(1, 256))->capture_default_str();
+  command.add_option("--servers", lab.servers, "per run")->check(within(1, 256))->capture_default_str();
   command.add_option("--k", lab.k, "k_ rules: gradients per update [half of the workers]");
   command.add_option("--max-delay", lab.max_delay, "bounded_delay, ssp: maximum rounds ahead of the slowest")
       ->capture_default_str();
@@ -31,7 +31,6 @@ void add_options(CLI::App& command, LabArguments& lab) {
                      "loss for the time to target [lowest loss that all rules reach]");
   command.add_flag("--fault-free", lab.fault_free,
                    "also run each rule without delays, and compare update rates");
-  command.add_option("-o,--output", lab.output, "folder [runs/lab_stragglers]");
 }
 
 void add_options(CLI::App& command, AveragingLabArguments& lab) {
@@ -52,7 +51,6 @@ void add_options(CLI::App& command, AveragingLabArguments& lab) {
   command.add_option("--compute", lab.compute, "time to compute a step [measured]");
   command.add_option("--target-loss", lab.target_loss,
                      "loss for the time to target [lowest loss that all methods reach]");
-  command.add_option("-o,--output", lab.output, "folder [runs/lab_averaging]");
 }
 
 void add_options(CLI::App& command, SparseLabArguments& lab) {
@@ -91,7 +89,6 @@ void add_options(CLI::App& command, SparseLabArguments& lab) {
       ->capture_default_str();
   command.add_option("--seed", lab.seed, "of the examples, the order of blocks and the delays")
       ->capture_default_str();
-  command.add_option("-o,--output", lab.output, "folder [runs/lab_sparse]");
 }
 
 void add_options(CLI::App& command, DownpourLabArguments& lab) {
@@ -115,7 +112,6 @@ void add_options(CLI::App& command, DownpourLabArguments& lab) {
       .add_option("--target-accuracy", lab.target_accuracy,
                   "from 0 to 1, for the time to target [what all methods reach]")
       ->check(within(0.0, 1.0));
-  command.add_option("-o,--output", lab.output, "folder [runs/lab_downpour]");
 }
 
 }  // namespace yoke::cli

@@ -21,7 +21,6 @@ struct LabArguments {
   std::string delay_workers;  // empty: all
   double target_loss = 0;     // 0: the loss that all of them reach
   bool fault_free = false;    // also run each rule without delays
-  std::string output;
 };
 
 struct AveragingLabArguments {
@@ -34,7 +33,6 @@ struct AveragingLabArguments {
   std::string latency = "1ms";
   std::string compute;     // of a step; empty: measured
   double target_loss = 0;  // 0: what all of them reach
-  std::string output;
 };
 
 struct SparseLabArguments {
@@ -53,7 +51,6 @@ struct SparseLabArguments {
   std::string delay_workers;  // empty: all
   std::string backend = "shm";
   int64_t seed = 1;
-  std::string output;
 };
 
 struct DownpourLabArguments {
@@ -65,7 +62,6 @@ struct DownpourLabArguments {
   double adagrad_lr = 0.01;
   int64_t lbfgs_batch = 0;     // per worker; 0: 8 times data.batch_size
   double target_accuracy = 0;  // 0: what all of them reach
-  std::string output;
 };
 
 // Adds the options of the command, which fill `arguments`.

@@ -4,17 +4,13 @@
 #include "cli/lab_averaging_command.h"
 
 #include <fmt/core.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
 
 #include "cli/lab_job.h"
-#include "cli/output.h"
 #include "yoke/base/error.h"
-#include "yoke/base/file.h"
 #include "yoke/base/log.h"
-#include "yoke/base/terminal.h"
 #include "yoke/base/text.h"
 #include "yoke/base/units.h"
 #include "yoke/metrics/jsonl.h"
@@ -22,7 +18,6 @@
 #include "yoke/parallel/average_checks.h"
 #include "yoke/plan/averaging/graph.h"
 #include "yoke/report/averaging.h"
-#include "yoke/report/table.h"
 #include "yoke/sim/averaging.h"
 
 namespace yoke::cli {
@@ -199,18 +194,17 @@ nlohmann::json row_of(const report::AveragedRun& run) {
   return row;
 }
 
-void print_runs(const std::vector<report::AveragedRun>& runs, double target, const fs::path& page) {
-  report::Table table(
-      {"method", "time to target", "sent to target", "time", "sent", "final loss", "test loss"});
+report::LabTable runs_table(const std::vector<report::AveragedRun>& runs) {
+  report::LabTable table{
+      {"method", "time to target", "sent to target", "time", "sent", "final loss", "test loss"}, {}};
   for (const report::AveragedRun& run : runs)
-    table.add({run.name, run.seconds_to_target ? fmt::format("{:.2f} s", *run.seconds_to_target) : "never",
-               run.bytes_to_target ? format_bytes(*run.bytes_to_target) : "never",
-               fmt::format("{:.2f} s", run.steps.empty() ? 0 : run.steps.back().seconds),
-               format_bytes(run.steps.empty() ? 0 : run.steps.back().bytes),
-               fmt::format("{:.4f}", run.final_loss),
-               run.test_loss ? fmt::format("{:.4f}", *run.test_loss) : ""});
-  fmt::print("{}", table.to_text(terminal::is_terminal(STDOUT_FILENO) ? terminal::width(STDOUT_FILENO) : 0));
-  fmt::print("target: a loss of {:.4g}; report: {}\n", target, page.string());
+    table.rows.push_back(
+        {run.name, run.seconds_to_target ? fmt::format("{:.2f} s", *run.seconds_to_target) : "never",
+         run.bytes_to_target ? format_bytes(*run.bytes_to_target) : "never",
+         fmt::format("{:.2f} s", run.steps.empty() ? 0 : run.steps.back().seconds),
+         format_bytes(run.steps.empty() ? 0 : run.steps.back().bytes), fmt::format("{:.4f}", run.final_loss),
+         run.test_loss ? fmt::format("{:.4f}", *run.test_loss) : ""});
+  return table;
 }
 
 sim::LinkSpeed link_of(const AveragingLabArguments& arguments) {
@@ -225,13 +219,15 @@ sim::LinkSpeed link_of(const AveragingLabArguments& arguments) {
 
 }  // namespace
 
-int run_lab_averaging(const CommandLine& line) {
-  const AveragingLabArguments& arguments = line.lab_averaging;
+void run_lab_averaging(Lab& frame) {
+  AveragingLabArguments arguments = frame.line.lab_averaging;
+  frame.quick_default("--workers", arguments.workers, int64_t{2});
+  frame.quick_default("--steps", arguments.steps, int64_t{12});
+  frame.quick_default("--every", arguments.every, int64_t{4});
+  frame.quick_default("--methods", arguments.methods, std::string("ddp,local,diloco"));
   Configuration configuration;
-  configuration.load(arguments.file, line.overrides);
-  AveragingLab lab{line, arguments, configuration.values,
-                   arguments.output.empty() ? fs::path("runs/lab_averaging") : fs::path(arguments.output),
-                   link_of(arguments)};
+  configuration.load(arguments.file, frame.line.overrides);
+  AveragingLab lab{frame.line, arguments, configuration.values, frame.out, link_of(arguments)};
   if (lab.steps() == 0)
     throw ConfigError("train.steps = 0: give --steps N, the number of steps of each run.");
   const std::optional<double> given = parse_duration(arguments.compute);
@@ -240,40 +236,32 @@ int run_lab_averaging(const CommandLine& line) {
   const std::vector<Way> ways = lab.ways();
   std::vector<LabJob> jobs;  // all are checked before the first starts
   for (const Way& way : ways) jobs.push_back(lab.job_of(way));
+  std::vector<size_t> trained;  // indices of ways
   std::vector<std::vector<metrics::Record>> records;
-  for (size_t i = 0; i < ways.size(); ++i) {
-    log::info("lab averaging: {} with {} ranks, {} steps", ways[i].name, arguments.workers, lab.steps());
-    records.push_back(lab.train(ways[i], jobs[i]));
-  }
+  frame.expect(ways.size());
+  for (size_t i = 0; i < ways.size(); ++i)
+    if (frame.part(ways[i].name, [&] { records.push_back(lab.train(ways[i], jobs[i])); }))
+      trained.push_back(i);
   const double compute = given ? *given : measured_compute(records);
   std::vector<report::AveragedRun> runs;
-  for (size_t i = 0; i < ways.size(); ++i)
-    runs.push_back(lab.on_link(ways[i], jobs[i].config, records[i], compute));
+  for (size_t i = 0; i < trained.size(); ++i)
+    runs.push_back(lab.on_link(ways[trained[i]], jobs[trained[i]].config, records[i], compute));
   double target = arguments.target_loss;
   if (target <= 0)
     for (const report::AveragedRun& run : runs) target = std::max(target, run.final_loss * kAllReachIt);
   find_target(runs, target);
-  nlohmann::json rows = nlohmann::json::array();
-  for (const report::AveragedRun& run : runs) rows.push_back(row_of(run));
-  const fs::path page = lab.out / "report.html";
-  const std::string about = fmt::format(
+  for (const report::AveragedRun& run : runs) frame.result(row_of(run));
+  frame.document["target_loss"] = target;
+  frame.document["compute_seconds"] = compute;
+  frame.document["link"] = "modelled";
+  frame.document["bandwidth"] = lab.link.bytes_per_second;
+  frame.page.title = "Averaging: " + configuration.values.model.name;
+  frame.page.about = fmt::format(
       "{} ranks, {} steps, a round every {} steps; a link of {} and {} (modelled), {} of computation a step",
       arguments.workers, lab.steps(), arguments.every, arguments.bandwidth, arguments.latency,
       format_duration(compute));
-  write_file_atomically(
-      page, report::averaging_html("Averaging: " + configuration.values.model.name, about, target, runs));
-  const nlohmann::json results = {{"results", rows},
-                                  {"target_loss", target},
-                                  {"compute_seconds", compute},
-                                  {"link", "modelled"},
-                                  {"bandwidth", lab.link.bytes_per_second},
-                                  {"report", page.string()}};
-  write_file_atomically(lab.out / "results.json", results.dump(2) + "\n");
-  if (line.json)
-    print_json(results);
-  else
-    print_runs(runs, target, page);
-  return 0;
+  report::add_averaging(frame.page, target, runs);
+  frame.print(runs_table(runs), fmt::format("target: a loss of {:.4g}; the link is modelled", target));
 }
 
 }  // namespace yoke::cli

@@ -1,10 +1,10 @@
 // yoke lab averaging: the same model under every way of averaging, on a slow link.
 #pragma once
 
-#include "cli/command_line.h"
+#include "cli/lab.h"
 
 namespace yoke::cli {
 
-int run_lab_averaging(const CommandLine& line);
+void run_lab_averaging(Lab& lab);
 
 }  // namespace yoke::cli

@@ -1,22 +1,15 @@
 #include "cli/lab_downpour_command.h"
 
 #include <fmt/core.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
 
 #include "cli/lab_job.h"
-#include "cli/output.h"
 #include "yoke/base/error.h"
-#include "yoke/base/file.h"
-#include "yoke/base/log.h"
-#include "yoke/base/terminal.h"
 #include "yoke/base/text.h"
-#include "yoke/base/units.h"
 #include "yoke/metrics/jsonl.h"
 #include "yoke/report/accuracy_race.h"
-#include "yoke/report/table.h"
 
 namespace yoke::cli {
 namespace {
@@ -140,54 +133,45 @@ nlohmann::json row_of_race(const report::RacedRun& run) {
   return row;
 }
 
-void print_race(const std::vector<report::RacedRun>& runs, double target, const fs::path& page) {
-  report::Table table({"method", "time to target", "best accuracy", "final loss", "time"});
+report::LabTable race_table(const std::vector<report::RacedRun>& runs) {
+  report::LabTable table{{"method", "time to target", "best accuracy", "final loss", "time"}, {}};
   for (const report::RacedRun& run : runs)
-    table.add({run.name, run.seconds_to_target ? fmt::format("{:.2f} s", *run.seconds_to_target) : "never",
-               fmt::format("{:.2f} %", 100 * run.best()), fmt::format("{:.4f}", run.final_loss),
-               fmt::format("{:.2f} s", run.points.back().x)});
-  fmt::print("{}", table.to_text(terminal::is_terminal(STDOUT_FILENO) ? terminal::width(STDOUT_FILENO) : 0));
-  fmt::print("target: an accuracy of {:.2f} %; report: {}\n", 100 * target, page.string());
+    table.rows.push_back({run.name,
+                          run.seconds_to_target ? fmt::format("{:.2f} s", *run.seconds_to_target) : "never",
+                          fmt::format("{:.2f} %", 100 * run.best()), fmt::format("{:.4f}", run.final_loss),
+                          fmt::format("{:.2f} s", run.points.back().x)});
+  return table;
 }
 
 }  // namespace
 
-int run_lab_downpour(const CommandLine& line) {
-  const DownpourLabArguments& arguments = line.lab_downpour;
+void run_lab_downpour(Lab& frame) {
+  DownpourLabArguments arguments = frame.line.lab_downpour;
+  frame.quick_default("--workers", arguments.workers, int64_t{2});
+  frame.quick_default("--epochs", arguments.epochs, 1.0);
   Configuration configuration;
-  configuration.load(arguments.file, line.overrides);
-  const DownpourLab lab{
-      line, arguments, configuration.values,
-      arguments.output.empty() ? fs::path("runs/lab_downpour") : fs::path(arguments.output)};
+  configuration.load(arguments.file, frame.line.overrides);
+  const DownpourLab lab{frame.line, arguments, configuration.values, frame.out};
   const std::vector<Method> methods = lab.methods();
   std::vector<LabJob> jobs;  // all are checked before the first starts
   for (const Method& method : methods) jobs.push_back(lab.job_of(method));
   std::vector<report::RacedRun> runs;
-  for (size_t i = 0; i < methods.size(); ++i) {
-    log::info("lab downpour: {}, {} epochs", methods[i].name, arguments.epochs);
-    runs.push_back(lab.train(methods[i], jobs[i]));
-  }
+  frame.expect(methods.size());
+  for (size_t i = 0; i < methods.size(); ++i)
+    frame.part(methods[i].name, [&] { runs.push_back(lab.train(methods[i], jobs[i])); });
   double target = arguments.target_accuracy;
   if (target <= 0) {
     target = 1;
     for (const report::RacedRun& run : runs) target = std::min(target, run.best());
   }
   report::find_target(runs, target);
-  nlohmann::json rows = nlohmann::json::array();
-  for (const report::RacedRun& run : runs) rows.push_back(row_of_race(run));
-  const fs::path page = lab.out / "report.html";
-  const std::string about = fmt::format("{} workers and {} server(s), sgd on one; {} epochs",
-                                        arguments.workers, arguments.servers, arguments.epochs);
-  write_file_atomically(
-      page, report::accuracy_race_html("Downpour and Sandblaster: " + configuration.values.model.name, about,
-                                       target, runs));
-  const nlohmann::json results = {{"results", rows}, {"target_accuracy", target}, {"report", page.string()}};
-  write_file_atomically(lab.out / "results.json", results.dump(2) + "\n");
-  if (line.json)
-    print_json(results);
-  else
-    print_race(runs, target, page);
-  return 0;
+  for (const report::RacedRun& run : runs) frame.result(row_of_race(run));
+  frame.document["target_accuracy"] = target;
+  frame.page.title = "Downpour and Sandblaster: " + configuration.values.model.name;
+  frame.page.about = fmt::format("{} workers and {} server(s), sgd on one; {} epochs", arguments.workers,
+                                 arguments.servers, arguments.epochs);
+  report::add_accuracy_race(frame.page, target, runs);
+  frame.print(race_table(runs), fmt::format("target: an accuracy of {:.2f} %", 100 * target));
 }
 
 }  // namespace yoke::cli

@@ -1,10 +1,10 @@
 // yoke lab downpour: the methods of DistBelief on the same model: who reaches an accuracy first.
 #pragma once
 
-#include "cli/command_line.h"
+#include "cli/lab.h"
 
 namespace yoke::cli {
 
-int run_lab_downpour(const CommandLine& line);
+void run_lab_downpour(Lab& lab);
 
 }  // namespace yoke::cli

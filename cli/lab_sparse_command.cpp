@@ -3,33 +3,30 @@
 #include "cli/lab_sparse_command.h"
 
 #include <fmt/core.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
-#include <filesystem>
+#include <tuple>
 
-#include "cli/output.h"
 #include "yoke/base/clock.h"
 #include "yoke/base/error.h"
 #include "yoke/base/file.h"
 #include "yoke/base/log.h"
-#include "yoke/base/terminal.h"
 #include "yoke/base/text.h"
 #include "yoke/base/units.h"
 #include "yoke/data/formats/libsvm.h"
 #include "yoke/ps/blocks/experiment.h"
 #include "yoke/report/sparse_lab.h"
-#include "yoke/report/table.h"
 
 namespace yoke::cli {
 namespace {
 
-namespace fs = std::filesystem;
 namespace blocks = ps::blocks;
 
 constexpr double kReachedByAllDelays = 1.0001;  // times the worst final objective: the target
 constexpr int64_t kMostDelay = 10'000;
+constexpr std::tuple<const char*, bool, bool> kFilters[] = {
+    {"none", false, false}, {"key cache", true, false}, {"+ zstd", true, true}};
 
 // Examples [begin, end) of a file's rows.
 blocks::Examples share_of(const data::SparseRows& rows, int64_t begin, int64_t end) {
@@ -48,7 +45,7 @@ blocks::Examples share_of(const data::SparseRows& rows, int64_t begin, int64_t e
 
 class SparseLab {
  public:
-  explicit SparseLab(const CommandLine& line) : arguments_(line.lab_sparse) {
+  explicit SparseLab(SparseLabArguments arguments) : arguments_(std::move(arguments)) {
     for (const std::string& word : split(arguments_.max_delays, ',')) delays_.push_back(delay_of(word));
     if (delays_.empty()) throw ConfigError("--max-delay: none. Give a list such as 0,1,4.");
     experiment_.keys = static_cast<blocks::Key>(arguments_.keys);
@@ -64,9 +61,11 @@ class SparseLab {
     make_problems();
   }
 
-  void run_all() {
-    for (int64_t delay : delays_) run_with(delay);
-    run_filters();
+  void run_all(Lab& frame) {
+    frame.expect(delays_.size() + std::size(kFilters));
+    for (int64_t delay : delays_) frame.part(fmt::format("delay {}", delay), [&] { run_with(delay); });
+    if (runs_.empty()) return;
+    run_filters(frame);
     target_ = 0;
     for (const report::SparseRun& run : runs_)
       target_ = std::max(target_, run.final_objective * kReachedByAllDelays);
@@ -90,39 +89,42 @@ class SparseLab {
         arguments_.delay_workers.empty() ? "all workers" : "workers " + arguments_.delay_workers);
   }
 
-  nlohmann::json results(const fs::path& page) const {
-    nlohmann::json rows = nlohmann::json::array(), filters = nlohmann::json::array();
-    for (const report::SparseRun& run : runs_) rows.push_back(row_of(run));
+  void tell(Lab& frame) const {
+    nlohmann::json filters = nlohmann::json::array();
+    for (const report::SparseRun& run : runs_) frame.result(row_of(run));
     for (const report::FilteredRun& run : filtered_)
       filters.push_back({{"filters", run.filters},
                          {"bytes_sent", run.sent},
                          {"bytes_received", run.received},
                          {"objective", run.objective}});
-    return {{"results", rows},           {"filters", filters},
-            {"kkt_left_out", left_out_}, {"target_objective", target_},
-            {"examples", examples_},     {"elements", elements_},
-            {"keys", arguments_.keys},   {"l1", arguments_.l1},
-            {"report", page.string()}};
-  }
-
-  void print(const fs::path& page) const {
-    report::Table table({"max delay", "time to target", "passes", "time", "waiting", "objective", "weights"});
+    frame.document.update({{"filters", filters},
+                           {"kkt_left_out", left_out_},
+                           {"target_objective", target_},
+                           {"examples", examples_},
+                           {"elements", elements_},
+                           {"keys", arguments_.keys},
+                           {"l1", arguments_.l1}});
+    frame.csv = curves();
+    frame.page.title = "Sparse logistic regression over parameter servers";
+    frame.page.about = about();
+    if (runs_.empty()) return;
+    report::add_sparse(frame.page, target_, runs_, filtered_);
+    report::LabTable table{
+        {"max delay", "time to target", "passes", "time", "waiting", "objective", "weights"}, {}};
     for (const report::SparseRun& run : runs_)
-      table.add({fmt::format("{}", run.max_delay),
-                 run.seconds_to_target ? fmt::format("{:.2f} s", *run.seconds_to_target) : "never",
-                 run.passes_to_target ? fmt::format("{}", *run.passes_to_target) : "",
-                 fmt::format("{:.2f} s", run.objective.back().x),
-                 fmt::format("{:.1f} %", 100 * run.idle_fraction()),
-                 fmt::format("{:.8g}", run.final_objective), fmt::format("{}", run.nonzeros)});
-    report::Table traffic({"filters", "pushed", "pulled"});
+      table.rows.push_back({fmt::format("{}", run.max_delay),
+                            run.seconds_to_target ? fmt::format("{:.2f} s", *run.seconds_to_target) : "never",
+                            run.passes_to_target ? fmt::format("{}", *run.passes_to_target) : "",
+                            fmt::format("{:.2f} s", run.objective.back().x),
+                            fmt::format("{:.1f} %", 100 * run.idle_fraction()),
+                            fmt::format("{:.8g}", run.final_objective), fmt::format("{}", run.nonzeros)});
+    report::LabTable traffic{{"filters", "pushed", "pulled"}, {}};
     for (const report::FilteredRun& run : filtered_)
-      traffic.add({run.filters, format_bytes(run.sent), format_bytes(run.received)});
-    const int width = terminal::is_terminal(STDOUT_FILENO) ? terminal::width(STDOUT_FILENO) : 0;
-    fmt::print("{}\n{}", table.to_text(width), traffic.to_text(width));
-    fmt::print("target: an objective of {:.8g}; report: {}\n", target_, page.string());
+      traffic.rows.push_back({run.filters, format_bytes(run.sent), format_bytes(run.received)});
+    frame.print(table, "");
+    frame.print(traffic, fmt::format("target: an objective of {:.8g}", target_));
   }
 
-  std::string page() const { return report::sparse_html(about(), target_, runs_, filtered_); }
   const std::string& weights() const { return weights_; }
 
   std::string curves() const {
@@ -179,8 +181,7 @@ class SparseLab {
     }
   }
 
-  blocks::Outcome run_once(const std::string& what) {
-    log::info("lab sparse: {}, {} passes", what, arguments_.passes);
+  blocks::Outcome run_once() {
     double said = now_seconds();
     experiment_.progress = [&, begun = said](int64_t pass) {
       const double now = now_seconds();
@@ -195,7 +196,7 @@ class SparseLab {
 
   void run_with(int64_t delay) {
     experiment_.solver.delay = delay;
-    const blocks::Outcome outcome = run_once(fmt::format("delay {}", delay));
+    const blocks::Outcome outcome = run_once();
     report::SparseRun run;
     run.max_delay = delay;
     for (const auto& point : outcome.curve) run.objective.push_back({point.seconds, point.objective});
@@ -220,14 +221,14 @@ class SparseLab {
             outcome.objective};
   }
 
-  void run_filters() {
+  void run_filters(Lab& frame) {
     experiment_.solver.delay = delays_.front();
     experiment_.solver.kkt = false;
-    for (const auto& [name, caches, compresses] :
-         {std::tuple{"none", false, false}, {"key cache", true, false}, {"+ zstd", true, true}}) {
+    for (const auto& [name, caches, compresses] : kFilters) {
       experiment_.key_cache = caches;
       experiment_.compress = compresses;
-      filtered_.push_back(filtered(name, run_once(fmt::format("filters: {}", name))));
+      frame.part(fmt::format("filters: {}", name),
+                 [&, filter = std::string(name)] { filtered_.push_back(filtered(filter, run_once())); });
     }
     filtered_.push_back(all_filters_);
   }
@@ -249,7 +250,7 @@ class SparseLab {
     return row;
   }
 
-  const SparseLabArguments& arguments_;
+  const SparseLabArguments arguments_;
   std::vector<int64_t> delays_;
   std::vector<blocks::LocalProblem> problems_;
   blocks::Experiment experiment_;
@@ -266,27 +267,20 @@ class SparseLab {
 
 }  // namespace
 
-int run_lab_sparse(const CommandLine& line) {
-  const fs::path out =
-      line.lab_sparse.output.empty() ? fs::path("runs/lab_sparse") : fs::path(line.lab_sparse.output);
-  SparseLab lab(line);
-  std::error_code failed;
-  fs::create_directories(out, failed);  // before the runs take their time
-  if (failed) throw ConfigError("--output {}: {}.", out.string(), failed.message());
+void run_lab_sparse(Lab& frame) {
+  SparseLabArguments arguments = frame.line.lab_sparse;
+  frame.quick_default("--examples", arguments.examples, int64_t{2000});
+  frame.quick_default("--keys", arguments.keys, int64_t{20'000});
+  frame.quick_default("--workers", arguments.workers, int64_t{2});
+  frame.quick_default("--blocks", arguments.blocks, int64_t{8});
+  frame.quick_default("--passes", arguments.passes, int64_t{6});
+  frame.quick_default("--max-delay", arguments.max_delays, std::string("0,2"));
+  SparseLab lab(std::move(arguments));
   log::info("lab sparse: {}", lab.about());
   log::info("lab sparse: {}", lab.larger());
-  lab.run_all();
-  const fs::path page = out / "report.html";
-  write_file_atomically(page, lab.page());
-  write_file_atomically(out / "weights.txt", lab.weights());
-  write_file_atomically(out / "results.csv", lab.curves());
-  const nlohmann::json results = lab.results(page);
-  write_file_atomically(out / "results.json", results.dump(2) + "\n");
-  if (line.json)
-    print_json(results);
-  else
-    lab.print(page);
-  return 0;
+  lab.run_all(frame);
+  write_file_atomically(frame.out / "weights.txt", lab.weights());
+  lab.tell(frame);
 }
 
 }  // namespace yoke::cli

@@ -1,10 +1,10 @@
 // `yoke lab sparse`: sparse logistic regression by delayed block proximal gradient.
 #pragma once
 
-#include "cli/command_line.h"
+#include "cli/lab.h"
 
 namespace yoke::cli {
 
-int run_lab_sparse(const CommandLine& line);
+void run_lab_sparse(Lab& lab);
 
 }  // namespace yoke::cli

@@ -35,7 +35,7 @@ void describe(CLI::App& command, SimulateArguments& a) {
   command.add_option("--backward", a.backward, "backward seconds, in the same form");
   command.add_option("--weight-backward", a.weight_backward,
                      "zb-h1: weight part of the backward; default: half");
-  command.add_option("--chunks", a.chunks, "interleaved: chunks per device")->capture_default_str();
+  command.add_option("--chunks", a.chunks, "interleaved: chunks per device; 0: two")->capture_default_str();
   command.add_option("--replicas", a.replicas, "replicas per stage: 2,1,1");
   command.add_option("--transfer", a.transfer, "transfer seconds to the next stage");
   command.add_flag("--vertical-sync", a.vertical_sync, "pipedream: all stages use the same weight version");

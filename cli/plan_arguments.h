@@ -38,7 +38,7 @@ struct SimulateArguments {
   std::string forward;
   std::string backward;
   std::string weight_backward;
-  int64_t chunks = 1;
+  int64_t chunks = 0;  // interleaved: 0: two
   std::string replicas;
   std::string transfer;
   bool vertical_sync = false;

@@ -13,10 +13,7 @@
 #include "cli/config_command.h"
 #include "cli/env_command.h"
 #include "cli/idle_keys.h"
-#include "cli/lab_averaging_command.h"
-#include "cli/lab_command.h"
-#include "cli/lab_downpour_command.h"
-#include "cli/lab_sparse_command.h"
+#include "cli/lab.h"
 #include "cli/output.h"
 #include "cli/partition_command.h"
 #include "cli/plan_command.h"
@@ -139,10 +136,7 @@ constexpr std::pair<const char*, Command> kCommands[] = {
     {"bench ps", bench_ps},
     {"bench average", bench_average},
     {"collab watch", watch_collab},
-    {"lab stragglers", run_lab_stragglers},
-    {"lab averaging", run_lab_averaging},
-    {"lab sparse", run_lab_sparse},
-    {"lab downpour", run_lab_downpour},
+    {"lab", list_labs},
     {"ps top", show_ps_top},
     {"ps leave", end_ps_server},
 };
@@ -154,6 +148,7 @@ int run_commands(int argc, char** argv, const TorchCommands& torch, const std::s
     for (auto& [name, command] : kCommands) {
       if (line.command == name) return command(line);
     }
+    if (line.command.starts_with("lab ")) return run_lab(line);
     check_configuration(line);
     if (line.command == "bench scaling" && line.bench_scaling.result_file.empty()) return bench_scaling(line);
     std::vector<std::string> words(argv + 1, argv + argc);

@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <filesystem>
 
 #include "cli/output.h"
@@ -11,6 +12,7 @@
 #include "yoke/base/log.h"
 #include "yoke/base/units.h"
 #include "yoke/metrics/summary.h"
+#include "yoke/report/runs_together.h"
 
 namespace yoke::cli {
 namespace {
@@ -40,10 +42,58 @@ metrics::Summary compare(const fs::path& run, const fs::path& baseline) {
   return all;
 }
 
+// Names that tell the folders apart: what they do not share at the front.
+std::vector<std::string> short_names(const std::vector<std::string>& folders) {
+  std::vector<std::string> names;
+  for (const std::string& folder : folders) {
+    fs::path path = fs::path(folder).lexically_normal();
+    if (path.filename().empty()) path = path.parent_path();
+    names.push_back(path.filename().string());
+  }
+  for (size_t i = 0; i < names.size(); ++i)
+    if (std::count(names.begin(), names.end(), names[i]) > 1) return folders;
+  return names;
+}
+
+int report_together(const CommandLine& line) {
+  const ReportArguments& arguments = line.report;
+  if (!arguments.baseline.empty())
+    throw ConfigError("--baseline {}: it is for the report of one run.", arguments.baseline);
+  const std::vector<std::string> names = short_names(arguments.directories);
+  std::vector<report::RunCurve> runs;
+  for (size_t i = 0; i < names.size(); ++i)
+    runs.push_back(report::curve_of(names[i], arguments.directories[i]));
+  const double target = arguments.target_loss > 0 ? arguments.target_loss : report::common_target(runs);
+  report::find_target(runs, target);
+  const fs::path output = arguments.output.empty() ? fs::path("runs.html") : fs::path(arguments.output);
+  std::vector<std::string> notes;
+  nlohmann::json rows = nlohmann::json::array();
+  for (const report::RunCurve& curve : runs) {
+    for (const std::string& note : curve.run.notes) notes.push_back(curve.name + ": " + note);
+    nlohmann::json row = {{"run", curve.run.path.string()}, {"name", curve.name}};
+    if (!curve.run.records.empty()) row["final_loss"] = curve.run.records.back().loss;
+    if (curve.seconds_to_target) row["seconds_to_target"] = *curve.seconds_to_target;
+    if (curve.steps_to_target) row["steps_to_target"] = *curve.steps_to_target;
+    rows.push_back(std::move(row));
+  }
+  report::LabPage page = report::runs_page(runs, target);
+  page.command = line.typed;
+  write_file_atomically(output, page.html(notes));
+  for (const std::string& note : notes) log::warn("{}", note);
+  if (line.json)
+    print_json({{"runs", rows}, {"target_loss", target}, {"report", output.string()}});
+  else
+    fmt::print("{}\n", output.string());
+  return 0;
+}
+
 }  // namespace
 
 int write_report(const CommandLine& line) {
-  const fs::path run = line.report.directory;
+  if (line.report.directories.size() > 1) return report_together(line);
+  if (line.report.target_loss > 0)
+    throw ConfigError("--target-loss {}: it compares several runs; there is one.", line.report.target_loss);
+  const fs::path run = line.report.directories.front();
   fs::path output = line.report.output;
   if (output.empty()) output = run / "report.html";
   nlohmann::json result = {{"report", output.string()}};

@@ -99,18 +99,33 @@ void check_spares(const RunConfig& config) {
       config.train.compute.device);
 }
 
+// A layer's statistics need every worker in every forward and backward pass.
+void check_shared_statistics(const RunConfig& config) {
+  auto refuse = [](const std::string& what, const char* why) {
+    throw ConfigError(
+        "train.sync_batchnorm = true with parallel.sync = \"ps\" cannot be combined with {}: {}.", what, why);
+  };
+  if (config.ps.policy != "sync")
+    refuse("ps.policy = \"" + config.ps.policy + "\"",
+           "workers compute at their own pace, and a layer needs all of them at once. Use sync");
+  if (config.ps.on_worker_loss != "stop")
+    refuse("ps.on_worker_loss = \"" + config.ps.on_worker_loss + "\"",
+           "the others would wait for the statistics of a lost worker. Use stop");
+  if (config.parallel.pipeline * config.parallel.tensor > 1)
+    refuse("parallel.pipeline or parallel.tensor", "ranks of different replicas are not connected");
+  if (config.train.loop.non_finite == "skip")
+    refuse("train.non_finite = \"skip\"", "a worker would repeat a step alone. Use stop");
+  if (config.train.optimizer.optimizer == "lbfgs")
+    refuse("train.optimizer = \"lbfgs\"", "workers compute different portions of a batch");
+}
+
 void check_servers(const RunConfig& config) {
   const TrainSection& train = config.train;
   plan::parse_delay_law(config.slowdown.law);
   plan::parse_link_law(config.slowdown.link);
   if (parallel::choose(config).sync().lockstep) return;
   plan::parse_delay_schedule("ps.max_delay", config.ps.max_delay);
-  if (train.compute.precision == "fp16")
-    throw ConfigError("train.precision = \"fp16\" with parallel.sync = \"ps\": use fp32 or bf16.");
-  if (train.loop.sync_batchnorm)
-    throw ConfigError(
-        "train.sync_batchnorm = true with parallel.sync = \"ps\": workers do not communicate with each other "
-        "and use the statistics of their own batches. Remove one of the two.");
+  if (train.loop.sync_batchnorm) check_shared_statistics(config);
   if (!(config.ps.timeout > 0))
     throw ConfigError("ps.timeout = {}: expected a time above 0, such as 5m.", config.ps.timeout);
   ps::Succession(static_cast<int>(config.ps.servers), static_cast<int>(config.ps.replicas));  // throws

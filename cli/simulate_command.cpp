@@ -21,6 +21,7 @@ namespace yoke::cli {
 namespace {
 
 constexpr int kMinibatchesOfAPlan = 64;
+constexpr int kInterleavedChunks = 2;  // as in `yoke train`
 
 struct Job {
   plan::ScheduleRequest request;
@@ -97,7 +98,8 @@ Job job_of_options(const SimulateArguments& arguments) {
 
 Job job_of(const SimulateArguments& arguments) {
   Job job = arguments.plan.empty() ? job_of_options(arguments) : job_of_plan(arguments);
-  job.request.chunks = count_of(arguments.chunks, "--chunks", 0);
+  const bool interleaved = job.request.kind == plan::ScheduleKind::kInterleaved;
+  job.request.chunks = count_of(arguments.chunks, "--chunks", interleaved ? kInterleavedChunks : 1);
   job.request.vertical_sync = arguments.vertical_sync;
   if (!arguments.weight_backward.empty()) {
     if (job.request.kind != plan::ScheduleKind::kZbH1)

@@ -31,7 +31,8 @@ def test_a_run_resumes_to_the_bit_also_without_spare_ranks(yoke, tmp_path):
 
 
 def test_hooks_and_accumulation_work_as_ever(yoke, tmp_path):
-    for name, words in {"fp16": ["--ddp.hook", "fp16"], "int8": ["--ddp.hook", "int8"], "accumulate": ["--train.accumulate", 2],
+    for name, words in {"fp16": ["--ddp.hook", "fp16"], "int8": ["--ddp.hook", "int8"],
+                        "fp16 alone": ["--train.precision", "fp16"], "both": ["--train.precision", "fp16", "--ddp.hook", "bf16"], "accumulate": ["--train.accumulate", 2],
                         "clip": ["--train.clip_norm", 0.1], "parts": ["--hybrid.part_bytes", "64KB"]}.items():
         plain = train(yoke, tmp_path / f"{name}-plain", "--steps", 2, *[w for w in words if name != "parts"]).json
         summed = hybrid(yoke, tmp_path / name, "--steps", 2, *words).json

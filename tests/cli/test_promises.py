@@ -14,7 +14,7 @@ from conftest import ROOT, YOKE
 TINY = "configs/mlp_tiny.toml"
 COMMANDS = ["train", "eval", "model info", "model export", "bench step", "bench kernels", "ckpt ls", "ckpt verify", "ckpt export",
             "ckpt import", "config show", "config keys", "report", "doctor", "verify", "bench scaling", "bench collectives",
-            "bench messenger", "bench average", "collab start", "collab join", "collab watch", "lab downpour", "env", "topo show", "topo predict", "why", "ps top", "ps leave"]
+            "bench messenger", "bench average", "collab start", "collab join", "collab watch", "lab downpour", "lab pipeline", "lab stragglers", "lab collectives", "lab staleness", "lab topology", "env", "topo show", "topo predict", "why", "ps top", "ps leave"]
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -14,7 +14,9 @@ def served(*words, workers=2, servers=1):
 
 @pytest.mark.parametrize("rule", RULES)
 def test_every_rule_trains(yoke, tmp_path, rule):
-    summary = yoke(*served("--ps.policy", rule, "--ps.k", 2, "--ps.max_delay", 1, "--steps", 60, "--out.dir", tmp_path, workers=3, servers=2)).json
+    run = yoke(*served("--ps.policy", rule, "--ps.k", 2, "--ps.max_delay", 1, "--steps", 60, "--out.dir", tmp_path, workers=3, servers=2))
+    summary = run.json
+    assert "is lost" not in run.err, "servers end with the job"
     assert summary["steps"] == 60 and summary["world_size"] == 3
     counts = json.loads((tmp_path / "ps.json").read_text())
     assert counts["version"] == 60 and counts["policy"] == rule and len(counts["workers"]) == 3
@@ -138,9 +140,23 @@ def test_records_are_of_all_workers(yoke, tmp_path):
     assert {"forward", "backward", "wait for gradients"} <= names
 
 
-def test_shared_statistics_of_batches_are_refused(yoke, tmp_path):
-    failed = yoke(*served("--train.sync_batchnorm", "--steps", 2, "--out.dir", tmp_path), code=2)
-    assert "train.sync_batchnorm" in failed.err and "do not communicate with each other" in failed.err
+@pytest.mark.parametrize("words,said", [
+    (["--train.sync_batchnorm"], "ps.on_worker_loss"), (["--train.sync_batchnorm", "--ps.policy", "async"], "ps.policy"),
+    (["--ddp.hook", "powersgd:2"], "powersgd:2"), (["--ddp.hook", "int8", "--train.optimizer", "lbfgs"], "ddp.hook"),
+])
+def test_what_needs_all_workers_at_once_is_refused(yoke, tmp_path, words, said):
+    failed = yoke(*served(*words, "--steps", 2, "--out.dir", tmp_path), code=2)
+    assert said in failed.err and words[0][2:] in failed.err
+
+
+def test_fp16_with_compressed_gradients_equals_data_parallel_training(yoke, tmp_path):
+    words = ["--steps", 8, "--train.precision", "fp16", "--out.log_every", 1, "--train.schedule", "constant"]
+    plain = yoke("train", MLP, "--nproc", 2, "--json", "-q", *words, "--out.dir", tmp_path / "plain").json
+    summary = yoke(*served(*words, "--trace", "--ddp.hook", "fp16", "--ps.servers", 2, "--ps.replicas", 1, "--out.dir", tmp_path / "ps")).json
+    scales = [[record["loss_scale"] for record in records_of(tmp_path / name)] for name in ("plain", "ps")]
+    assert scales[0] == scales[1] and len(scales[0]) == 8
+    assert summary["final_loss"] == pytest.approx(plain["final_loss"], rel=1e-2)
+    assert json.loads((tmp_path / "ps/ps.json").read_text())["skipped"] == 0
 
 
 def test_a_gradient_that_is_not_finite_ends_the_run_or_is_skipped(yoke, tmp_path):
@@ -244,7 +260,9 @@ def test_a_quiet_lab_prints_its_table_alone(yoke, tmp_path):
     result = yoke("lab", "stragglers", MLP, "--policies", "sync", "--workers", 1, "--delay", "none", "--train.steps", 2,
                   "--train.threads", 1, "-o", tmp_path, "-q")
     assert result.err == ""
-    assert [line.split()[0] for line in result.out.splitlines()] == ["rule", "----", "sync", "target:"]
+    lines = result.out.splitlines()
+    assert [line.split()[0] for line in lines[:4]] == ["rule", "----", "sync", "target:"]
+    assert lines[-1].startswith("report: ")
 
 
 def test_the_lab_compares_rules(yoke, tmp_path):

@@ -25,13 +25,12 @@ def test_closed_forms(yoke, schedule, m):
 def test_nothing_deadlocks(yoke, schedule, m):
     if schedule == "2bw" and m < 4:
         m += 4
-    words = ["--chunks", 2] if schedule == "interleaved" else []
-    assert simulate(yoke, schedule, 4, m, *words)["makespan"] >= 3 * m
+    assert simulate(yoke, schedule, 4, m)["makespan"] >= 3 * m
 
 
 def test_interleaved_and_zero_bubble(yoke):
     assert simulate(yoke, "interleaved", 4, 8, "--chunks", 2)["makespan"] == pytest.approx(28.5)
-    assert simulate(yoke, "interleaved", 2, 4, "--chunks", 2)["makespan"] == pytest.approx(13.5)
+    assert simulate(yoke, "interleaved", 2, 4)["makespan"] == pytest.approx(13.5)  # two chunks, as in train
     run = simulate(yoke, "zb-h1", 4, 8, "--weight-backward", 1)
     assert run["makespan"] == pytest.approx(27)
     assert [s["peak_activations"] for s in run["stages"]] == [4, 4, 4, 4]

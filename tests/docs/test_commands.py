@@ -33,7 +33,8 @@ CANNOT = {
     r"^build/yoke lab averaging": "ten runs of four ranks: tests/cli/test_averaging.py",
     r"^build/yoke lab sparse": "nine runs of four workers: tests/cli/test_lab_sparse.py",
     r"^build/yoke lab downpour": "four runs of four workers: tests/cli/test_sandblaster.py",
-    r"^build/yoke lab stragglers": "eight runs of four workers: tests/cli/test_ps_train.py",
+    r"^build/yoke lab stragglers configs": "eight runs of four workers: tests/cli/test_ps_train.py",
+    r"^build/yoke lab (collectives|scaling|staleness|stall|stragglers$)": "seconds to a minute: tests/cli/test_lab.py, with --quick",
 }
 FIRST = (r"""(?:\$ )?((?:[A-Z_]+=(?:"[^"]*"|\S+) )?(?:build/|tools/)?"""
          r"""(?:yoke|make|torchrun|mpirun|srun|head|pipedream_table|example_\w+)\b.*)""")

@@ -225,7 +225,7 @@ bool train_rank(VerifyBench& bench, comm::Communicator& comm, const parallel::Lo
   own.links.messenger = job.messenger(comm.rank());
   const std::unique_ptr<comm::Communicator> replicas = job.world(comm.rank());
   if (replicas != nullptr) own.links.world = replicas.get();
-  if (own.links.messenger != nullptr && !own.holds_part()) own.links.world = nullptr;
+  if (own.links.messenger != nullptr && !own.holds_part() && !own.sync_batchnorm) own.links.world = nullptr;
   Trainee trainee = bench.trainee(comm.rank(), own);
   auto replay =
       trainee.worker->strategy->replay(bench.reference.worker->model, bench.options.alone.optimizer);

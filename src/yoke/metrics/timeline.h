@@ -24,6 +24,7 @@ struct TimelineSpan {
   int chunk = 0;   // of the device's layers
   double start = 0;
   double end = 0;
+  int version = -1;  // of the weights used; -1: all passes use the same
   bool operator==(const TimelineSpan&) const = default;
 };
 

@@ -11,6 +11,7 @@
 #include <string>
 
 #include "yoke/base/error.h"
+#include "yoke/kernels/loss_scale.h"
 #include "yoke/optim/gradients.h"
 
 namespace yoke::optim {
@@ -53,14 +54,11 @@ bool GradScaler::found_inf() const {
 
 void GradScaler::update() {
   if (!options_.enabled) return;
-  if (found_inf_) {
-    scale_ = std::max(options_.min_scale, scale_ * options_.backoff);
-    tracker_ = 0;
-  } else if (++tracker_ == options_.growth_interval) {
-    // The loss is fp32: a scale beyond its range would make every step overflow.
-    if (std::isfinite(static_cast<float>(scale_ * options_.growth))) scale_ *= options_.growth;
-    tracker_ = 0;
-  }
+  const kernels::LossScale next = kernels::next_loss_scale(
+      {scale_, tracker_}, found_inf_,
+      {options_.growth, options_.backoff, options_.growth_interval, options_.min_scale});
+  scale_ = next.scale;
+  tracker_ = next.tracker;
   found_inf_ = false;
 }
 

@@ -8,6 +8,7 @@
 #include "yoke/base/error.h"
 #include "yoke/base/file.h"
 #include "yoke/base/log.h"
+#include "yoke/comm/connect_first.h"
 #include "yoke/parallel/can_record.h"
 #include "yoke/parallel/common/ddp/ddp_strategy.h"
 #include "yoke/parallel/common/ddp/sync_batchnorm.h"
@@ -82,6 +83,7 @@ class WholeMaker : public Maker {
   std::unique_ptr<Strategy> strategy() override {
     if (options_.links.messenger == nullptr) slow_down(kit_, options_);
     OneDeviceOptions device = device_options(kit_, options_);
+    if (options_.links.messenger != nullptr && options_.sync_batchnorm) connect_workers();
     if (replicas_ != nullptr && options_.sync_batchnorm) {
       // On a communicator of their own, so that small messages do not wait behind buckets of gradients.
       norms_ = replicas_->split(0, replicas_->rank(), "norms");
@@ -90,9 +92,12 @@ class WholeMaker : public Maker {
     if (options_.links.messenger != nullptr && options_.optimizer.optimizer == "lbfgs")
       return std::make_unique<SandblasterStrategy>(kit_.model, *kit_.optimizer, kit_.scaler,
                                                    std::move(device), served_setup(options_));
-    if (options_.links.messenger != nullptr)
+    if (options_.links.messenger != nullptr) {
+      PsSetup setup = served_setup(options_);
+      if (options_.sync_batchnorm) setup.team = replicas_;
       return std::make_unique<PsStrategy>(kit_.model, *kit_.optimizer, kit_.scaler, std::move(device),
-                                          served_setup(options_));
+                                          std::move(setup));
+    }
     if (replicas_ != nullptr) return among_replicas(std::move(device));
     if (options_.replicas_in_process() > 1)
       return std::make_unique<ThreadsStrategy>(kit_.model, followers(), *kit_.optimizer, kit_.scaler,
@@ -119,6 +124,17 @@ class WholeMaker : public Maker {
   comm::Communicator* replicas_;  // null: one
 
  private:
+  // Workers of servers, which have no links to each other yet. Collective over them.
+  void connect_workers() {
+    if (replicas_ != nullptr || options_.links.job == nullptr || options_.links.workers == 1) return;
+    comm::ConnectOptions connect;
+    connect.backend = options_.parallel.backend;
+    connect.name = "workers";
+    if (kit_.device.is_cuda() && connect.backend == "auto") connect.backend = "nccl";
+    workers_ = comm::connect_first(*options_.links.job, options_.links.workers, connect);
+    replicas_ = workers_.get();
+  }
+
   // The other replicas of this process. They get their values from the first.
   std::vector<models::Model> followers() const {
     if (kit_.model.sample.kind == SampleKind::kSparse)
@@ -134,6 +150,7 @@ class WholeMaker : public Maker {
     return others;
   }
 
+  std::unique_ptr<comm::Communicator> workers_;
   std::unique_ptr<comm::Communicator> norms_;  // of BatchNorm layers that share their statistics
 };
 

@@ -80,7 +80,8 @@ std::vector<Row> built_in() {
       {"sync",
        "servers",
        "parallel.sync = \"ps\"",
-       "Workers push gradients to parameter servers, which update by the rule ps.policy, or by L-BFGS.",
+       "Workers push gradients (ddp.hook compresses them) to parameter servers, which update by the rule "
+       "ps.policy, or by L-BFGS.",
        [](const Choices& c) { return c.parallel.sync == "ps"; },
        {},
        /*lockstep=*/false},
@@ -145,6 +146,19 @@ void check_sharded_hook(const std::string& hook, int64_t zero) {
       hook, zero, zero);
 }
 
+namespace {
+
+void check_served_hook(const std::string& hook) {
+  if (hook.rfind("powersgd", 0) != 0) return;
+  throw ConfigError(
+      "ddp.hook = \"{}\" cannot be combined with parallel.sync = \"ps\": its factors are sums over all "
+      "workers, "
+      "and servers hold ranges of the parameters, not matrices. Use fp16, bf16, int8, topk:F or sign.",
+      hook);
+}
+
+}  // namespace
+
 std::vector<Row> registry() {
   std::vector<Row> rows = built_in();
   rows.insert(rows.end(), added().begin(), added().end());
@@ -186,6 +200,7 @@ Chosen choose(const Choices& choices) {
         if (found.name == other.name)
           throw ConfigError("{} cannot be combined with {}: {}.", called(row), called(found), other.why);
   check_sharded_hook(choices.ddp.hook, choices.parallel.zero);
+  if (chosen.has("servers")) check_served_hook(choices.ddp.hook);
   if (chosen.has("servers") && (chosen.has("stage") || chosen.has("slice"))) check_served_parts(choices);
   return chosen;
 }

@@ -48,6 +48,7 @@ nlohmann::json to_json(const Accounting& accounting) {
                              {"gradients", accounting.gradients},
                              {"cancelled", accounting.cancelled},
                              {"pulls", accounting.pulls},
+                             {"skipped", accounting.skipped},
                              {"seconds", accounting.seconds},
                              {"seconds_per_update", accounting.seconds_per_update()},
                              {"staleness",

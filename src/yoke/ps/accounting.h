@@ -30,7 +30,8 @@ struct Accounting {
   int64_t updates = 0;
   int64_t gradients = 0;  // consumed by the updates
   int64_t cancelled = 0;
-  int64_t pulls = 0;  // of parameters that had changed
+  int64_t pulls = 0;    // of parameters that had changed
+  int64_t skipped = 0;  // updates, because a gradient overflowed fp16
   int64_t servers_lost = 0;
   double seconds = 0;
   int64_t staleness_sum = 0;
@@ -45,6 +46,7 @@ struct Accounting {
     archive(gradients);
     archive(cancelled);
     archive(pulls);
+    archive(skipped);
     archive(servers_lost);
     archive(seconds);
     archive(staleness_sum);

@@ -109,6 +109,9 @@ GrantReply tell_scheduler(Scheduler& scheduler, const SchedulerInput& input, con
     case SchedulerInput::kStopped:
       scheduler.stop(input.value);
       return {};
+    case SchedulerInput::kScaled:
+      scheduler.set_loss_scale({static_cast<double>(input.scale.scale), input.scale.tracker});
+      return {};
     default:
       throw CommError("the scheduler was told something unknown: {}", input.what);
   }

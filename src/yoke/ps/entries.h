@@ -102,13 +102,14 @@ struct TableUpdateChange {
 
 // Something the scheduler was told, when. Its decisions are a function of these.
 struct SchedulerInput {
-  enum What : int64_t { kJoined, kUpdates, kHasFinished, kLeft, kDelaySet, kStopped };
+  enum What : int64_t { kJoined, kUpdates, kHasFinished, kLeft, kDelaySet, kStopped, kScaled };
   int64_t what = kJoined;
   int64_t worker = 0;
   double time = 0;
   int64_t value = 0;  // kJoined: version; kUpdates, kDelaySet, kStopped: their argument; kLeft: 1: lost
   int64_t life = 0;   // kJoined
   FinishedHead finished{};
+  ScaleHead scale{};  // kScaled
 };
 
 // Builds an entry.

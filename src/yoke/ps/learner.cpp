@@ -31,7 +31,8 @@ constexpr int64_t kEnded = -2;
 template <class Head>
 void check_told(const Head& head, int64_t minibatch, bool sane) {
   if (!sane || minibatch < 0 || head.version < 0 || head.version > kMostVersion || head.gradients < 0 ||
-      head.losses < 0 || head.samples < 0)
+      head.losses < 0 || head.samples < 0 || !(head.scale.scale >= 0) || !std::isfinite(head.scale.scale) ||
+      head.scale.tracker < 0)
     throw CommError("invalid release from the scheduler: version {} and minibatch {} are out of range",
                     head.version, minibatch);
 }
@@ -93,7 +94,7 @@ void Learner::listen() {
         if (servers->moved(peer)) broken = servers->broken();
         if (broken.empty()) return;  // another server takes over
         std::lock_guard lock(inbox->mutex);
-        if (own == 0 && inbox->lost.empty())
+        if (own == 0 && inbox->lost.empty() && !inbox->leaving)
           log::warn(
               "a parameter server is lost at version {}; what was trained since the last checkpoint is lost "
               "with it",
@@ -222,9 +223,9 @@ void Learner::assign(int64_t array, const void* data, int64_t version, int64_t s
 }
 
 // Once all parts of the replica have assigned theirs.
-void Learner::join(int64_t updates) {
+void Learner::join(int64_t updates, const ScaleHead& scale) {
   sum_over_parts(0);
-  if (leads()) ask_scheduler(message_with(kJoin, JoinHead{updates}));
+  if (leads()) ask_scheduler(message_with(kJoin, JoinHead{updates, scale}));
 }
 
 Learner::Told Learner::await_news() {
@@ -417,6 +418,7 @@ Message Learner::finished_message(const Gradient& gradient, double distance2) co
   finished.push_seconds = static_cast<float>(push_seconds_);
   finished.pull_seconds = static_cast<float>(pull_seconds_);
   finished.distance2 = distance2;
+  finished.overflow = gradient.overflow ? 1 : 0;
   return message_with(kFinished, finished);
 }
 
@@ -446,10 +448,52 @@ FlightPlan Learner::push_plan(const Gradient& gradient, const GrantReply& grant)
     const Range& range = own_range(index);
     PushHead head{
         static_cast<int64_t>(own_[index]), range.begin, range.count, minibatch, update, scale, flags};
-    return FlightPlan::Request{
-        rank_of(range), message_with(kPush, head, {at(data, range), bytes_of(range)}), {}};
+    std::span<const std::byte> payload(at(data, range), bytes_of(range));
+    if (options_.packing.active()) {
+      payload = packed_[index].bytes;
+      head.flags |= static_cast<int64_t>(packed_[index].encoding) << kEncodingShift;
+    }
+    return FlightPlan::Request{rank_of(range), message_with(kPush, head, payload), {}};
   };
   return plan;
+}
+
+namespace {
+
+template <class T>
+void add_values(std::span<std::byte> to, std::span<const std::byte> values, double factor) {
+  auto* sum = reinterpret_cast<T*>(to.data());
+  const auto* from = reinterpret_cast<const T*>(values.data());
+  for (size_t i = 0; i < to.size() / sizeof(T); ++i) sum[i] += static_cast<T>(factor) * from[i];
+}
+
+}  // namespace
+
+// Encodes the gradient of a range together with what was left out of earlier ones. Zeros that stand for an
+// overflow are no gradient: nothing is left out of them.
+void Learner::pack_range(size_t index, const Gradient& gradient) {
+  if (!options_.packing.active()) return;
+  packed_.resize(own_.size());
+  const Range& range = own_range(index);
+  const std::span<const std::byte> values(at(gradient.data, range), bytes_of(range));
+  if (!options_.packing.feeds_back() || gradient.overflow) {
+    packed_[index] = pack(options_.packing, values, options_.type);
+    return;
+  }
+  const auto add = options_.type == DataType::kFloat32 ? add_values<float> : add_values<double>;
+  if (left_out_.empty()) left_out_.resize(static_cast<size_t>(elements()) * element_);
+  const std::span<std::byte> left(at(left_out_.data(), range), values.size());
+  add(left, values, 1);
+  packed_[index] = pack(options_.packing, left, options_.type);
+  scratch_.resize(std::max(scratch_.size(), values.size()));
+  const std::span<std::byte> sent = std::span(scratch_).first(values.size());
+  unpack(packed_[index].encoding, packed_[index].bytes, options_.type, sent);
+  add(left, sent, -1);
+}
+
+void Learner::count_pushed() {
+  if (!options_.packing.active()) bytes_pushed_ += elements() * static_cast<int64_t>(element_);
+  for (const Packed& one : packed_) bytes_pushed_ += static_cast<int64_t>(one.bytes.size());
 }
 
 bool Learner::push(const Gradient& gradient) {
@@ -464,8 +508,9 @@ bool Learner::push(const Gradient& gradient) {
   FlightPlan plan = push_plan(gradient, grant);
   if (gradient.also)
     gradient.also(scale_of(gradient, grant), (flags_of(gradient, grant) & kMeasureFlag) != 0);
+  for (size_t i = 0; i < own_.size(); ++i) pack_range(i, gradient);
   fly(messenger_, std::move(plan));
-  bytes_pushed_ += elements() * static_cast<int64_t>(element_);
+  count_pushed();
   push_seconds_ = watch.seconds();
   return true;
 }
@@ -564,7 +609,12 @@ std::vector<int64_t> Learner::await_end() {
 }
 
 void Learner::goodbye(int64_t peak_memory) {
-  if (std::exchange(said_goodbye_, true) || !leads()) return;
+  if (std::exchange(said_goodbye_, true)) return;
+  {
+    std::lock_guard lock(inbox_->mutex);
+    inbox_->leaving = true;
+  }
+  if (!leads()) return;
   FlightPlan plan = plan_of(static_cast<size_t>(options_.servers));
   plan.timeout = kLearnerGoodbyeSeconds;
   plan.to_each_server = true;

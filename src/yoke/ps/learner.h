@@ -36,6 +36,7 @@
 #include "yoke/comm/messenger.h"
 #include "yoke/ps/flight.h"
 #include "yoke/ps/messages.h"
+#include "yoke/ps/packing.h"
 #include "yoke/ps/replica_ranks.h"
 #include "yoke/ps/server_view.h"
 #include "yoke/ps/sharding.h"
@@ -69,6 +70,7 @@ struct LearnerOptions {
   bool measure_distance = false;  // measure how far the parameters have moved since they were pulled
   ReplicaRanks ranks{};           // ranks of the job, for messages; by default each worker is a rank
   std::optional<ReplicaLinks> replica{};
+  Packing packing{};  // of pushed gradients
 };
 
 struct Gradient {
@@ -80,6 +82,7 @@ struct Gradient {
   bool measure = false;  // request update_norm(), available if the update consumes gradients of one version
   bool known_finite = false;  // skip the check for NaN and infinity
   int64_t samples = 0;        // number of samples in it
+  bool overflow = false;      // it has overflowed fp16 and is zeros: the update that it belongs to is skipped
   // Called once the scheduler has accepted it, with the factor for the gradient: pushes what is in sparse
   // tables, for work().minibatch. May be empty.
   std::function<void(double scale, bool measure)> also{};
@@ -118,8 +121,9 @@ class Learner {
   // optimizer's; each is the whole vector.
   void assign(int64_t array, const void* data, int64_t version, int64_t steps);
   // Work is assigned once all workers have joined, so the worker that calls assign() must join last.
-  // `updates`: number of updates of the run, passed by one of the workers.
-  void join(int64_t updates = 0);
+  // One of the workers passes the number of updates of the run and, where all have the same, the loss scale
+  // to begin with: work() and end() tell it from then on.
+  void join(int64_t updates = 0, const ScaleHead& scale = {});
 
   // Waits for newer work than the current one. False: the run has ended.
   bool wait();
@@ -240,6 +244,8 @@ class Learner {
   bool fetch(int64_t version, void* parameters);
   FlightPlan pull_plan(int64_t version, void* parameters, std::vector<PullReply>& replies);
   bool take_replies(int64_t version, const std::vector<PullReply>& replies);
+  void pack_range(size_t index, const Gradient& gradient);
+  void count_pushed();
   FlightPlan push_plan(const Gradient& gradient, const GrantReply& grant);
   comm::Message finished_message(const Gradient& gradient, double distance2) const;
   double distance_to_newest();
@@ -265,6 +271,7 @@ class Learner {
     ReleaseHead newest;
     std::optional<StopHead> stop;
     std::string lost;                                  // a server; reason
+    bool leaving = false;                              // servers end, too: that is no loss
     std::atomic<int64_t> latest{-1};                   // minibatch of `newest`; -2: the run has ended
     std::function<void(const ReleaseHead&)> released;  // may be empty
     void told(const comm::Message& message);
@@ -274,6 +281,8 @@ class Learner {
   int64_t held_version_ = -1;  // version of the parameters, if all ranges have the same; else -1
   void* held_ = nullptr;       // where they were pulled to
   std::vector<std::byte> scratch_;
+  std::vector<Packed> packed_;       // by range: the gradient that is pushed, if options_.packing is active
+  std::vector<std::byte> left_out_;  // of earlier gradients; empty: nothing yet
   class Overlap;
   struct OverlapDeleter {
     void operator()(Overlap* overlap) const;
@@ -281,8 +290,8 @@ class Learner {
   Overlap& overlap();
   std::unique_ptr<Overlap, OverlapDeleter> overlap_;  // made by its first use
   bool pushing_ = false;
-  bool first_of_push_ = false;      // no range of it is complete
-  const void* gradient_ = nullptr;  // being pushed
+  bool first_of_push_ = false;  // no range of it is complete
+  Gradient gradient_;           // being pushed
   std::optional<UpdateNorm> update_norm_;
   bool said_goodbye_ = false;
   double said_alive_ = 0;

@@ -93,7 +93,7 @@ class Learner::Overlap {
     double pulled_from = began_;
     if (pushes_) {
       pushes_->wait_all();
-      learner_.bytes_pushed_ += learner_.elements() * static_cast<int64_t>(learner_.element_);
+      learner_.count_pushed();
       pulled_from = acknowledged_at_;
       learner_.push_seconds_ = pulled_from - began_;
     }
@@ -228,16 +228,17 @@ void Learner::begin_push(const Gradient& gradient, void* parameters) {
   pushing_ = true;
   first_of_push_ = true;
   held_version_ = -1;  // ranges of the next one may arrive from now on
-  gradient_ = gradient.data;
+  gradient_ = gradient;
 }
 
 bool Learner::push_range(size_t index) {
   if (std::exchange(first_of_push_, false)) fault::at(fault::Point::kPsPush);
   const Range& range = own_range(index);
-  const std::byte* data = at(gradient_, range);
+  const std::byte* data = at(gradient_.data, range);
   const bool finite = options_.type == DataType::kFloat32
                           ? kernels::all_finite(reinterpret_cast<const float*>(data), range.count)
                           : kernels::all_finite(reinterpret_cast<const double*>(data), range.count);
+  if (finite) pack_range(index, gradient_);
   if (finite) overlap().complete(index);
   return finite;
 }

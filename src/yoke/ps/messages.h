@@ -96,11 +96,12 @@ struct PushHead {
   int64_t sequence = 0;  // minibatch; outside of updates: number of this push to this server, from 1
   int64_t update = 0;    // number of the update it belongs to; 0: apply immediately
   double scale = 1;
-  int64_t flags = 0;    // kMeasureFlag, kInOrderFlag
+  int64_t flags = 0;    // kMeasureFlag, kInOrderFlag; the encoding, in updates
   int64_t settled = 1;  // outside of updates: lower numbers are never sent again
 };
 inline constexpr int64_t kMeasureFlag = 1;  // report PullReply::square for the version this update makes
 inline constexpr int64_t kInOrderFlag = 2;  // add the gradients of this update in worker order
+inline constexpr int kEncodingShift = 8;    // the bits from here on: Encoding of the payload (ps/packing.h)
 
 struct PullHead {
   int64_t range = 0;
@@ -131,8 +132,15 @@ struct KeysHead {
   int64_t settled = 1;
 };
 
+// The loss scale of fp16, where all workers have the same.
+struct ScaleHead {
+  float scale = 0;      // 0: losses are not scaled, or each worker has its own
+  int32_t tracker = 0;  // kernels::LossScale
+};
+
 struct JoinHead {
   int64_t updates = 0;  // the run ends at this version; 0: another worker says
+  ScaleHead scale{};    // likewise
 };
 
 struct DelayHead {
@@ -149,7 +157,7 @@ struct FinishedHead {
   float compute_seconds = 0;
   float push_seconds = 0;  // of the previous minibatch
   float pull_seconds = 0;
-  float unused = 0;
+  int32_t overflow = 0;  // 1: it is not finite in fp16. Zeros are pushed, and the update is skipped
 };
 struct GrantReply {
   int64_t verdict = 0;  // plan::Verdict
@@ -166,13 +174,15 @@ struct ReleaseHead {
   int64_t version = 0;
   int64_t minibatch = 0;
   int64_t gradients = 0;  // accepted so far
-  int64_t flags = 0;      // kFetchFlag, kCancelFlag
+  int64_t flags = 0;      // kFetchFlag, kCancelFlag, kSkippedFlag
   int64_t losses = 0;     // number of finite losses among them
   double loss_sum = 0;    // sum of those losses
   int64_t samples = 0;    // in all accepted gradients
+  ScaleHead scale{};      // of the minibatch
 };
 inline constexpr int64_t kFetchFlag = 1;
 inline constexpr int64_t kCancelFlag = 2;
+inline constexpr int64_t kSkippedFlag = 4;  // the last update was skipped
 
 struct UpdateHead {
   int64_t number = 0;   // from 1, consecutive
@@ -180,6 +190,7 @@ struct UpdateHead {
   double weight = 0;    // factor for the sum of its gradients
   double lr = 0;
   double clip_norm = 0;  // limit for the norm of the weighted sum over all servers; 0: no clipping
+  int64_t skips = 0;     // 1: a gradient has overflowed; the parameters and the optimizer's state stay
 };
 // A gradient consumed by an update.
 struct Contributor {
@@ -230,6 +241,8 @@ struct StopHead {
   double loss_sum = 0;
   int64_t gradients = 0;
   int64_t samples = 0;
+  ScaleHead scale{};
+  int64_t skipped = 0;  // 1: the last update
 };
 
 struct LateReply {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 #include <utility>
 
@@ -84,6 +85,17 @@ void Scheduler::joined(int worker, int64_t version, int64_t life) {
                              policy_->alive()));
 }
 
+void Scheduler::set_loss_scale(const kernels::LossScale& scale) {
+  if (!(scale.scale > 0) || !std::isfinite(scale.scale) || scale.tracker < 0 ||
+      scale.tracker > std::numeric_limits<int32_t>::max())
+    throw CommError("a loss scale of {} after {} steps is out of range", scale.scale, scale.tracker);
+  if (!plan::traits_of(options_.policy.rule).cancels)
+    throw CommError("workers have a loss scale of their own under {}", plan::to_string(options_.policy.rule));
+  if (policy_) throw CommError("a loss scale of {} comes after the start of the run", scale.scale);
+  scales_ = true;
+  loss_scale_ = scale;
+}
+
 void Scheduler::begin_when_all_are_here() {
   auto here = static_cast<size_t>(
       std::count_if(desks_.begin(), desks_.end(), [](const Desk& one) { return one.here; }));
@@ -140,6 +152,9 @@ GrantReply Scheduler::finished(int worker, const FinishedHead& head) {
   if (!is_sane(head))
     throw CommError("worker {} has a gradient of {} samples that took {} s; nothing was applied", worker,
                     head.samples, head.compute_seconds);
+  if (head.overflow != 0 && !scales_)
+    throw CommError("worker {} reports an overflow, but its losses are not scaled; nothing was applied",
+                    worker);
   reply.update = updates_told_ + 1;
   const plan::Decision& decision = policy_->arrived({worker, head.version, head.minibatch});
   reply.verdict = static_cast<int64_t>(decision.verdict);
@@ -174,6 +189,7 @@ GrantReply Scheduler::finished(int worker, const FinishedHead& head) {
   if (!in_order()) count_loss(head.loss);
   pending_staleness_ += decision.staleness;
   lr_ = head.lr;
+  overflow_ |= head.overflow != 0;
   obey(decision);
   return reply;
 }
@@ -249,8 +265,11 @@ bool Scheduler::combines() const {
 void Scheduler::tell_update(double weight) {
   if (policy_->version() == told_version_) return;
   told_version_ = policy_->version();
-  double clip_norm = combines() ? options_.clip_norm : 0;
-  wire_.update({++updates_told_, told_version_, weight, lr_, clip_norm}, untold_);
+  skipped_ = std::exchange(overflow_, false);
+  if (scales_) loss_scale_ = kernels::next_loss_scale(loss_scale_, skipped_);
+  if (measuring_ && skipped_) ++counts_.skipped;
+  double clip_norm = combines() && !skipped_ ? options_.clip_norm : 0;
+  wire_.update({++updates_told_, told_version_, weight, lr_, clip_norm, skipped_ ? 1 : 0}, untold_);
   untold_.clear();
 }
 
@@ -282,9 +301,10 @@ void Scheduler::send_releases(const std::vector<plan::Release>& releases) {
     if (release.fetch) ++counts_.pulls;
     own.computing = true;
     own.since = own.seen = at;
-    int64_t flags = (release.fetch ? kFetchFlag : 0) | (release.cancels ? kCancelFlag : 0);
-    wire_.release(release.worker,
-                  {release.version, release.minibatch, gradients_, flags, losses_, loss_total_, samples_});
+    int64_t flags = (release.fetch ? kFetchFlag : 0) | (release.cancels ? kCancelFlag : 0) |
+                    (skipped_ ? kSkippedFlag : 0);
+    wire_.release(release.worker, {release.version, release.minibatch, gradients_, flags, losses_,
+                                   loss_total_, samples_, scale_head()});
   }
 }
 
@@ -356,7 +376,13 @@ void Scheduler::stop(int64_t signal) {
 }
 
 StopHead Scheduler::stop_head() const {
-  return {version(), stop_signal_, losses_, loss_total_, gradients_, samples_};
+  return {version(),  stop_signal_, losses_,      loss_total_,
+          gradients_, samples_,     scale_head(), skipped_ ? 1 : 0};
+}
+
+ScaleHead Scheduler::scale_head() const {
+  if (!scales_) return {};
+  return {static_cast<float>(loss_scale_.scale), static_cast<int32_t>(loss_scale_.tracker)};
 }
 
 void Scheduler::seen(int worker) {

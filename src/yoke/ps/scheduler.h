@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "yoke/kernels/loss_scale.h"
 #include "yoke/plan/policies/delay_schedule.h"
 #include "yoke/plan/policies/policy.h"
 #include "yoke/ps/accounting.h"
@@ -67,6 +68,9 @@ class Scheduler {
 
   // Sets the version at which the run ends.
   void set_updates(int64_t updates) { options_.updates = updates; }
+  // From now on the workers scale their losses by one scale, which follows overflows. Throws CommError if it
+  // is out of range, or if the rule's updates consume gradients of several versions.
+  void set_loss_scale(const kernels::LossScale& scale);
   // Work starts at `version` once all workers that are not lost have joined. A lost worker that rejoins, in
   // another `life`, continues with the current version.
   void joined(int worker, int64_t version, int64_t life = 0);
@@ -111,6 +115,7 @@ class Scheduler {
   void count_loss(double loss);
   bool in_order() const;
   StopHead stop_head() const;
+  ScaleHead scale_head() const;
   void begin_when_all_are_here();
   void begin();
   void obey(const plan::Decision& decision);
@@ -143,7 +148,11 @@ class Scheduler {
   std::vector<double> pending_losses_;
   int64_t pending_staleness_ = 0;
   double lr_ = 0;
-  double last_loss_ = 0;  // of the last update
+  bool scales_ = false;  // losses, by loss_scale_
+  kernels::LossScale loss_scale_;
+  bool overflow_ = false;  // a gradient of the next update
+  bool skipped_ = false;   // the last update
+  double last_loss_ = 0;   // of the last update
   LossCurve curve_;
   int64_t losses_ = 0;  // number of finite losses of accepted gradients
   double loss_total_ = 0;

@@ -22,6 +22,10 @@ void Scheduler::exchange(Archive& archive) {
   archive(pending_losses_);
   archive(pending_staleness_);
   archive(lr_);
+  archive(scales_);
+  archive(loss_scale_);
+  archive(overflow_);
+  archive(skipped_);
   archive(last_loss_);
   curve_.exchange(archive);
   archive(losses_);

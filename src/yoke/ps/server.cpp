@@ -13,6 +13,7 @@
 #include "yoke/base/units.h"
 #include "yoke/kernels/optimizer_steps.h"
 #include "yoke/ps/flight.h"
+#include "yoke/ps/packing.h"
 
 namespace yoke::ps {
 namespace {
@@ -391,7 +392,9 @@ void Server::push(int from, const Message& request, const Messenger::Answer& ans
   Slot& slot = slot_of(from, head.range);
   check_part(from, slot, head.begin, head.count);
   size_t wanted = static_cast<size_t>(head.count) * size_of(opened_->type);
-  if (request.payload.size() != wanted)
+  const auto encoding = static_cast<Encoding>(head.flags >> kEncodingShift);
+  const bool plain = encoding == Encoding::kPlain || head.update == 0;
+  if (plain && request.payload.size() != wanted)
     throw CommError("worker {} pushed {} bytes for {} elements of range {}; nothing was applied", from,
                     request.payload.size(), head.count, head.range);
   if (!std::isfinite(head.scale))
@@ -399,8 +402,13 @@ void Server::push(int from, const Message& request, const Messenger::Answer& ans
   if (head.sequence < 0 || (pulls && head.update != 0))
     throw CommError("worker {} pushed number {} for update {} with a message of kind {}; nothing was applied",
                     from, head.sequence, head.update, request.kind);
-  numbers_.payload_bytes += static_cast<int64_t>(wanted);
-  numbers_.pushed_bytes += static_cast<int64_t>(wanted);
+  numbers_.payload_bytes += static_cast<int64_t>(request.payload.size());
+  numbers_.pushed_bytes += static_cast<int64_t>(request.payload.size());
+  if (!plain) {
+    unpacked_.resize(wanted);
+    unpack(encoding, request.payload, opened_->type, unpacked_);
+    return push_gradient(slot, from, head, unpacked_, answer);
+  }
   if (head.update != 0) return push_gradient(slot, from, head, request.payload, answer);
   if (is_new_push(*slot.share, from, head.sequence, head.settled)) {
     check_finite(from, request.payload);

@@ -337,6 +337,7 @@ class Server {
   std::optional<OpenHead> opened_;
   Sharding sharding_;
   std::vector<std::unique_ptr<Share>> shares_;  // the own one first
+  std::vector<std::byte> unpacked_;             // a gradient that came in fewer bytes
   std::vector<Slot*> by_range_;                 // nullptr: on other servers
   std::vector<Slot*> slots_;                    // of the shares that are served, by range
   std::vector<Postponed> postponed_;

@@ -116,10 +116,12 @@ void Server::to_scheduler(int from, const Message& request, const Messenger::Ans
 
 void Server::join(int from, const Message& request, const Messenger::Answer& answer) {
   const int64_t life = lives_[static_cast<size_t>(from)];
-  const int64_t updates = request.get_head<JoinHead>().updates;
+  const auto [updates, scale] = request.get_head<JoinHead>();
   if (updates > kMostVersion)
     throw CommError("worker {} requests {} updates: at most {} are accepted", from, updates, kMostVersion);
   if (updates > 0) decide({.what = SchedulerInput::kUpdates, .value = updates});
+  const bool knows = copied_ && copied_->has_joined(from, life);
+  if (scale.scale != 0 && !knows) decide({.what = SchedulerInput::kScaled, .scale = scale});
   once_decided([answer] { answer({}); });
   if (copied_ && copied_->has_joined(from, life))
     return once_decided([this, from] { copied_->send_again(from); });

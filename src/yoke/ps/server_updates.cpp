@@ -260,7 +260,8 @@ void Server::take_push(Slot& slot, int from, const PushHead& head, std::span<con
     return hold(slot, from, head, payload, answer);
   store.note(from, head.sequence);
   slot.measure |= (head.flags & kMeasureFlag) != 0;
-  const bool as_it_is = update != nullptr && update->head.clip_norm <= 0 && !slot.measure;
+  const bool as_it_is =
+      update != nullptr && update->head.clip_norm <= 0 && update->head.skips == 0 && !slot.measure;
   if (as_it_is && store.counted() == 0 && needed(slot, *update) == 1) {
     const double weight = update->head.weight * static_cast<double>(update->from.size());
     const UpdateHead told = update->head;
@@ -339,8 +340,9 @@ bool Server::apply(Slot& slot, Decided& update) {
   }
   if (clips && !update.factor) return false;
   std::optional<double> square = std::exchange(slot.summed, std::nullopt);
-  if (std::exchange(slot.measure, false) && !square) square = store.square(weight);
-  double factor = clips ? *update.factor : square && !std::isfinite(*square) ? 0 : 1;
+  const bool skips = update.head.skips != 0;
+  if (std::exchange(slot.measure, false) && !square && !skips) square = store.square(weight);
+  double factor = clips ? *update.factor : skips || (square && !std::isfinite(*square)) ? 0 : 1;
   fault::at(fault::Point::kPsServerUpdate);
   const bool moves = factor > 0 && store.counted() > 0;
   const bool is_there = copies_gradients_ || std::exchange(slot.sum_copied, false);

@@ -30,6 +30,8 @@ struct Class {
   std::string backend = "shm";
   double timeout = 20;
   int replicas = 0;
+  ScaleHead scale{};  // of losses
+  Packing packing{};
   // Filled by run():
   Accounting counts{};
   int64_t version = 0;
@@ -94,7 +96,7 @@ struct Class {
             std::vector<double> ones(static_cast<size_t>(learner.elements()), 1);
             learner.assign(0, ones.data(), 0, 0);
           }
-          learner.join();
+          learner.join(0, w == 0 ? scale : ScaleHead{});
           body(learner, w, group);
         } catch (const std::exception& error) {
           ADD_FAILURE() << "worker " << w << ": " << error.what();
@@ -121,6 +123,7 @@ struct Class {
     options.type = DataType::kFloat64;
     options.range_bytes = range_bytes;
     options.timeout = timeout;
+    options.packing = packing;
     options.one_version = policy.rule == plan::Rule::kSync || plan::traits_of(policy.rule).cancels;
     options.measure_distance = stale_step == "distance";
     return options;

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "yoke/report/lab_page.h"
 #include "yoke/report/points.h"
 
 namespace yoke::report {
@@ -21,8 +22,6 @@ struct RacedRun {
 // Sets seconds_to_target of all runs.
 void find_target(std::vector<RacedRun>& runs, double target);
 
-// One HTML page with one chart.
-std::string accuracy_race_html(const std::string& title, const std::string& about, double target,
-                               const std::vector<RacedRun>& runs);
+void add_accuracy_race(LabPage& page, double target, const std::vector<RacedRun>& runs);
 
 }  // namespace yoke::report

@@ -19,17 +19,20 @@ TEST(AccuracyRace, TheFirstToReachTheTargetWins) {
   EXPECT_EQ(runs[0].seconds_to_target, 2.0);
   EXPECT_EQ(runs[1].seconds_to_target, 1.0);
   EXPECT_EQ(runs[0].best(), 0.8);
-  EXPECT_THAT(accuracy_race_html("A & B", "four workers", 0.75, runs),
-              AllOf(HasSubstr("<b>&lt;fast&gt;</b> reached an accuracy of 75.00% first"), HasSubstr("<svg"),
-                    HasSubstr("A &amp; B")));
+  LabPage page;
+  page.title = "A & B";
+  add_accuracy_race(page, 0.75, runs);
+  EXPECT_THAT(page.html({}), AllOf(HasSubstr("&lt;fast&gt; reached an accuracy of 75.00% first"),
+                                   HasSubstr("<svg"), HasSubstr("A &amp; B")));
 }
 
 TEST(AccuracyRace, WhoNeverReachesItIsSaidSo) {
   std::vector<RacedRun> runs = two_runs();
   find_target(runs, 0.95);
   runs.push_back({"empty", {}, 0});
-  EXPECT_THAT(accuracy_race_html("", "", 0.95, runs),
-              AllOf(HasSubstr("No method reached"), HasSubstr("never")));
+  LabPage page;
+  add_accuracy_race(page, 0.95, runs);
+  EXPECT_THAT(page.html({}), AllOf(HasSubstr("No method reached"), HasSubstr("never")));
 }
 
 }  // namespace

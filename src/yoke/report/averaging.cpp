@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "yoke/base/units.h"
-#include "yoke/report/html.h"
 #include "yoke/report/svg_chart.h"
 
 namespace yoke::report {
@@ -24,8 +23,8 @@ ByteUnit unit_of(const std::vector<AveragedRun>& runs) {
 }
 
 template <class X>
-std::string losses_against(const std::string& heading, const std::string& x_label,
-                           const std::vector<AveragedRun>& runs, X x) {
+LabFigure losses_against(const std::string& name, const std::string& heading, const std::string& x_label,
+                         const std::vector<AveragedRun>& runs, X x) {
   LineChart chart{.title = heading, .x_label = x_label, .y_label = "loss", .log = true, .whole_x = false};
   int colour = 0;
   for (const AveragedRun& run : runs) {
@@ -33,40 +32,33 @@ std::string losses_against(const std::string& heading, const std::string& x_labe
     for (const AveragedRun::Step& step : run.steps) series.points.push_back({x(step), step.loss});
     chart.series.push_back(std::move(series));
   }
-  return fmt::format("<figure class=\"card\"><h3>{}</h3>{}</figure>\n", escape(heading), to_svg(chart));
-}
-
-std::string rows_of(const std::vector<AveragedRun>& runs) {
-  std::string rows;
-  for (const AveragedRun& run : runs) {
-    const AveragedRun::Step last = run.steps.empty() ? AveragedRun::Step{} : run.steps.back();
-    rows += fmt::format(
-        R"(<tr><th scope="row">{}</th><td class="num">{}</td><td class="num">{}</td><td class="num">{}</td>)"
-        R"(<td class="num">{}</td><td class="num">{:.4g}</td><td class="num">{}</td></tr>)",
-        escape(run.name), run.seconds_to_target ? format_duration(*run.seconds_to_target) : "never",
-        run.bytes_to_target ? format_bytes(*run.bytes_to_target) : "never", format_duration(last.seconds),
-        format_bytes(last.bytes), run.final_loss,
-        run.test_loss ? fmt::format("{:.4g}", *run.test_loss) : "–");
-  }
-  return rows;
+  return {name, heading, to_svg(chart)};
 }
 
 }  // namespace
 
-std::string averaging_html(const std::string& title, const std::string& about, double target,
-                           const std::vector<AveragedRun>& runs) {
+void add_averaging(LabPage& page, double target, const std::vector<AveragedRun>& runs) {
   const ByteUnit bytes = unit_of(runs);
-  return html_page(
-      title,
-      html_heading(title, about) + fmt::format("<p>Target: a loss of {:.4g}.</p>\n", target) +
-          "<section class=\"card\"><table><tr><th>method</th><th>time to target</th><th>sent to target</th>"
-          "<th>time</th><th>sent by a rank</th><th>final loss</th><th>test loss of the average</th></tr>" +
-          rows_of(runs) + "</table></section>\n<h2>Loss against time and bytes</h2>\n<div class=\"grid2\">" +
-          losses_against("Loss against time", "seconds on the link", runs,
-                         [](const AveragedRun::Step& step) { return step.seconds; }) +
-          losses_against("Loss against bytes", std::string(bytes.name) + " sent by a rank", runs,
-                         [&](const AveragedRun::Step& step) { return step.bytes / bytes.size; }) +
-          "</div>\n");
+  LabTable table{{"method", "time to target", "sent to target", "time", "sent by a rank", "final loss",
+                  "test loss of the average"},
+                 {}};
+  for (const AveragedRun& run : runs) {
+    const AveragedRun::Step last = run.steps.empty() ? AveragedRun::Step{} : run.steps.back();
+    table.rows.push_back({run.name, run.seconds_to_target ? format_duration(*run.seconds_to_target) : "never",
+                          run.bytes_to_target ? format_bytes(*run.bytes_to_target) : "never",
+                          format_duration(last.seconds), format_bytes(last.bytes),
+                          fmt::format("{:.4g}", run.final_loss),
+                          run.test_loss ? fmt::format("{:.4g}", *run.test_loss) : "–"});
+  }
+  table.notes = {fmt::format("Target: a loss of {:.4g}.", target),
+                 "Every method trains for the same number of steps with the same learning rate. Losses are "
+                 "measured; the time is that of a modelled link."};
+  page.add(table);
+  page.section("Loss against time and bytes");
+  page.add(losses_against("loss_time", "Loss against time", "seconds on the link", runs,
+                          [](const AveragedRun::Step& step) { return step.seconds; }));
+  page.add(losses_against("loss_bytes", "Loss against bytes", std::string(bytes.name) + " sent by a rank",
+                          runs, [&](const AveragedRun::Step& step) { return step.bytes / bytes.size; }));
 }
 
 }  // namespace yoke::report

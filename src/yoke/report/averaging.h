@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "yoke/report/lab_page.h"
 #include "yoke/report/points.h"
 
 namespace yoke::report {
@@ -22,8 +23,6 @@ struct AveragedRun {
   std::optional<double> seconds_to_target, bytes_to_target;
 };
 
-// One HTML page with one picture of two charts.
-std::string averaging_html(const std::string& title, const std::string& about, double target,
-                           const std::vector<AveragedRun>& runs);
+void add_averaging(LabPage& page, double target, const std::vector<AveragedRun>& runs);
 
 }  // namespace yoke::report

@@ -149,6 +149,15 @@ std::vector<double> mean_of(const Split* begin, const Split* end) {
   return mean;
 }
 
+// Without a last record of much fewer samples than those before it: its rate is that of the end of the run.
+std::vector<Record> without_short_end(std::vector<Record> records) {
+  if (records.size() < 3) return records;
+  auto covered = [&](size_t i) { return records[i].samples - records[i - 1].samples; };
+  const size_t last = records.size() - 1;
+  if (2 * covered(last) < covered(last - 1)) records.pop_back();
+  return records;
+}
+
 }  // namespace
 
 std::optional<Figure> scaling_of(const metrics::Summary& summary) {
@@ -170,7 +179,6 @@ std::vector<Figure> figures_of(const std::vector<Record>& records, const std::ve
   const std::vector<Simple> rest = {
       {"Accuracy", "accuracy on the test set", Unit::kPercent, false, false, 2,
        [](const Record& r) { return r.accuracy; }},
-      throughput(has_tokens(records)),
       {"Learning rate", "rate", Unit::kNumber, true, false, 4, [](const Record& r) { return r.lr; }},
       {"Gradient norm", "norm", Unit::kNumber, true, true, 5, [](const Record& r) { return r.grad_norm; }},
       {"Loss scale", "scale", Unit::kNumber, true, false, 4, [](const Record& r) { return r.loss_scale; }},
@@ -183,6 +191,8 @@ std::vector<Figure> figures_of(const std::vector<Record>& records, const std::ve
          return r.memory_bytes ? std::optional(static_cast<double>(*r.memory_bytes)) : std::nullopt;
        }},
   };
+  if (auto speed = draw(without_short_end(records), throughput(has_tokens(records))))
+    figures.push_back(std::move(*speed));
   for (const Simple& figure : rest) {
     if (std::optional<Figure> drawn = draw(records, figure)) figures.push_back(std::move(*drawn));
   }

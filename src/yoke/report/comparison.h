@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "yoke/metrics/record.h"
+#include "yoke/report/lab_page.h"
 
 namespace yoke::report {
 
@@ -27,8 +28,7 @@ struct ComparedRun {
 // Seconds until the loss is at most `target` for the first time; empty: never.
 std::optional<double> seconds_to(const std::vector<metrics::Record>& records, double target);
 
-// One HTML page.
-std::string comparison_html(const std::string& title, const std::string& about, double target,
-                            const std::vector<ComparedRun>& runs);
+// What the runs show, with the definitions of what is compared.
+void add_comparison(LabPage& page, double target, const std::vector<ComparedRun>& runs);
 
 }  // namespace yoke::report

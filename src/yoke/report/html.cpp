@@ -35,9 +35,9 @@ std::string html_page(std::string_view title, std::string_view main, std::string
   return fmt::format(
       "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
       "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
-      "<title>{}</title>\n<style>{}</style>\n</head>\n<body>\n<main>\n{}<footer>{}</footer>\n</main>\n"
+      "<title>{}</title>\n<style>{}{}</style>\n</head>\n<body>\n<main>\n{}<footer>{}</footer>\n</main>\n"
       "</body>\n</html>\n",
-      escape(title), kStyle, main, escape(footer));
+      escape(title), kChartStyle, kStyle, main, escape(footer));
 }
 
 std::string html_heading(std::string_view title, std::string_view about) {

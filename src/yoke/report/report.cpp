@@ -66,15 +66,23 @@ std::string curves(const RunFolder& run) {
   return html.empty() ? "" : "<h2>Curves</h2>\n<div class=\"grid2\">" + html + "</div>\n";
 }
 
-std::string share_bar(const TimeShares& shares, double total) {
+// Injected delays count as "other": a page must not call them computation in one place only.
+std::string phase_name(const RunFolder& run, size_t phase) {
+  const std::string law = config_value(run, "slowdown", "law");
+  const bool delayed = !law.empty() && law != "none";
+  return std::string(kPhases[phase]) + (delayed && phase + 1 == kPhases.size() ? ", injected delay" : "");
+}
+
+std::string share_bar(const RunFolder& run, const TimeShares& shares, double total) {
   std::string bar;
   std::string rows;
   for (size_t i = 0; i < kPhases.size(); ++i) {
     double share = shares.seconds[i] / total;
     if (share > 0) bar += fmt::format(R"(<span class="bar c{}" style="flex:{:.4f}"></span>)", i + 1, share);
-    rows += fmt::format(R"(<tr><td><span class="swatch bar c{}"></span>{}</td><td class="num">{}</td>)"
-                        R"(<td class="num">{:.1f}%</td></tr>)",
-                        i + 1, kPhases[i], value_text(shares.seconds[i], Unit::kSeconds), share * 100);
+    rows +=
+        fmt::format(R"(<tr><td><span class="swatch bar c{}"></span>{}</td><td class="num">{}</td>)"
+                    R"(<td class="num">{:.1f}%</td></tr>)",
+                    i + 1, phase_name(run, i), value_text(shares.seconds[i], Unit::kSeconds), share * 100);
   }
   return fmt::format("<div class=\"share\" aria-hidden=\"true\">{}</div><table>{}</table>", bar, rows);
 }
@@ -87,7 +95,7 @@ std::string time_split(const RunFolder& run) {
       "<h2>Time per step</h2>\n"
       "<div class=\"grid2 t1\"><section class=\"card\"><h3>Average step, {}</h3>{}</section><figure "
       "class=\"card\"><h3>Over the run</h3>{}</figure></div>\n",
-      escape(value_text(total, Unit::kSeconds)), share_bar(shares, total), shares.svg);
+      escape(value_text(total, Unit::kSeconds)), share_bar(run, shares, total), shares.svg);
 }
 
 std::string configuration(const RunFolder& run) {

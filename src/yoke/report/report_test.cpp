@@ -11,6 +11,7 @@
 #include "yoke/base/error.h"
 #include "yoke/base/file.h"
 #include "yoke/metrics/test_folder.h"
+#include "yoke/report/runs_together.h"
 
 namespace yoke::report {
 namespace {
@@ -100,6 +101,43 @@ TEST(Report, LeavesOutWhatTheRecordsDoNotHave) {
   std::string html = report_of(folder);
   EXPECT_THAT(html, AllOf(HasSubstr("<h3>Loss</h3>"), Not(HasSubstr("<h3>Accuracy</h3>")),
                           Not(HasSubstr("Time per step")), Not(HasSubstr("<h2>Configuration"))));
+}
+
+TEST(Report, ThroughputEndsWithTheLastWholeRecord) {
+  auto folder = fresh_folder();
+  Record last{.step = 100, .loss = 1, .lr = 0.1, .samples = 5 * 640 + 3, .samples_per_s = 7};
+  put(folder / "metrics.jsonl", lines(5, false) + to_json(last).dump() + "\n");
+  std::string html = report_of(folder);
+  EXPECT_THAT(html, HasSubstr("samples per second: 1,000"));
+  EXPECT_THAT(html, Not(HasSubstr("samples per second: 7")));
+}
+
+TEST(Report, InjectedDelaysAreNamed) {
+  auto folder = fresh_folder();
+  put(folder / "metrics.jsonl", lines(5, true));
+  EXPECT_THAT(report_of(folder), Not(HasSubstr("injected delay")));
+  put(folder / "config.toml", std::string(kConfig) + "[slowdown]\nlaw = \"exp:5ms\"\n");
+  EXPECT_THAT(report_of(folder), HasSubstr("other, injected delay"));
+}
+
+TEST(RunsTogether, HaveATargetThatAllReachAndTheTimeToIt) {
+  auto folder = fresh_folder(), fast = folder / "fast", slow = folder / "slow", empty = folder / "empty";
+  for (const auto& one : {fast, slow, empty}) std::filesystem::create_directories(one);
+  put(fast / "metrics.jsonl", lines(100, false));
+  put(slow / "metrics.jsonl", lines(10, false));
+  std::vector<RunCurve> runs = {curve_of("fast", fast), curve_of("<slow>", slow)};
+  const double target = common_target(runs);
+  EXPECT_NEAR(target, 0.2, 0.01);  // of ten records, 2/10
+  find_target(runs, target);
+  EXPECT_EQ(runs[0].steps_to_target, 100);
+  EXPECT_EQ(runs[1].steps_to_target, 100);
+  const std::string html = runs_page(runs, target).html({});
+  EXPECT_THAT(html,
+              AllOf(HasSubstr("Against time"), HasSubstr("Against samples"), HasSubstr("&lt;slow&gt;")));
+  find_target(runs, 0.05);
+  EXPECT_EQ(runs[1].steps_to_target, std::nullopt);
+  put(empty / "config.toml", kConfig);
+  EXPECT_THROW(curve_of("empty", empty), ConfigError);
 }
 
 TEST(Report, SaysWhatIsMissingOrTorn) {

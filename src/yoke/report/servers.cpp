@@ -59,6 +59,28 @@ std::string staleness_chart(const nlohmann::json& counts) {
               to_svg(chart));
 }
 
+constexpr const char* kUses[] = {"compute", "pull", "push", "idle", "cancelled"};
+
+// How each worker spent the run.
+std::string workers_chart(const nlohmann::json& counts) {
+  StackedBars chart{.title = "Time of each worker",
+                    .x_label = "worker",
+                    .y_label = "share of the run",
+                    .unit = Unit::kPercent,
+                    .y_to = 1,
+                    .layers = {std::begin(kUses), std::end(kUses)}};
+  const double seconds = std::max(1e-9, counts.at("seconds").get<double>());
+  double at = 0;
+  for (const nlohmann::json& worker : counts.at("workers")) {
+    StackedBar bar{at, at + 0.8, {}, fmt::format("{:.0f}", at)};
+    for (const char* use : kUses)
+      bar.values.push_back(worker.at(std::string(use) + "_seconds").get<double>() / seconds);
+    chart.bars.push_back(std::move(bar));
+    ++at;
+  }
+  return card("Time of each worker", to_svg(chart));
+}
+
 std::string workers_table(const nlohmann::json& counts) {
   std::string rows;
   double seconds = std::max(1e-9, counts.at("seconds").get<double>());
@@ -74,8 +96,10 @@ std::string workers_table(const nlohmann::json& counts) {
   }
   return fmt::format(
       "<section class=\"card\"><h3>Time per "
-      "worker</h3><table><tr><th>worker</th><th>gradients</th><th>compute</th><th>pull</th><th>push</"
-      "th><th>idle</th><th>cancelled</th></tr>{}</table></section>\n",
+      "worker</h3><div "
+      "class=\"scroll\"><table><tr><th>worker</th><th>gradients</th><th>compute</th><th>pull</th><th>push</"
+      "th><th>idle</th><th>cancelled</th></tr>{}</table></div><p>Compute: from having "
+      "the parameters to having the gradient, with injected delays (slowdown.law).</p></section>\n",
       rows);
 }
 
@@ -95,7 +119,7 @@ std::string servers_section(const RunFolder& run) {
         escape(counts->at("policy").get<std::string>()), counts->at("k").get<int64_t>(),
         counts->at("servers").get<int64_t>(), counts->at("servers").get<int64_t>() == 1 ? "" : "s", rate,
         100 * counts->at("idle_fraction").get<double>(), counts->at("cancelled").get<int64_t>(),
-        loss_charts(run, *counts), staleness_chart(*counts), workers_table(*counts));
+        loss_charts(run, *counts), staleness_chart(*counts) + workers_chart(*counts), workers_table(*counts));
   } catch (const nlohmann::json::exception&) {
     return "";
   }

@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "yoke/base/units.h"
-#include "yoke/report/html.h"
 #include "yoke/report/svg_chart.h"
 
 namespace yoke::report {
@@ -13,13 +12,7 @@ namespace {
 
 constexpr double kBarGap = 0.6;  // between the bars of two runs, in bars
 
-std::string figure(const std::string& heading, const std::string& svg, const std::string& below) {
-  return fmt::format(
-      "<figure class=\"card\"><h3>{}</h3>{}<figcaption class=\"about\">{}</figcaption></figure>\n",
-      escape(heading), svg, escape(below));
-}
-
-std::string objectives(const std::vector<SparseRun>& runs) {
+LabFigure objectives(const std::vector<SparseRun>& runs) {
   double best = runs.front().final_objective;
   for (const SparseRun& run : runs)
     for (const Point& point : run.objective) best = std::min(best, point.y);
@@ -36,12 +29,11 @@ std::string objectives(const std::vector<SparseRun>& runs) {
       if (point.y > best) series.points.push_back({point.x, (point.y - best) / best});
     chart.series.push_back(std::move(series));
   }
-  return figure(
-      "Objective against time", to_svg(chart),
-      "A point for each pass over all blocks. The lowest objective of all runs counts as the best.");
+  return {"sparse_objective", "Objective against time", to_svg(chart),
+          "A point for each pass over all blocks. The lowest objective of all runs counts as the best."};
 }
 
-std::string times(const std::vector<SparseRun>& runs) {
+LabFigure times(const std::vector<SparseRun>& runs) {
   StackedBars chart{.title = "Time of each worker",
                     .x_label = "max delay, a bar for each worker",
                     .y_label = "seconds",
@@ -55,11 +47,11 @@ std::string times(const std::vector<SparseRun>& runs) {
     }
     at += kBarGap;
   }
-  return figure("Time of each worker", to_svg(chart),
-                "Computing includes the delays that were added. Waiting: for servers and other workers.");
+  return {"sparse_time", "Time of each worker", to_svg(chart),
+          "Computing includes the delays that were added. Waiting: for servers and other workers."};
 }
 
-std::string traffic(const std::vector<FilteredRun>& filtered) {
+LabFigure traffic(const std::vector<FilteredRun>& filtered) {
   double most = 0;
   for (const FilteredRun& run : filtered) most = std::max(most, run.sent + run.received);
   const double unit = most >= 1e9 ? 1e9 : most >= 1e6 ? 1e6 : 1e3;
@@ -74,30 +66,32 @@ std::string traffic(const std::vector<FilteredRun>& filtered) {
     chart.bars.push_back({at, at + 1, {run.sent / unit, run.received / unit}, run.filters});
     at += 1 + kBarGap;
   }
-  return figure("Traffic by filter", to_svg(chart),
-                "Keys and values of all pushes and pulls, without heads; the first delay of the list.");
+  return {"sparse_traffic", "Traffic by filter", to_svg(chart),
+          "Keys and values of all pushes and pulls, without heads; the first delay of the list."};
 }
 
-std::string rows_of(const std::vector<SparseRun>& runs) {
-  std::string rows;
+LabTable delays_table(double target, const std::vector<SparseRun>& runs) {
+  LabTable table{{"max delay", "time to target", "passes to target", "time", "waiting", "objective",
+                  "weights that are not 0"},
+                 {}};
   for (const SparseRun& run : runs)
-    rows += fmt::format(
-        R"(<tr><th scope="row">{}</th><td class="num">{}</td><td class="num">{}</td>)"
-        R"(<td class="num">{}</td><td class="num">{:.1f} %</td><td class="num">{:.8g}</td><td class="num">{}</td></tr>)",
-        run.max_delay, run.seconds_to_target ? format_duration(*run.seconds_to_target) : "never",
-        run.passes_to_target ? fmt::format("{}", *run.passes_to_target) : "–",
-        run.objective.empty() ? "" : format_duration(run.objective.back().x), 100 * run.idle_fraction(),
-        run.final_objective, format_count(static_cast<double>(run.nonzeros)));
-  return rows;
+    table.rows.push_back({fmt::format("{}", run.max_delay),
+                          run.seconds_to_target ? format_duration(*run.seconds_to_target) : "never",
+                          run.passes_to_target ? fmt::format("{}", *run.passes_to_target) : "–",
+                          run.objective.empty() ? "" : format_duration(run.objective.back().x),
+                          fmt::format("{:.1f} %", 100 * run.idle_fraction()),
+                          fmt::format("{:.8g}", run.final_objective),
+                          format_count(static_cast<double>(run.nonzeros))});
+  table.notes = {fmt::format("Target: an objective of {:.8g}.", target)};
+  return table;
 }
 
-std::string rows_of(const std::vector<FilteredRun>& filtered) {
-  std::string rows;
+LabTable filters_table(const std::vector<FilteredRun>& filtered) {
+  LabTable table{{"filters", "pushed", "pulled", "objective"}, {}};
   for (const FilteredRun& run : filtered)
-    rows += fmt::format(
-        R"(<tr><th scope="row">{}</th><td class="num">{}</td><td class="num">{}</td><td class="num">{:.8g}</td></tr>)",
-        escape(run.filters), format_bytes(run.sent), format_bytes(run.received), run.objective);
-  return rows;
+    table.rows.push_back({run.filters, format_bytes(run.sent), format_bytes(run.received),
+                          fmt::format("{:.8g}", run.objective)});
+  return table;
 }
 
 }  // namespace
@@ -111,19 +105,15 @@ double SparseRun::idle_fraction() const {
   return all > 0 ? wait / all : 0;
 }
 
-std::string sparse_html(const std::string& about, double target, const std::vector<SparseRun>& runs,
-                        const std::vector<FilteredRun>& filtered) {
-  const char* title = "Sparse logistic regression over parameter servers";
-  return html_page(
-      title, html_heading(title, about) + fmt::format("<p>Target: an objective of {:.8g}.</p>\n", target) +
-                 "<section class=\"card\"><table><tr><th>max delay</th><th>time to target</th><th>passes to "
-                 "target</th>"
-                 "<th>time</th><th>waiting</th><th>objective</th><th>weights that are not 0</th></tr>" +
-                 rows_of(runs) + "</table></section>\n<h2>Delays and filters</h2>\n<div class=\"grid2\">" +
-                 objectives(runs) + times(runs) + traffic(filtered) +
-                 "</div>\n<section class=\"card\"><table><tr><th>filters</th><th>pushed</th><th>pulled</th>"
-                 "<th>objective</th></tr>" +
-                 rows_of(filtered) + "</table></section>\n");
+void add_sparse(LabPage& page, double target, const std::vector<SparseRun>& runs,
+                const std::vector<FilteredRun>& filtered) {
+  page.add(delays_table(target, runs));
+  page.section("Delays and filters");
+  page.add(objectives(runs));
+  page.add(times(runs));
+  if (filtered.empty()) return;
+  page.add(traffic(filtered));
+  page.add(filters_table(filtered));
 }
 
 }  // namespace yoke::report

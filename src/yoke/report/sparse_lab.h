@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "yoke/report/lab_page.h"
 #include "yoke/report/points.h"
 
 namespace yoke::report {
@@ -30,8 +31,8 @@ struct FilteredRun {
   double objective = 0;
 };
 
-// One HTML page: objective against time, time of each worker, bytes by filter.
-std::string sparse_html(const std::string& about, double target, const std::vector<SparseRun>& runs,
-                        const std::vector<FilteredRun>& filtered);
+// Objective against time, time of each worker, bytes by filter. Requires runs.
+void add_sparse(LabPage& page, double target, const std::vector<SparseRun>& runs,
+                const std::vector<FilteredRun>& filtered);
 
 }  // namespace yoke::report

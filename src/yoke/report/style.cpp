@@ -2,20 +2,47 @@
 
 namespace yoke::report {
 
-const char* const kStyle = R"css(
+// Of charts, also in files of their own.
+const char* const kChartStyle = R"css(
 :root {
   color-scheme: light dark;
   --page: #f7f7f5; --card: #ffffff; --edge: #e6e5e1; --text: #1f2328; --soft: #5d646d; --grid: #ecebe8; --axis: #b9bcc1;
   --note: #fff8e6; --note-edge: #ecd9a0; --good: #1f7a4d; --bad: #c4372f; --code: #f3f2ef;
   --c1: #2f6bd0; --c2: #d2691e; --c3: #1f8f72; --c4: #8a5cc2; --c5: #b8456f; --c6: #7a828c;
+  --c7: #0e8aa8; --c8: #a17400; --c9: #5252cf; --c10: #6f8020; --c11: #a8489f; --c12: #8d5a3b;
 }
 @media screen and (prefers-color-scheme: dark) {
   :root {
     --page: #121417; --card: #1a1d21; --edge: #2a2e34; --text: #e4e7eb; --soft: #a2a9b3; --grid: #272b30; --axis: #565d66;
     --note: #2a2417; --note-edge: #57492a; --good: #5fc795; --bad: #f07b72; --code: #22262b;
     --c1: #74a5f7; --c2: #f0a05a; --c3: #55c7a5; --c4: #b794ea; --c5: #ec86a9; --c6: #98a1ac;
+    --c7: #5cc8e2; --c8: #dcb64a; --c9: #9c9ff7; --c10: #b6c95c; --c11: #e08fd8; --c12: #cf9a78;
   }
 }
+.chart { display: block; width: 100%; height: auto; font-size: 12px; font-family: system-ui, "Segoe UI", Roboto, "DejaVu Sans", Arial, sans-serif; font-variant-numeric: tabular-nums; }
+.chart text { fill: var(--soft); }
+.chart .end { text-anchor: end; } .chart .mid { text-anchor: middle; }
+.chart .grid { stroke: var(--grid); } .chart .axis { stroke: var(--axis); }
+.chart .key { fill: currentColor; }
+.chart .on { fill: var(--card); font-size: 12px; }
+.chart .line { fill: none; stroke: currentColor; stroke-width: 2; stroke-linejoin: round; stroke-linecap: round; }
+.chart .line.dotted { stroke-dasharray: 1 5; }
+.chart .line.theory { stroke-dasharray: 6 5; stroke-width: 1.6; }
+.chart .faint { stroke-width: 1.2; opacity: .28; }
+.chart .dot { fill: currentColor; stroke: var(--card); stroke-width: 1.5; }
+.bar { fill: currentColor; background: currentColor; }
+.chart .bad rect { fill: var(--bad); opacity: .13; }
+.chart .bad text { fill: var(--bad); }
+.chart .hit rect { fill: transparent; }
+.chart .guide { visibility: hidden; pointer-events: none; }
+.chart .guide path { stroke: var(--axis); stroke-dasharray: 2 3; }
+.chart .hit:hover .guide { visibility: visible; }
+.chart .stack:hover { opacity: .8; }
+.c1 { color: var(--c1); } .c2 { color: var(--c2); } .c3 { color: var(--c3); } .c4 { color: var(--c4); } .c5 { color: var(--c5); } .c6 { color: var(--c6); }
+.c7 { color: var(--c7); } .c8 { color: var(--c8); } .c9 { color: var(--c9); } .c10 { color: var(--c10); } .c11 { color: var(--c11); } .c12 { color: var(--c12); }
+)css";
+
+const char* const kStyle = R"css(
 * { box-sizing: border-box; }
 html { -webkit-text-size-adjust: 100%; }
 body {
@@ -43,27 +70,19 @@ h3 { margin: 0 0 10px; font-size: 15px; font-weight: 600; }
 .grid2 { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 420px), 1fr)); gap: 18px; }
 .grid2 + .card { margin-top: 18px; }
 .card { padding: 18px 18px 12px; min-width: 0; margin: 0; break-inside: avoid; overflow-x: auto; }
-.chart { display: block; width: 100%; height: auto; font-size: 12px; font-variant-numeric: tabular-nums; }
-.chart text { fill: var(--soft); }
-.chart .end { text-anchor: end; } .chart .mid { text-anchor: middle; }
-.chart .grid { stroke: var(--grid); } .chart .axis { stroke: var(--axis); }
-.chart .key { fill: currentColor; }
-.chart .line { fill: none; stroke: currentColor; stroke-width: 2; stroke-linejoin: round; stroke-linecap: round; }
-.chart .line.dashed { stroke-dasharray: 6 4; }
-.chart .faint { stroke-width: 1.2; opacity: .28; }
-.chart .dot { fill: currentColor; stroke: var(--card); stroke-width: 1.5; }
-.bar { fill: currentColor; background: currentColor; }
-.chart .bad rect { fill: var(--bad); opacity: .13; }
-.chart .bad text { fill: var(--bad); }
-.chart .hit rect { fill: transparent; }
-.chart .guide { visibility: hidden; pointer-events: none; }
-.chart .guide path { stroke: var(--axis); stroke-dasharray: 2 3; }
-.chart .hit:hover .guide { visibility: visible; }
-.chart .stack:hover { opacity: .8; }
-.c1 { color: var(--c1); } .c2 { color: var(--c2); } .c3 { color: var(--c3); } .c4 { color: var(--c4); } .c5 { color: var(--c5); } .c6 { color: var(--c6); }
 .t1 .c1 { color: var(--c6); } .t1 .c2 { color: var(--c1); } .t1 .c3 { color: var(--c4); } .t1 .c4 { color: var(--c2); } .t1 .c5 { color: var(--c3); } .t1 .c6 { color: var(--axis); }
 .share { display: flex; height: 26px; border-radius: 7px; overflow: hidden; gap: 2px; margin: 6px 0 14px; }
 .share span { display: block; min-width: 2px; }
+.scroll { overflow-x: auto; }
+.below { margin: 10px 0 6px; }
+.below p { margin: 3px 0; color: var(--soft); font-size: 13.5px; max-width: 90ch; }
+.result { margin: 10px 0 20px; font-size: 17px; max-width: 80ch; }
+header + .about { max-width: 90ch; }
+figcaption.about { font-size: 13.5px; margin: 8px 0 6px; }
+.wide { margin: 18px 0; }
+.about + .grid2, .result + .grid2 { margin-top: 18px; }
+.grid2 > figure:only-child { max-width: 620px; }
+section.card + .grid2, .grid2 + .wide { margin-top: 18px; }
 table { border-collapse: collapse; width: 100%; font-size: 14px; }
 td, th { padding: 5px 0; text-align: left; font-weight: 400; vertical-align: top; border-top: 1px solid var(--grid); }
 tr:first-child > * { border-top: 0; }

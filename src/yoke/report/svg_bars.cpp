@@ -78,9 +78,10 @@ StackedBars histogram(const std::string& title, const std::string& x_label, cons
 }
 
 std::string to_svg(const StackedBars& chart) {
-  Frame frame{chart.title, chart.x_label, chart.y_label, chart.unit, {}, {}, {}};
+  Frame frame{chart.title, chart.x_label, chart.y_label, chart.unit, Unit::kNumber, {}, {}, {}};
   double highest = 0;
   for (const StackedBar& bar : chart.bars) highest = std::max(highest, total_of(bar));
+  if (chart.y_to > 0) highest = chart.y_to;
   frame.y = make_axis(0, highest > 0 ? highest : 1, false);
   frame.x = make_axis(0, 1, false);
   if (!chart.bars.empty() && chart.bars.front().from < chart.bars.back().to) {

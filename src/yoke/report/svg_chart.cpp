@@ -54,7 +54,7 @@ Axis x_axis_of(const LineChart& chart, const Range& data) {
   double high = chart.x_from < chart.x_to ? chart.x_to : data.high;
   if (data.empty()) return make_axis(0, 1, false);
   if (!(low < high)) return {{low}, low - 1, low + 1, false};
-  Axis axis = make_axis(low, high, false);
+  Axis axis = make_axis(low, high, chart.log_x);
   axis.low = low;
   axis.high = high;
   if (chart.whole_x) std::erase_if(axis.ticks, [](double tick) { return tick != std::floor(tick); });
@@ -62,7 +62,7 @@ Axis x_axis_of(const LineChart& chart, const Range& data) {
 }
 
 Frame frame_of(const LineChart& chart, const Ranges& ranges) {
-  Frame frame{chart.title, chart.x_label, chart.y_label, chart.unit, {}, {}, {}};
+  Frame frame{chart.title, chart.x_label, chart.y_label, chart.unit, chart.x_unit, {}, {}, {}};
   frame.x = x_axis_of(chart, ranges.x);
   double low = ranges.y.empty() ? 0 : ranges.y.low;
   double high = ranges.y.empty() ? 1 : ranges.y.high;
@@ -72,7 +72,8 @@ Frame frame_of(const LineChart& chart, const Ranges& ranges) {
     frame.y.high = 1;
   }
   for (const Series& series : chart.series) {
-    if (!series.faint) frame.legend.push_back({series.name, series.colour});
+    if (!series.faint && !series.name.empty())
+      frame.legend.push_back({series.name, series.colour, series.theory});
   }
   return frame;
 }
@@ -95,9 +96,12 @@ std::string path_of(const Frame& frame, const std::vector<Point>& points) {
 
 std::string draw(const Frame& frame, const Series& series) {
   std::string svg =
-      fmt::format(R"(<path class="{} {}" d="{}"/>)", series.faint ? "line faint" : "line",
+      fmt::format(R"(<path class="{} {}" d="{}"/>)",
+                  series.theory  ? "line theory"
+                  : series.faint ? "line faint"
+                                 : "line",
                   series_class(series.colour), path_of(frame, thin_out(series.points, kMostPoints)));
-  if (series.faint || series.points.size() > kFewPoints) return svg;
+  if (series.faint || series.theory || series.points.size() > kFewPoints) return svg;
   for (const Point& point : series.points) {
     if (!drawable(frame, point.y)) continue;
     svg += fmt::format(R"(<circle class="dot {}" cx="{:.1f}" cy="{:.1f}" r="3"/>)",
@@ -141,12 +145,12 @@ const Point* nearest(const std::vector<Point>& points, double x) {
 // A column that shows, on hover, a line, a dot on each series, and the values as the browser's tooltip.
 std::string column(const LineChart& chart, const Frame& frame, double x, double width) {
   double centre = frame.x_at(x);
-  std::string tip = fmt::format("{} {}", chart.x_label, value_text(x, Unit::kNumber));
+  std::string tip = fmt::format("{} {}", chart.x_label, value_text(x, chart.x_unit));
   std::string dots;
   for (const Series& series : chart.series) {
     const Point* point = series.faint ? nullptr : nearest(series.points, x);
     if (point == nullptr || std::abs(frame.x_at(point->x) - centre) > width) continue;
-    tip += fmt::format("\n{}: {}", series.name, value_text(point->y, chart.unit));
+    if (!series.name.empty()) tip += fmt::format("\n{}: {}", series.name, value_text(point->y, chart.unit));
     if (!drawable(frame, point->y)) continue;
     dots += fmt::format(R"(<circle class="dot {}" cx="{:.1f}" cy="{:.1f}" r="4"/>)",
                         series_class(series.colour), frame.x_at(point->x), frame.y_at(point->y));

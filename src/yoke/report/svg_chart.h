@@ -10,10 +10,11 @@
 namespace yoke::report {
 
 struct Series {
-  std::string name{};
+  std::string name{};           // empty: neither in the legend nor in the tooltips
   std::vector<Point> points{};  // by increasing x; a non-finite y is a gap
   int colour = 1;               // from 1: series_class()
   bool faint = false;           // background: not in the legend and the tooltips
+  bool theory = false;          // predicted, not measured: dashed, without dots
 };
 
 struct LineChart {
@@ -26,7 +27,9 @@ struct LineChart {
   double x_from = 0;
   double x_to = 0;
   bool log = false;     // logarithmic y axis, if all values are positive
+  bool log_x = false;   // the same for x
   bool whole_x = true;  // x is a count (steps): no ticks between
+  Unit x_unit = Unit::kNumber;
   std::vector<Series> series{};
 };
 
@@ -43,6 +46,7 @@ struct StackedBars {
   std::string x_label{};
   std::string y_label{};
   Unit unit = Unit::kNumber;
+  double y_to = 0;  // end of the y axis; 0: derived from the data
   bool legend = true;
   bool whole = false;                 // a bar represents the integer in its middle: ticks only there
   std::vector<std::string> layers{};  // bottom first, coloured 1, 2, …

@@ -63,8 +63,27 @@ TEST(LineChart, ManySeriesKeepALegendInsideTheChart) {
   const std::string svg = to_svg(many);
   expect_sound(svg);
   EXPECT_THAT(svg, AllOf(HasSubstr("viewBox=\"0 0 480 352\""), HasSubstr("translate(0 90)")));
-  EXPECT_EQ(count(svg, "○"), 4) << "the seventh to tenth are dashed";
-  EXPECT_THAT(svg, HasSubstr("line c4 dashed"));
+  EXPECT_EQ(count(svg, "●"), 10);
+  for (int i = 1; i <= 10; ++i) EXPECT_EQ(count(svg, fmt::format("class=\"line c{}\"", i)), 1) << i;
+}
+
+TEST(LineChart, TheoryIsDashedAndHasNoDots) {
+  LineChart chart{.series = {{"measured", {{1, 3}, {2, 2}}, 1}}};
+  chart.series.push_back({.name = "1/n", .points = {{1, 3}, {2, 1.5}}, .colour = 1, .theory = true});
+  const std::string svg = to_svg(chart);
+  expect_sound(svg);
+  EXPECT_EQ(count(svg, "class=\"line theory c1\""), 1);
+  EXPECT_EQ(count(svg, "r=\"3\""), 2) << "dots of the measured points only";
+  EXPECT_THAT(svg, HasSubstr("╌"));
+}
+
+TEST(LineChart, ALogarithmicXAxisHasTicksAtPowersInItsUnit) {
+  LineChart chart{.log_x = true, .whole_x = false, .x_unit = Unit::kBytes};
+  chart.series = {{"a", {{1e3, 3}, {1e6, 2}, {1e9, 1}}}};
+  const std::string svg = to_svg(chart);
+  expect_sound(svg);
+  EXPECT_THAT(svg, AllOf(HasSubstr(">1 kB</text>"), HasSubstr(">1 MB</text>"), HasSubstr(">1 GB</text>")));
+  EXPECT_THAT(svg, HasSubstr("cx=\"263.0\"")) << "a megabyte is half way";
 }
 
 TEST(LineChart, TimesHaveTicksBetweenWholeNumbersAndStepsDoNot) {

@@ -36,8 +36,9 @@ std::string x_axis(const Frame& f) {
     double x = f.x_at(tick);
     svg += fmt::format(R"(<line class="axis" x1="{:.1f}" y1="{:.1f}" x2="{:.1f}" y2="{:.1f}"/>)", x, y, x,
                        y + 4);
-    svg += text_at(x, y + 18, "tick mid",
-                   i < f.x.names.size() ? f.x.names[i] : tick_text(tick, f.x.high, Unit::kNumber));
+    svg +=
+        text_at(x, y + 18, "tick mid",
+                i < f.x.names.size() ? f.x.names[i] : tick_text(tick, f.x.log ? tick : f.x.high, f.x_unit));
   }
   svg += fmt::format(R"(<line class="axis" x1="{:.1f}" y1="{:.1f}" x2="{:.1f}" y2="{:.1f}"/>)", Frame::kLeft,
                      y, Frame::kWidth - Frame::kRight, y);
@@ -87,7 +88,10 @@ std::string legend(const LegendRow& row, double y) {
   for (const LegendEntry& entry : row) {
     line += fmt::format(R"(<tspan class="key {}" dx="{}">{}</tspan><tspan dx="5">{}</tspan>)",
                         series_class(entry.colour), line.empty() ? 0 : 14,
-                        entry.colour > kColours ? "○" : "●", escape(entry.name));
+                        entry.theory              ? "╌"
+                        : entry.colour > kColours ? "○"
+                                                  : "●",
+                        escape(entry.name));
   }
   return fmt::format(R"(<text class="label end" x="{}" y="{}">{}</text>)", Frame::kWidth - Frame::kRight, y,
                      line);
@@ -96,7 +100,7 @@ std::string legend(const LegendRow& row, double y) {
 }  // namespace
 
 std::string series_class(int series) {
-  return fmt::format("c{}{}", (series - 1) % kColours + 1, (series - 1) / kColours % 2 == 1 ? " dashed" : "");
+  return fmt::format("c{}{}", (series - 1) % kColours + 1, (series - 1) / kColours % 2 == 1 ? " dotted" : "");
 }
 
 double Axis::share(double value) const {

@@ -1,7 +1,7 @@
 // The frame of every chart: axes, grid, labels, legend.
 //
-// Charts use classes instead of colours (chart grid tick label line faint dot bar guide; series_class() for
-// series): the page's style sheet colours them for light and dark.
+// Charts use classes instead of colours (chart grid tick label line faint theory dot bar guide;
+// series_class() for series): the page's style sheet colours them for light and dark.
 #pragma once
 
 #include <string>
@@ -25,13 +25,14 @@ struct Axis {
 // An axis for finite values in [low, high]; logarithmic only if low > 0.
 Axis make_axis(double low, double high, bool log);
 
-// Series 1 to 6 have a colour each, 7 to 12 the same ones dashed, and so on.
-constexpr int kColours = 6;
+// Series 1 to 12 have a colour each, 13 to 24 the same ones dotted, and so on.
+constexpr int kColours = 12;
 std::string series_class(int series);
 
 struct LegendEntry {
   std::string name;
   int colour = 1;
+  bool theory = false;
 };
 
 struct Frame {
@@ -39,6 +40,7 @@ struct Frame {
   std::string x_label;
   std::string y_label;
   Unit unit = Unit::kNumber;
+  Unit x_unit = Unit::kNumber;
   Axis x;
   Axis y;
   std::vector<LegendEntry> legend;  // drawn if there are at least two

@@ -17,28 +17,40 @@ namespace {
 constexpr int64_t kUpdatesBetweenReports = 1 << 18;
 constexpr uint64_t kNoiseSeed = 0x6e6f697365;  // "noise"
 
-// Parameters, accumulator, and each worker's copy: one number each.
+// Parameters, accumulator, and each worker's copy, by coordinate.
 class Objective {
  public:
-  Objective(const Quadratic& options, int workers, uint64_t seed)
-      : options_(options), held_(static_cast<size_t>(workers)), random_(derive_seed(seed, kNoiseSeed)) {}
+  explicit Objective(const PsSimulation& of)
+      : options_(*of.objective),
+        w_(static_cast<size_t>(of.dimensions), of.start),
+        sum_(w_.size(), 0),
+        held_(static_cast<size_t>(of.policy.workers), w_),
+        random_(derive_seed(of.seed, kNoiseSeed)) {}
 
   void fetch(int worker) { held_[static_cast<size_t>(worker)] = w_; }
-  void accumulate(int worker) {
-    sum_ += held_[static_cast<size_t>(worker)] + options_.noise * random_.normal();
+  void accumulate(int worker, double factor) {
+    const std::vector<double>& held = held_[static_cast<size_t>(worker)];
+    for (size_t i = 0; i < w_.size(); ++i) sum_[i] += factor * (held[i] + options_.noise * random_.normal());
   }
   void update(double weight) {
-    w_ -= options_.step * weight * sum_;
-    sum_ = 0;
-    loss_ += w_ * w_ / 2;
+    double squares = 0;
+    for (size_t i = 0; i < w_.size(); ++i) {
+      w_[i] -= options_.step * weight * sum_[i];
+      sum_[i] = 0;
+      squares += w_[i] * w_[i];
+    }
+    now_ = squares / 2 / static_cast<double>(w_.size());
+    loss_ += now_;
   }
   void begin_measuring() { loss_ = 0; }
-  double loss() const { return loss_; }
+  double loss() const { return loss_; }  // sum
+  double now() const { return now_; }
 
  private:
   Quadratic options_;
-  double w_ = 0, sum_ = 0, loss_ = 0;
-  std::vector<double> held_;
+  double loss_ = 0, now_ = 0;
+  std::vector<double> w_, sum_;
+  std::vector<std::vector<double>> held_;
   Random random_;
 };
 
@@ -50,6 +62,7 @@ class Clock {
         finish_(simulation.policy.workers),
         running_(static_cast<size_t>(simulation.policy.workers)),
         waiting_since_(running_.size(), 0),
+        begun_(running_.size(), 0),
         waiting_(running_.size(), true),
         away_(running_.size(), false),
         up_(simulation.bandwidth, simulation.servers, simulation.policy.workers),
@@ -69,8 +82,7 @@ class Clock {
       delays_.emplace_back(law, simulation.seed, worker);
       links_.push_back(plan::link_delays(slow ? simulation.link : plan::DelayLaw(), simulation.seed, worker));
     }
-    if (simulation.objective)
-      objective_.emplace(*simulation.objective, simulation.policy.workers, simulation.seed);
+    if (simulation.objective) objective_.emplace(simulation);
   }
 
   PsOutcome run() {
@@ -119,6 +131,7 @@ class Clock {
 
   void compute(int worker) {
     auto index = static_cast<size_t>(worker);
+    begun_[index] = now_;
     finish_.set(worker, now_ + simulation_.compute + delays_[index].next(simulation_.compute) +
                             links_[index].next(0));
   }
@@ -131,7 +144,12 @@ class Clock {
     YOKE_CHECK(decision.verdict == plan::Verdict::kAccepted, "worker {}: its gradient is {}", worker,
                to_string(decision.verdict));
     count(decision.staleness);
-    if (objective_) objective_->accumulate(worker);
+    if (simulation_.on_minibatch)
+      simulation_.on_minibatch({worker, begun_[index], now_, decision.staleness, /*cancelled=*/false});
+    if (objective_) {
+      const bool less = simulation_.inverse_staleness && decision.staleness > 1;
+      objective_->accumulate(worker, less ? 1 / static_cast<double>(decision.staleness) : 1);
+    }
     obey(decision);
   }
 
@@ -154,13 +172,17 @@ class Clock {
   }
 
   void obey(const plan::Decision& decision) {
-    if (decision.update && objective_) objective_->update(decision.update->weight);
+    const bool updated = decision.update.has_value();
+    if (updated && objective_) objective_->update(decision.update->weight);
     for (const plan::Release& release : decision.releases) {
       auto index = static_cast<size_t>(release.worker);
-      if (release.cancels)
+      if (release.cancels) {
         ++outcome_.cancelled;
-      else
+        if (simulation_.on_minibatch)
+          simulation_.on_minibatch({release.worker, begun_[index], now_, 0, /*cancelled=*/true});
+      } else {
         idle_ += now_ - waiting_since_[index];
+      }
       if (release.fetch) ++outcome_.pulls;
       if (release.fetch && objective_) objective_->fetch(release.worker);
       running_[index] = {release.worker, release.version, release.minibatch};
@@ -171,6 +193,9 @@ class Clock {
       else
         compute(release.worker);
     }
+    if (!updated || !simulation_.on_update) return;
+    const int64_t k = simulation_.on_update(now_, objective_ ? objective_->now() : 0);
+    if (k > 0 && k != policy_.options().k) obey(policy_.set_k(k));
   }
 
   void count(int64_t staleness) {
@@ -224,6 +249,7 @@ class Clock {
   FinishTimes finish_;
   std::vector<plan::GradientTags> running_;  // [worker]
   std::vector<double> waiting_since_;        // [worker]
+  std::vector<double> begun_;                // [worker]: its current minibatch
   std::vector<bool> waiting_;                // [worker]: for the policy
   std::vector<bool> away_;                   // [worker]
   SharedLink up_, down_;                     // gradients, parameters
@@ -251,6 +277,7 @@ PsOutcome simulate_ps(const PsSimulation& simulation) {
   for (const Absence& one : simulation.absences)
     YOKE_CHECK(one.worker >= 0 && one.worker < simulation.policy.workers && one.from < one.until,
                "worker {} is away from {} to {}", one.worker, one.from, one.until);
+  YOKE_CHECK(simulation.dimensions >= 1, "{} dimensions", simulation.dimensions);
   plan::validate(simulation.policy);
   if (!std::isfinite(simulation.bandwidth) || simulation.bandwidth < 0 || simulation.servers < 1)
     throw ConfigError("{} servers with links of {} bytes/s: out of range.", simulation.servers,

@@ -19,12 +19,30 @@ struct Absence {
   double until = 0;  // after `from`; infinity: it does not rejoin
 };
 
+// A minibatch of a worker, with the virtual time that it took.
+struct PsMinibatch {
+  int worker = 0;
+  double start = 0;
+  double end = 0;
+  int64_t staleness = 0;   // of its gradient when it was applied
+  bool cancelled = false;  // by an update; there is no gradient
+};
+
 struct PsSimulation : plan::PolicyExperiment {
   std::vector<Absence> absences{};
   // Bytes per second of each machine's link, in each direction; 0: transfers take no time. A gradient counts
   // when it has arrived.
   double bandwidth = 0;
   int servers = 1;
+  // Of the objective: so many independent coordinates, of which losses are the mean, each beginning at
+  // `start`.
+  int dimensions = 1;
+  double start = 0;
+  // Gradients of staleness s > 1 count 1/s, as with ps.stale_step = "inverse".
+  bool inverse_staleness = false;
+  // Observers of everything, warm-up included. on_update gives the K of the updates to come; 0: as before.
+  std::function<void(const PsMinibatch&)> on_minibatch{};
+  std::function<int64_t(double seconds, double loss)> on_update{};
 };
 
 // Statistics of the measured updates, from the end of one update to the end of another: the steady state.

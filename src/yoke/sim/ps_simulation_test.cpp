@@ -358,5 +358,67 @@ TEST(FinishTimes, GivesTheFirstAndOfEqualsTheLowest) {
   EXPECT_EQ(one.first(), 0);
 }
 
+// K-sync on F = |w|^2/2 settles at eta / (2K (2 - eta)) in every coordinate.
+TEST(PsSimulation, TheFloorDoesNotDependOnTheNumberOfCoordinates) {
+  PsSimulation s;
+  s.policy = {plan::Rule::kKSync, 8, 4};
+  s.law = plan::parse_delay_law("exp:1s");
+  s.objective = plan::Quadratic{1, 0.1};
+  s.dimensions = 16;
+  s.updates = 20'000;
+  EXPECT_NEAR(*simulate_ps(s).loss_floor / 0.006579, 1, 0.03);
+}
+
+TEST(PsSimulation, ObserversSeeEveryMinibatchOnceAndNoWorkerDoesTwoAtATime) {
+  for (const char* rule : {"sync", "k_sync", "k_batch_sync", "async", "k_async", "k_batch_async"}) {
+    PsSimulation s;
+    s.policy = {plan::parse_rule(rule), 6, 3};
+    s.law = plan::parse_delay_law("exp:1s");
+    s.warm_up = 0;
+    s.updates = 300;
+    std::vector<double> free(6, 0);
+    int64_t used = 0, cancelled = 0, stale = 0, updates = 0;
+    s.on_minibatch = [&](const PsMinibatch& one) {
+      EXPECT_GE(one.start, free[static_cast<size_t>(one.worker)] - 1e-9) << rule;
+      free[static_cast<size_t>(one.worker)] = one.end;
+      ++(one.cancelled ? cancelled : used);
+      stale += one.staleness;
+    };
+    s.on_update = [&](double, double) {
+      ++updates;
+      return int64_t{0};
+    };
+    const PsOutcome outcome = simulate_ps(s);
+    EXPECT_EQ(used, outcome.gradients) << rule;
+    EXPECT_EQ(cancelled, outcome.cancelled) << rule;
+    EXPECT_EQ(updates, outcome.updates) << rule;
+    EXPECT_NEAR(static_cast<double>(stale), outcome.mean_staleness * static_cast<double>(used), 1e-6) << rule;
+  }
+}
+
+TEST(PsSimulation, KMayChangeWhileItRuns) {
+  PsSimulation s;
+  s.policy = {plan::Rule::kKBatchAsync, 8, 1};
+  s.law = plan::parse_delay_law("exp:1s");
+  s.warm_up = 0;
+  s.updates = 100;
+  int64_t updates = 0;
+  s.on_update = [&](double, double) { return int64_t{++updates == 50 ? 8 : 0}; };
+  EXPECT_EQ(simulate_ps(s).gradients, 50 + 50 * 8);
+}
+
+TEST(PsSimulation, WeightingStaleGradientsLessKeepsALargeStepStable) {
+  PsSimulation s;
+  s.policy = {plan::Rule::kAsync, 16, 0};
+  s.law = plan::parse_delay_law("exp:1s");
+  s.objective = plan::Quadratic{1, 0.5};
+  s.updates = 20'000;
+  const auto floor = [&](bool inverse) {
+    s.inverse_staleness = inverse;
+    return *simulate_ps(s).loss_floor;
+  };
+  EXPECT_LT(floor(true), floor(false) / 2);
+}
+
 }  // namespace
 }  // namespace yoke::sim

@@ -79,7 +79,7 @@ Tables::Sums Tables::sums_of(const std::vector<const HeldGradient*>& gradients) 
 void Tables::apply(const Update& update) {
   const std::vector<const HeldGradient*> gradients = gradients_of(update.from);
   bool measure = false;
-  for (const HeldGradient* held : gradients) measure |= held->measure;
+  for (const HeldGradient* held : gradients) measure |= held->measure && update.head.skips == 0;
   const Sums sums = sums_of(gradients);
   // Missing gradients of lost workers do not reduce the step size.
   const double share =
@@ -88,7 +88,7 @@ void Tables::apply(const Update& update) {
   double square = 0;
   if (measure)
     for (const auto& sum : sums) square += sum ? sum->square(weight) : 0;
-  if (!std::isfinite(square)) weight = 0;
+  if (!std::isfinite(square) || update.head.skips != 0) weight = 0;
   log_update(update, sums, weight, measure ? square : -1);
   apply_sums(sums, update.head.lr, weight);
   square_ = measure ? square : -1;

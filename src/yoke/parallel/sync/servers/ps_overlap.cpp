@@ -20,7 +20,7 @@ void PsStrategy::begin_overlap() {
   overlap_ = std::make_unique<Overlap>(model_, parameters_, *learner_,
                                        [this](size_t parameter) { gather_gradient(parameter); });
   const bool delayed = setup_.slowdown.law != "none" || setup_.slowdown.link != "none";
-  announces_ = setup_.policy.rule == plan::Rule::kSync && !setup_.skip_non_finite && !delayed &&
+  announces_ = setup_.policy.rule == plan::Rule::kSync && !setup_.skip_non_finite && !scales() && !delayed &&
                setup_.ps.stale_step != "distance";
   watched_ = overlapped(std::move(watched_));
 }
@@ -101,6 +101,7 @@ void PsStrategy::pull_work() {
     find_work();
     return;
   }
+  take_scale();
   pulling_ = true;
   learner_->begin_pull(flat_.mutable_data_ptr());
 }

@@ -9,6 +9,7 @@
 #include "yoke/base/error.h"
 #include "yoke/kernels/clip_factor.h"
 #include "yoke/optim/clip.h"
+#include "yoke/parallel/common/step_news.h"
 #include "yoke/parallel/sync/servers/flat_parts.h"
 
 namespace yoke::parallel {
@@ -27,19 +28,24 @@ PsStrategy::PsStrategy(const models::Model& model, optim::Optimizer& optimizer, 
                        OneDeviceOptions options, PsSetup setup)
     : model_(model),
       optimizer_(optimizer),
+      scaler_(scaler),
       options_(std::move(options)),
       setup_(std::move(setup)),
       delays_(setup_) {
   std::vector<models::KeyedParameter> keyed;
   if (setup_.sparse) keyed = models::keyed_parameters(model);
   if (keyed.empty() && setup_.ps.sparse == "on")
-    throw ConfigError("ps.sparse = \"on\": model '{}' has no parameter whose rows samples name.", model.name);
-  auto in_table = [&](const std::string& name) {
-    return std::any_of(keyed.begin(), keyed.end(), [&](const auto& one) { return one.name == name; });
+    throw ConfigError(
+        "ps.sparse = \"on\": model '{}' has no parameter whose rows samples name, such as an embedding with "
+        "sparse gradients.",
+        model.name);
+  auto in_table = [&](const torch::Tensor& tensor) {
+    return std::any_of(keyed.begin(), keyed.end(),
+                       [&](const auto& one) { return one.tensor.is_same(tensor); });
   };
   std::vector<optim::NamedTensor> all;
   for (const auto& item : model.module->named_parameters())
-    if (!in_table(item.key()) && item.value().requires_grad()) all.emplace_back(item.key(), item.value());
+    if (!in_table(item.value()) && item.value().requires_grad()) all.emplace_back(item.key(), item.value());
   layout_ = std::make_unique<ReplicaLayout>(all, whole_state(all, {}, {}), nullptr);
   lay_out();
   open_servers();
@@ -52,11 +58,12 @@ PsStrategy::PsStrategy(const models::Model& model, optim::Optimizer& optimizer, 
   compute_ = std::make_unique<OneDevice>(watched_, optimizer_, scaler, options_);
 }
 
-PsStrategy::PsStrategy(const models::Model& model, optim::Optimizer& optimizer, OneDeviceOptions options,
-                       PsSetup setup, std::unique_ptr<Strategy> compute,
+PsStrategy::PsStrategy(const models::Model& model, optim::Optimizer& optimizer, optim::GradScaler& scaler,
+                       OneDeviceOptions options, PsSetup setup, std::unique_ptr<Strategy> compute,
                        std::vector<optim::NamedTensor> parameters)
     : model_(model),
       optimizer_(optimizer),
+      scaler_(scaler),
       options_(std::move(options)),
       setup_(std::move(setup)),
       compute_(std::move(compute)),
@@ -80,6 +87,7 @@ void PsStrategy::open_servers() {
   learner.one_version = in_step(setup_.policy);
   learner.measure_distance = setup_.ps.stale_step == "distance";
   learner.ranks = setup_.ranks;
+  learner.packing = setup_.packing;
   if (in_parts()) learner.replica = replica_links();
   learner_ = std::make_unique<ps::Learner>(*setup_.messenger, std::move(learner));
 }
@@ -148,7 +156,10 @@ void PsStrategy::join_run() {
       learner_->assign(static_cast<int64_t>(i) + 1, array.const_data_ptr(), start_version_, start_version_);
     }
   }
-  learner_->join(is_first() ? setup_.updates : 0);
+  ps::ScaleHead scale;
+  if (is_first() && shares_scale())
+    scale = {static_cast<float>(scaler_.current_scale()), static_cast<int32_t>(scaler_.growth_tracker())};
+  learner_->join(is_first() ? setup_.updates : 0, scale);
   find_work();
   heard_losses_ = losses_so_far();
 }
@@ -197,6 +208,7 @@ bool PsStrategy::find_work() {
     if (!over_ && learner_->pull(flat_.mutable_data_ptr())) break;
   }
   pulled_ = true;
+  take_scale();
   if (over_) learner_->pull_at(learner_->end().version, flat_.mutable_data_ptr());
   if (over_ && rows_) rows_->pull_all(learner_->end().version);
   upload();
@@ -288,11 +300,14 @@ ComputeResult PsStrategy::compute(const std::vector<torch::Tensor>& inputs, cons
 }
 
 StepNews PsStrategy::agree(const StepNews& here) {
-  StepNews news = compute_->agree(here);  // over the ranks of this worker
+  // Over the ranks of this worker, or over all workers.
+  StepNews news = setup_.team == nullptr
+                      ? compute_->agree(here)
+                      : reduce_news(here, *setup_.team, options_.device, static_cast<double>(setup_.workers));
   if (in_parts()) loss_ = news.loss.item<double>();
   news.loss = told_loss_ = news.loss.clone();  // until commit() knows that of all
   if (over_) tell_loss();
-  if (news.stop_signal != 0 && asked_stop_ == 0 && begun_ && !over_) {
+  if (news.stop_signal != 0 && asked_stop_ == 0 && begun_ && !over_ && setup_.team == nullptr) {
     asked_stop_ = news.stop_signal;
     if (learner_->leads()) learner_->ask_stop(news.stop_signal);
   }
@@ -348,13 +363,51 @@ void PsStrategy::note_update_norm(const CommitOptions& commit, CommitResult& res
   bad_element_ = all->first_bad;
 }
 
+std::optional<double> PsStrategy::loss_scale() const {
+  if (!scales()) return std::nullopt;
+  return scaler_.current_scale();
+}
+
+bool PsStrategy::shares_scale() const {
+  return scales() && in_step(setup_.policy);
+}
+
+// As the scheduler tells it with each minibatch.
+void PsStrategy::take_scale() {
+  if (!shares_scale()) return;
+  const ps::ScaleHead told = over_ ? learner_->end().scale : learner_->work().scale;
+  if (!(told.scale > 0)) throw CommError("the scheduler knows no loss scale: worker 0 trains without fp16");
+  scaler_.restore(static_cast<double>(told.scale), told.tracker);
+  last_skipped_ = over_ ? learner_->end().skipped != 0 : (learner_->work().flags & ps::kSkippedFlag) != 0;
+}
+
+// `finite`: the gradient, on all ranks of this worker. Returns whether its update will be skipped: it is
+// zeros then.
+bool PsStrategy::judge_overflow(bool finite) {
+  if (!shares_scale()) {
+    scaler_.set_found_inf(!finite);
+    scaler_.update();
+    return false;
+  }
+  scaler_.set_found_inf(false);  // the scheduler counts
+  if (finite) return false;
+  gradients_.zero_();
+  if (rows_) rows_->clear();
+  return true;
+}
+
 CommitResult PsStrategy::commit(const CommitOptions& commit) {
   if (learner_->is_pushing()) return commit_announced(commit);
   CommitResult result;
   if (over_) return result;
+  std::vector<torch::Tensor> all = parameters_;
+  for (const torch::Tensor& one : rows_ ? rows_->tensors() : std::vector<torch::Tensor>()) all.push_back(one);
+  scaler_.unscale(all);
   for (size_t i = 0; i < parameters_.size(); ++i) gather_gradient(i);
   const bool finite = (!rows_ || rows_->gather()) && learner_->is_finite(gradients_.const_data_ptr());
   result.updated = sum_over_ranks(finite ? 0 : 1) == 0;
+  const bool overflow = judge_overflow(result.updated);
+  result.updated |= overflow;
   const bool local = has_local_steps();
   double clip = 1;
   if (result.updated && (local || !in_step(setup_.policy))) clip = measure_own(commit, result);
@@ -376,6 +429,7 @@ CommitResult PsStrategy::commit(const CommitOptions& commit) {
   told.measure = commit.measure_norm && !local;
   told.known_finite = !local;
   told.samples = std::exchange(samples_, 0);
+  told.overflow = overflow;
   if (rows_)
     told.also = [this](double scale, bool measure) {
       rows_->push(learner_->work().minibatch, scale, measure);
@@ -396,6 +450,10 @@ CommitResult PsStrategy::commit(const CommitOptions& commit) {
   else if (fetch || over_)
     find_work();
   tell_loss();
+  if (shares_scale() && last_skipped_) {
+    result.updated = false;
+    return result;
+  }
   if (!local && !pulling_) note_update_norm(commit, result);
   return result;
 }

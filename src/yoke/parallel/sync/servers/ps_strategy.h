@@ -7,6 +7,10 @@
 // With ps.overlap, parameters arrive while the next forward pass runs, and under `sync` gradients leave while
 // backward runs (ps_overlap.cpp). Replicas in parts, GPUs and sparse tables move everything between steps.
 //
+// With fp16 the loss is scaled. Under rules whose updates consume gradients of one version all workers have
+// the scale of the scheduler, and an overflow on one of them skips the update; under the others each worker
+// has its own scale, and leaves out its own minibatch.
+//
 // A worker may be a replica in parts (PsSetup::replica): another strategy computes on all its ranks, each
 // pushes and pulls its own part, and the first one asks the scheduler for all. Its ranks act together: what
 // one of them decides in commit(), agree() and fetch_state() holds for all. A voided minibatch runs to its
@@ -37,8 +41,9 @@ class PsStrategy final : public Strategy, public LooksAhead {
              OneDeviceOptions options, PsSetup setup);
   // A part of a replica. `compute`: of the whole replica, whose commit() is not called; `parameters`: of this
   // rank. Collective over setup.replica.
-  PsStrategy(const models::Model& model, optim::Optimizer& optimizer, OneDeviceOptions options, PsSetup setup,
-             std::unique_ptr<Strategy> compute, std::vector<optim::NamedTensor> parameters);
+  PsStrategy(const models::Model& model, optim::Optimizer& optimizer, optim::GradScaler& scaler,
+             OneDeviceOptions options, PsSetup setup, std::unique_ptr<Strategy> compute,
+             std::vector<optim::NamedTensor> parameters);
   ~PsStrategy() override;
 
   void acquire() override;
@@ -57,7 +62,7 @@ class PsStrategy final : public Strategy, public LooksAhead {
   std::optional<Progress> progress() const override;
   std::vector<StatePiece> gradients() override { return owned_pieces(compute_->gradients()); }
   std::optional<std::string> first_non_finite_gradient() override;
-  std::optional<double> loss_scale() const override { return std::nullopt; }
+  std::optional<double> loss_scale() const override;
 
   // Workers run at their own pace: worker 0 evaluates and saves by itself, on all its ranks.
   DataShare share() const override;
@@ -126,6 +131,10 @@ class PsStrategy final : public Strategy, public LooksAhead {
   bool in_job() const { return setup_.job != nullptr && !setup_.job->alone(); }
   void join_run();
   void stop_if_void() const;
+  bool scales() const { return options_.precision == Precision::kFp16; }
+  bool shares_scale() const;
+  void take_scale();
+  bool judge_overflow(bool finite);
   bool find_work();
   void waited_since(double begin);
   void exposed_since(double begin);
@@ -142,6 +151,7 @@ class PsStrategy final : public Strategy, public LooksAhead {
 
   const models::Model& model_;
   optim::Optimizer& optimizer_;
+  optim::GradScaler& scaler_;
   OneDeviceOptions options_;
   PsSetup setup_;
   std::unique_ptr<ReplicaLayout> layout_;
@@ -169,6 +179,7 @@ class PsStrategy final : public Strategy, public LooksAhead {
   const Kept* computing_ = nullptr;  // one of them
   bool begun_ = false;
   bool over_ = false;
+  bool last_skipped_ = false;  // the update that the current work follows, by an overflow
   int64_t start_version_ = 0;
   int64_t minibatches_ = 0;  // of this worker
   int64_t skipped_ = 0;      // since the last one that was committed

@@ -13,6 +13,7 @@ MakeOptions of_one_replica(const MakeOptions& options, comm::Communicator& repli
   inside.parallel.sync = "allreduce";
   inside.parallel.data = 1;
   inside.ps = {};
+  inside.ddp.hook = "none";  // of what is pushed
   inside.slowdown = {};
   inside.cuda_graph = false;  // the gradients are read
   inside.links = {};
@@ -40,8 +41,8 @@ class ServedParts : public Maker {
   std::vector<StatePiece> optimizer_state() override { return inside_->optimizer_state(); }
   std::unique_ptr<Strategy> strategy() override {
     device_.segments = kit_.segments;
-    return std::make_unique<PsStrategy>(kit_.model, *kit_.optimizer, device_, setup_, inside_->strategy(),
-                                        inside_->parameters());
+    return std::make_unique<PsStrategy>(kit_.model, *kit_.optimizer, kit_.scaler, device_, setup_,
+                                        inside_->strategy(), inside_->parameters());
   }
 
  private:
@@ -73,6 +74,8 @@ PsSetup served_setup(const MakeOptions& options) {
   setup.policy = policy_of(options, setup.workers);
   setup.timeout = options.ps.timeout;
   setup.skip_non_finite = options.skip_non_finite;
+  if (const std::optional<HookChoice> hook = parse_hook(options.ddp.hook))
+    setup.packing = ps::make_packing(hook->name, hook->value);
   setup.sparse = uses_sparse_tables(options, options.optimizer);
   return setup;
 }

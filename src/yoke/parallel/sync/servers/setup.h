@@ -7,6 +7,7 @@
 #include "yoke/optim/options.h"
 #include "yoke/plan/policies/rule.h"
 #include "yoke/ps/options.h"
+#include "yoke/ps/packing.h"
 #include "yoke/ps/replica_ranks.h"
 #include "yoke/ps/updater.h"
 
@@ -21,6 +22,8 @@ struct PsSetup {
   HostedServer* server = nullptr;        // that this process hosts besides
   // Where a worker is a replica in parts: its ranks, for nothing but what they tell each other here.
   comm::Communicator* replica = nullptr;
+  // Of all workers, each one rank, where they share the statistics of BatchNorm layers: they stop together.
+  comm::Communicator* team = nullptr;
   int workers = 1;
   ps::ReplicaRanks ranks{};  // of the job; by default each worker is a rank
   ps::PsOptions ps;
@@ -29,6 +32,7 @@ struct PsSetup {
   int64_t updates = 0;  // where the run ends; told by the first worker
   double timeout = 300;
   bool skip_non_finite = false;  // train.non_finite = "skip"
+  ps::Packing packing{};         // of pushed gradients: ddp.hook
   bool sparse = false;  // rows that a minibatch uses are pushed and pulled alone, if the model has such
 };
 

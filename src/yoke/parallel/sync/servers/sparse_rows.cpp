@@ -39,6 +39,57 @@ std::vector<Key> sorted_keys(const torch::Tensor& numbers) {
 
 }  // namespace
 
+namespace {
+
+// What may number rows of a parameter.
+std::vector<torch::Tensor> numbers_of(const models::KeyedParameter& parameter,
+                                      const std::vector<torch::Tensor>& inputs) {
+  if (parameter.input >= 0) return {inputs.at(static_cast<size_t>(parameter.input))};
+  std::vector<torch::Tensor> numbers;
+  for (const torch::Tensor& input : inputs)
+    if (c10::isIntegralType(input.scalar_type(), /*includeBool=*/false)) numbers.push_back(input);
+  if (numbers.empty())
+    throw ConfigError("a batch has no tensor of integers that names rows of '{}'. Set ps.sparse = \"off\".",
+                      parameter.name);
+  return numbers;
+}
+
+// The rows of a parameter that a batch uses. Where several tensors may name them, more: numbers of others
+// that are rows here, too.
+std::vector<Key> keys_of(const models::KeyedParameter& parameter, const std::vector<torch::Tensor>& inputs) {
+  std::vector<torch::Tensor> numbers = numbers_of(parameter, inputs);
+  for (torch::Tensor& one : numbers) one = one.flatten();
+  std::vector<Key> keys = sorted_keys(numbers.size() == 1 ? numbers[0] : torch::cat(numbers));
+  const auto rows = static_cast<Key>(parameter.tensor.size(0));
+  const auto end = std::lower_bound(keys.begin(), keys.end(), rows);
+  if (end != keys.end() && numbers.size() == 1)
+    throw ConfigError("a batch uses row {} of '{}', which has {}.", static_cast<int64_t>(keys.back()),
+                      parameter.name, rows);
+  keys.erase(end, keys.end());
+  return keys;
+}
+
+// Where these rows are in an ascending list of keys.
+std::vector<Key> places_of(const models::KeyedParameter& parameter, const torch::Tensor& rows,
+                           const std::vector<Key>& keys) {
+  const torch::Tensor host = rows.to(torch::kCPU).contiguous();
+  std::vector<Key> places;
+  for (int64_t i = 0; i < host.numel(); ++i) {
+    const int64_t row = host.const_data_ptr<int64_t>()[i];
+    const auto found = std::lower_bound(keys.begin(), keys.end(), static_cast<Key>(row));
+    if (found == keys.end() || *found != static_cast<Key>(row))
+      throw ConfigError(
+          "row {} of '{}' has a gradient, but the batch does not name it: its value was not pulled. Set "
+          "ps.sparse = "
+          "\"off\".",
+          row, parameter.name);
+    places.push_back(static_cast<Key>(found - keys.begin()));
+  }
+  return places;
+}
+
+}  // namespace
+
 SparseRows::SparseRows(std::vector<models::KeyedParameter> parameters, const PsSetup& setup,
                        ps::Learner& learner, DataType type)
     : type_(type == DataType::kFloat64 ? torch::kFloat64 : torch::kFloat32) {
@@ -132,7 +183,7 @@ std::shared_ptr<SparseRows::Request> SparseRows::ask(int64_t version,
   request->rows.resize(all_.size());
   for (size_t table = 0; table < all_.size(); ++table) {
     Client::Rows& rows = request->rows[table];
-    rows.keys = sorted_keys(inputs.at(all_[table].parameter.input));
+    rows.keys = keys_of(all_[table].parameter, inputs);
     rows.values.resize(rows.keys.size() * static_cast<size_t>(width_of(all_[table])) *
                        c10::elementSize(type_));
     request->answers.push_back(client_->begin_pull_at(version, static_cast<int>(table), rows.keys,
@@ -151,9 +202,8 @@ std::shared_ptr<SparseRows::Request> SparseRows::asked_before(int64_t version,
                                                               const std::vector<torch::Tensor>& inputs) {
   while (!ahead_.empty() && ahead_.front()->version < version) ahead_.pop_front();
   if (ahead_.empty() || ahead_.front()->version != version) return nullptr;
-  for (const One& one : all_)
-    if (!is_same(ahead_.front()->inputs.at(one.parameter.input), inputs.at(one.parameter.input)))
-      return nullptr;
+  const std::vector<torch::Tensor>& asked = ahead_.front()->inputs;
+  if (!std::equal(asked.begin(), asked.end(), inputs.begin(), inputs.end(), is_same)) return nullptr;
   auto request = std::move(ahead_.front());
   ahead_.pop_front();
   ++pulled_ahead_;
@@ -200,12 +250,37 @@ bool SparseRows::gather() {
       one.gradient = torch::zeros({rows, width_of(one)}, type_);
       continue;
     }
-    const torch::Tensor dense = gradient.is_sparse() ? gradient.to_dense() : gradient;
-    one.gradient =
-        dense.index_select(0, index_of(one.keys).to(dense.device())).to(torch::kCPU, type_).contiguous();
+    if (gradient.is_sparse())
+      gather_sparse(one, gradient);
+    else
+      gather_dense(one, gradient);
     finite &= torch::isfinite(one.gradient).all().item<bool>();
   }
   return finite;
+}
+
+void SparseRows::gather_sparse(One& one, const torch::Tensor& gradient) const {
+  const torch::Tensor whole = gradient.coalesce();
+  const std::vector<Key> places = places_of(one.parameter, whole.indices()[0], one.keys);
+  one.gradient = torch::zeros({static_cast<int64_t>(one.keys.size()), width_of(one)}, type_);
+  if (!places.empty()) one.gradient.index_copy_(0, index_of(places), whole.values().to(torch::kCPU, type_));
+}
+
+void SparseRows::gather_dense(One& one, const torch::Tensor& gradient) const {
+  if (one.parameter.sparse_gradient)
+    throw ConfigError(
+        "the gradient of '{}' is dense, though its embedding has sparse gradients: another layer uses it, "
+        "too (tied "
+        "weights). Set ps.sparse = \"off\".",
+        one.parameter.name);
+  if (!std::exchange(one.checked, true))
+    places_of(one.parameter, (gradient != 0).any(1).nonzero().view({-1}), one.keys);
+  one.gradient =
+      gradient.index_select(0, index_of(one.keys).to(gradient.device())).to(torch::kCPU, type_).contiguous();
+}
+
+void SparseRows::clear() {
+  for (One& one : all_) one.gradient.zero_();
 }
 
 void SparseRows::push(int64_t minibatch, double scale, bool measure) {

@@ -34,7 +34,8 @@ class SparseRows {
 
   // Before the first minibatch of a step.
   void begin_step();
-  // Brings the rows that a minibatch uses to this version or a later one. False: to a later one.
+  // Brings the rows that a minibatch uses to this version or a later one. False: to a later one. Throws
+  // ConfigError where the batch does not number rows.
   bool pull(int64_t version, const std::vector<torch::Tensor>& inputs);
   // Asks for the rows that a minibatch will use at this version, which the servers need not have yet. pull()
   // then waits for the answer instead of asking.
@@ -42,8 +43,11 @@ class SparseRows {
   // All rows, at this version or a later one. Returns at once if nothing was computed since.
   void pull_all(int64_t version);
 
-  // Takes the gradients of all rows that the step has used. False: they are not finite.
+  // Takes the gradients of all rows that the step has used. False: they are not finite. Throws ConfigError if
+  // another row has a gradient (a dense one is looked at once).
   bool gather();
+  // Makes what gather() took zeros.
+  void clear();
   void push(int64_t minibatch, double scale, bool measure);
   // Sum of squares of the tables' gradient in the update that made this version; -1: not measured.
   double square_at(int64_t version);
@@ -65,7 +69,10 @@ class SparseRows {
     std::vector<ps::sparse::Key> keys;  // of this step
     torch::Tensor gradient;             // of these rows, on the host
     ps::sparse::RowFilters filters;
+    bool checked = false;  // that a dense gradient has no other rows
   };
+  void gather_sparse(One& one, const torch::Tensor& gradient) const;
+  void gather_dense(One& one, const torch::Tensor& gradient) const;
   std::vector<std::pair<std::string, torch::Tensor>> arrays_of(const One& one,
                                                                optim::Optimizer& optimizer) const;
   void write(const torch::Tensor& into, const ps::sparse::Client::Rows& rows) const;

@@ -1,48 +1,35 @@
-#include "cli/lab_command.h"
+#include "cli/lab_stragglers_trained.h"
 
 #include <fmt/core.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
 
 #include "cli/lab_job.h"
-#include "cli/output.h"
 #include "yoke/base/error.h"
 #include "yoke/base/file.h"
 #include "yoke/base/json_text.h"
-#include "yoke/base/log.h"
-#include "yoke/base/terminal.h"
 #include "yoke/base/text.h"
 #include "yoke/metrics/jsonl.h"
-#include "yoke/plan/policies/delay_law.h"
+#include "yoke/plan/policies/rule.h"
 #include "yoke/report/comparison.h"
 #include "yoke/report/loss_curve.h"
-#include "yoke/report/table.h"
 
 namespace yoke::cli {
 namespace {
 
 namespace fs = std::filesystem;
 
+constexpr int64_t kQuickSteps = 20;
 constexpr int64_t kRecords = 200;        // of each run, for its curves
 constexpr double kReachedByAll = 1.001;  // times the worst final loss: the default target
 
-struct Lab {
+struct RuleTraining {
   const CommandLine& line;
   const LabArguments& arguments;
   RunConfig& config;  // as given by the file and the overrides
   fs::path out;
-
-  std::vector<std::string> rules() const {
-    if (arguments.policies == "all") return plan::rule_names();
-    std::vector<std::string> names = split(arguments.policies, ',');
-    for (const std::string& name : names) plan::parse_rule(name);
-    if (names.empty())
-      throw ConfigError("--policies: none. Accepted: all, or some of {}.", join(plan::rule_names()));
-    return names;
-  }
 
   int64_t k_of(const std::string& rule) const {
     if (plan::traits_of(plan::parse_rule(rule)).k != plan::RuleTraits::kGiven) return 0;
@@ -119,67 +106,75 @@ struct Lab {
   }
 };
 
-void print_table(const std::vector<report::ComparedRun>& runs, double target, const fs::path& page) {
-  report::Table table(
-      {"rule", "K", "to target", "final loss", "updates/s", "staleness", "idle", "rate kept"});
+nlohmann::json row_of_rule(const report::ComparedRun& run) {
+  nlohmann::json row = {{"policy", run.name},
+                        {"k", run.k},
+                        {"final_loss", run.final_loss},
+                        {"staleness_mean", run.staleness_mean},
+                        {"updates_per_s", run.updates_per_s},
+                        {"idle_fraction", run.idle_fraction}};
+  if (run.seconds_to_target) row["seconds_to_target"] = *run.seconds_to_target;
+  if (run.rate_kept) row["rate_kept"] = *run.rate_kept;
+  return row;
+}
+
+report::LabTable table_of(const std::vector<report::ComparedRun>& runs) {
+  report::LabTable table{
+      {"rule", "K", "to target", "final loss", "updates/s", "staleness", "idle", "rate kept"}, {}};
   for (const report::ComparedRun& run : runs)
-    table.add({run.name, fmt::format("{}", run.k),
-               run.seconds_to_target ? fmt::format("{:.2f} s", *run.seconds_to_target) : "never",
-               fmt::format("{:.4f}", run.final_loss), fmt::format("{:.1f}", run.updates_per_s),
-               fmt::format("{:.3f}", run.staleness_mean), fmt::format("{:.1f} %", 100 * run.idle_fraction),
-               run.rate_kept ? fmt::format("{:.0f} %", 100 * *run.rate_kept) : ""});
-  fmt::print("{}", table.to_text(terminal::is_terminal(STDOUT_FILENO) ? terminal::width(STDOUT_FILENO) : 0));
-  fmt::print("target: a loss of {:.4g}; report: {}\n", target, page.string());
+    table.rows.push_back({run.name, fmt::format("{}", run.k),
+                          run.seconds_to_target ? fmt::format("{:.2f} s", *run.seconds_to_target) : "never",
+                          fmt::format("{:.4f}", run.final_loss), fmt::format("{:.1f}", run.updates_per_s),
+                          fmt::format("{:.3f}", run.staleness_mean),
+                          fmt::format("{:.1f} %", 100 * run.idle_fraction),
+                          run.rate_kept ? fmt::format("{:.0f} %", 100 * *run.rate_kept) : ""});
+  return table;
 }
 
 }  // namespace
 
-int run_lab_stragglers(const CommandLine& line) {
-  const LabArguments& arguments = line.lab;
-  if (arguments.workers < 1 || arguments.workers > 256)
-    throw ConfigError("--workers {}: expected an integer from 1 to 256.", arguments.workers);
-  plan::parse_delay_law(arguments.delay);
+std::vector<std::string> chosen_rules(const std::string& policies) {
+  if (policies == "all") return plan::rule_names();
+  std::vector<std::string> names = split(policies, ',');
+  for (const std::string& name : names) plan::parse_rule(name);
+  if (names.empty())
+    throw ConfigError("--policies: none. Accepted: all, or some of {}.", join(plan::rule_names()));
+  return names;
+}
+
+void train_under_rules(Lab& frame, const LabArguments& arguments) {
   Configuration configuration;
-  configuration.load(arguments.file, line.overrides);
+  configuration.load(arguments.file, frame.line.overrides);
   RunConfig& config = configuration.values;
-  Lab lab{line, arguments, config,
-          arguments.output.empty() ? fs::path("runs/lab_stragglers") : fs::path(arguments.output)};
-  for (const std::string& rule : lab.rules()) lab.job_of(rule, arguments.delay, lab.out / rule);
+  if (frame.quick && config.train.loop.steps == 0) config.train.loop.steps = kQuickSteps;
+  const RuleTraining lab{frame.line, arguments, config, frame.out};
+  const std::vector<std::string> rules = chosen_rules(arguments.policies);
+  for (const std::string& rule : rules) lab.job_of(rule, arguments.delay, lab.out / rule);
   std::vector<report::ComparedRun> runs;
-  for (const std::string& rule : lab.rules()) {
-    log::info("lab stragglers: {} with {} workers, {}", rule, arguments.workers, arguments.delay);
-    runs.push_back(lab.train(rule, arguments.delay, lab.out / rule));
+  for (const std::string& rule : rules) {
+    const bool trained = frame.part(fmt::format("{} with {} workers", rule, arguments.workers), [&] {
+      runs.push_back(lab.train(rule, arguments.delay, lab.out / rule));
+    });
     if (!arguments.fault_free) continue;
-    double free_rate = lab.train(rule, "none", lab.out / (rule + "_free")).updates_per_s;
-    if (free_rate > 0) runs.back().rate_kept = runs.back().updates_per_s / free_rate;
+    frame.part(rule + " without delays", [&] {
+      const double free_rate = lab.train(rule, "none", lab.out / (rule + "_free")).updates_per_s;
+      if (trained && free_rate > 0) runs.back().rate_kept = runs.back().updates_per_s / free_rate;
+    });
   }
   double target = arguments.target_loss;
   if (target <= 0)
     for (const report::ComparedRun& run : runs) target = std::max(target, run.final_loss * kReachedByAll);
-  nlohmann::json rows = nlohmann::json::array();
   for (report::ComparedRun& run : runs) {
     run.seconds_to_target = report::seconds_to(run.records, target);
-    nlohmann::json row = {{"policy", run.name},
-                          {"k", run.k},
-                          {"final_loss", run.final_loss},
-                          {"staleness_mean", run.staleness_mean},
-                          {"updates_per_s", run.updates_per_s},
-                          {"idle_fraction", run.idle_fraction}};
-    if (run.seconds_to_target) row["seconds_to_target"] = *run.seconds_to_target;
-    if (run.rate_kept) row["rate_kept"] = *run.rate_kept;
-    rows.push_back(std::move(row));
+    frame.result(row_of_rule(run));
   }
-  fs::path page = lab.out / "report.html";
-  std::string about =
+  frame.document["target_loss"] = target;
+  frame.page.title = "Stragglers: " + config.model.name;
+  frame.page.about =
       fmt::format("{} workers, {} server(s), delay {} on {}", arguments.workers, arguments.servers,
                   arguments.delay, arguments.delay_workers.empty() ? "all" : arguments.delay_workers);
-  write_file_atomically(page,
-                        report::comparison_html("Stragglers: " + config.model.name, about, target, runs));
-  if (line.json)
-    print_json({{"results", rows}, {"target_loss", target}, {"report", page.string()}});
-  else
-    print_table(runs, target, page);
-  return 0;
+  report::add_comparison(frame.page, target, runs);
+  frame.print(table_of(runs), fmt::format("target: a loss of {:.4g}", target));
 }
 
 }  // namespace yoke::cli

@@ -1,0 +1,216 @@
+#include "cli/lab_scaling.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <map>
+
+#include "cli/bench_scaling_command.h"
+#include "yoke/base/error.h"
+#include "yoke/base/text.h"
+#include "yoke/base/units.h"
+#include "yoke/report/svg_chart.h"
+
+namespace yoke::cli {
+
+const std::vector<LabOption> kScalingOptions = {
+    {"--model", "lenet", "mlp", "model"},
+    {"--ways", "ddp,zero1,zero2,pipeline", "ddp", "of ddp zero1 zero2 zero3 pipeline tensor"},
+    {"--nproc", "1,2,4", "1,2", "numbers of workers"},
+    {"--batch", "64", "32", "samples of a worker (weak), of all together (strong)"},
+    {"--steps", "30", "3", "measured, after a warm-up"},
+    {"--threads", "1", "1", "of each worker"},
+};
+
+namespace {
+
+// Keys of each way for n workers.
+using Keys = std::vector<std::pair<std::string, std::string>>;
+Keys keys_of_way(const std::string& way, int workers) {
+  const std::string n = fmt::format("{}", workers);
+  const std::map<std::string, Keys> ways = {{"ddp", {}},
+                                            {"zero1", {{"parallel.zero", "1"}}},
+                                            {"zero2", {{"parallel.zero", "2"}}},
+                                            {"zero3", {{"parallel.zero", "3"}}},
+                                            {"pipeline", {{"parallel.pipeline", n}}},
+                                            {"tensor", {{"parallel.tensor", n}}}};
+  auto found = ways.find(way);
+  if (found == ways.end())
+    throw ConfigError("--ways {}: unknown. Accepted: ddp zero1 zero2 zero3 pipeline tensor.", way);
+  return found->second;
+}
+
+// A pipeline or a tensor group is one replica: its global batch does not grow with the workers.
+bool is_one_replica(const std::string& way) {
+  return way == "pipeline" || way == "tensor";
+}
+
+class ScalingLab {
+ public:
+  explicit ScalingLab(Lab& lab)
+      : lab_(lab),
+        model_(lab.values.text("--model")),
+        ways_(lab.values.words("--ways")),
+        sizes_(lab.values.integers("--nproc", 1, 64)),
+        batch_(lab.values.integer("--batch", 1, 1 << 20)) {
+    std::sort(sizes_.begin(), sizes_.end());
+    sizes_.erase(std::unique(sizes_.begin(), sizes_.end()), sizes_.end());
+    if (sizes_.front() != 1) sizes_.insert(sizes_.begin(), 1);
+    for (const std::string& way : ways_)
+      for (int workers : sizes_)
+        for (bool strong : {false, true})
+          if (measures(way, workers, strong)) {
+            const CommandLine line = line_for(way, workers);
+            check_scaling(line, cell_for(way, workers, strong), workers);
+          }
+  }
+
+  void run() {
+    lab_.page.title = "Scaling: " + model_;
+    lab_.page.about = fmt::format(
+        "{} samples per worker (weak) or in all (strong), {} steps, {} thread(s) per worker, on this "
+        "machine. "
+        "Workers beyond the cores share them: their ideal is the dashed line only while each has a core.",
+        batch_, lab_.values.text("--steps"), lab_.values.text("--threads"));
+    size_t parts = 0;
+    for (const std::string& way : ways_)
+      for (int workers : sizes_)
+        for (bool strong : {false, true}) parts += measures(way, workers, strong) ? 1 : 0;
+    lab_.expect(parts);
+    for (bool strong : {false, true})
+      for (const std::string& way : ways_)
+        for (int workers : sizes_)
+          if (measures(way, workers, strong))
+            lab_.part(fmt::format("{}, {} worker{}, {}", way, workers, workers == 1 ? "" : "s",
+                                  strong ? "strong" : "weak"),
+                      [&] { measure(way, workers, strong); });
+    lab_.page.section("Speed-up");
+    lab_.page.add({"weak", "Weak scaling", speed_up(/*strong=*/false),
+                   "Samples per second relative to one worker; every worker has its own batch."});
+    lab_.page.add({"strong", "Strong scaling", speed_up(/*strong=*/true),
+                   "The same number of samples in a step, divided among the workers."});
+    lab_.page.section("Where the time goes");
+    lab_.page.add(
+        {"time", "A step, weak scaling", stacked(),
+         "Compute: the step of a worker that does not communicate. Communication: what a step waits for it. "
+         "Waiting: the rest, for slower workers and the bubbles of a pipeline."});
+    table();
+  }
+
+ private:
+  // One worker alone is the same for every way, and for strong and weak scaling: measured once.
+  bool measures(const std::string& way, int workers, bool strong) const {
+    if (workers == 1) return way == ways_.front() && !strong;
+    return !(strong && is_one_replica(way)) && (!strong || batch_ % workers == 0);
+  }
+
+  CommandLine line_for(const std::string& way, int workers) const {
+    CommandLine line = lab_.line;
+    line.bench_scaling.threads = lab_.values.integer("--threads", 0, 1024);
+    line.bench_scaling.steps = lab_.values.integer("--steps", 1, 1'000'000);
+    if (workers > 1)
+      for (const auto& [key, value] : keys_of_way(way, workers))
+        line.overrides.push_back({key, value, "--ways"});
+    return line;
+  }
+
+  ScalingCell cell_for(const std::string& way, int workers, bool strong) const {
+    const bool divides = strong && !is_one_replica(way);
+    return {model_, divides ? batch_ / workers : batch_};
+  }
+
+  void measure(const std::string& way, int workers, bool strong) {
+    const CommandLine line = line_for(way, workers);
+    nlohmann::json row =
+        measure_scaling(line, cell_for(way, workers, strong), workers, lab_.out / "measured.json");
+    const double speed = row["samples_per_s"];
+    if (workers == 1) one_ = speed;
+    const double step = row["step_seconds"]["median"];
+    const double compute = std::min(step, row["alone_step_seconds"].get<double>());
+    const double exposed = std::clamp(row["exposed_comm_seconds"].get<double>(), 0.0, step - compute);
+    nlohmann::json told = {{"way", workers == 1 ? "one worker" : way},
+                           {"scaling", strong ? "strong" : "weak"},
+                           {"workers", workers},
+                           {"samples_per_s", speed},
+                           {"step_seconds", step},
+                           {"compute_seconds", compute},
+                           {"exposed_comm_seconds", exposed},
+                           {"waiting_seconds", step - compute - exposed},
+                           {"bytes_sent", row["bytes_sent"]}};
+    if (one_ > 0) {
+      told["speed_up"] = speed / one_;
+      told["efficiency"] = speed / one_ / workers;
+    }
+    lab_.result(std::move(told));
+  }
+
+  std::string speed_up(bool strong) const {
+    report::LineChart chart{.title = strong ? "Strong scaling" : "Weak scaling",
+                            .x_label = "workers",
+                            .y_label = "speed-up",
+                            .from_zero = true};
+    const double most = sizes_.back();
+    for (size_t i = 0; i < ways_.size(); ++i) {
+      report::Series series{.name = ways_[i], .points = {{1, 1}}, .colour = static_cast<int>(i) + 1};
+      for (const auto& row : lab_.document["results"])
+        if (row["way"] == ways_[i] && row["scaling"] == (strong ? "strong" : "weak") &&
+            row.contains("speed_up"))
+          series.points.push_back({row["workers"].get<double>(), row["speed_up"].get<double>()});
+      if (series.points.size() > 1) chart.series.push_back(std::move(series));
+    }
+    chart.series.push_back({.name = "ideal", .points = {{1, 1}, {most, most}}, .colour = 6, .theory = true});
+    return report::to_svg(chart);
+  }
+
+  std::string stacked() const {
+    report::StackedBars chart{.title = "Where the time of a step goes",
+                              .x_label = "way and workers",
+                              .y_label = "time per step",
+                              .unit = report::Unit::kSeconds,
+                              .layers = {"compute", "communication", "waiting"}};
+    double at = 0;
+    for (const auto& row : lab_.document["results"]) {
+      if (row["scaling"] != "weak") continue;
+      const int workers = row["workers"];
+      chart.bars.push_back(
+          {at,
+           at + 0.8,
+           {row["compute_seconds"], row["exposed_comm_seconds"], row["waiting_seconds"]},
+           workers == 1 ? "1" : fmt::format("{} {}", row["way"].get<std::string>(), workers)});
+      ++at;
+    }
+    return report::to_svg(chart);
+  }
+
+  void table() {
+    report::LabTable table{{"way", "scaling", "workers", "samples/s", "speed-up", "efficiency", "sent/step"},
+                           {}};
+    for (const auto& row : lab_.document["results"]) {
+      const bool compared = row.contains("speed_up");
+      table.rows.push_back({row["way"], row["scaling"], fmt::format("{}", row["workers"].get<int>()),
+                            format_short(row["samples_per_s"]),
+                            compared ? fmt::format("{:.2f}", row["speed_up"].get<double>()) : "–",
+                            compared ? fmt::format("{:.0f} %", 100 * row["efficiency"].get<double>()) : "–",
+                            format_bytes(row["bytes_sent"])});
+    }
+    table.notes = {
+        "Speed-up: samples per second relative to one worker. Efficiency: speed-up / workers. A pipeline is "
+        "one replica: its global batch is that of one worker."};
+    lab_.show(table);
+  }
+
+  Lab& lab_;
+  const std::string model_;
+  const std::vector<std::string> ways_;
+  std::vector<int> sizes_;
+  const int batch_;
+  double one_ = 0;
+};
+
+}  // namespace
+
+void run_lab_scaling(Lab& lab) {
+  ScalingLab(lab).run();
+}
+
+}  // namespace yoke::cli

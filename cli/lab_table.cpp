@@ -1,0 +1,86 @@
+// Every lab: its name, what it asks, how long it takes, and who runs it.
+#include "cli/lab.h"
+#include "cli/lab_arguments.h"
+#include "cli/lab_averaging_command.h"
+#include "cli/lab_collectives.h"
+#include "cli/lab_downpour_command.h"
+#include "cli/lab_pipeline.h"
+#include "cli/lab_scaling.h"
+#include "cli/lab_sparse_command.h"
+#include "cli/lab_staleness.h"
+#include "cli/lab_stall.h"
+#include "cli/lab_stragglers.h"
+#include "cli/lab_topology.h"
+
+namespace yoke::cli {
+
+const std::vector<LabRow>& labs() {
+  static const std::vector<LabRow> rows = {
+      {.name = "averaging",
+       .question = "Averaging now and then instead of in every step: what does it save on a slow link?",
+       .time = "2 minutes",
+       .example = "yoke lab averaging configs/mlp_tiny.toml --workers 4 --steps 200 --bandwidth 100mbit",
+       .add_options = [](CLI::App& app, CommandLine& line) { add_options(app, line.lab_averaging); },
+       .trains = true,
+       .run = run_lab_averaging},
+      {.name = "collectives",
+       .question = "Ring, tree, star or direct: which collective is fastest, for how many bytes and ranks?",
+       .time = "20 s",
+       .example = "yoke lab collectives --nproc 4 --preset h100 --machines 4",
+       .options = kCollectivesOptions,
+       .run = run_lab_collectives},
+      {.name = "downpour",
+       .question = "SGD, Downpour or Sandblaster L-BFGS: who reaches an accuracy first?",
+       .time = "1 minute",
+       .example = "yoke lab downpour configs/mlp_tiny.toml --workers 4 --epochs 5",
+       .add_options = [](CLI::App& app, CommandLine& line) { add_options(app, line.lab_downpour); },
+       .trains = true,
+       .run = run_lab_downpour},
+      {.name = "pipeline",
+       .question = "Which pipeline schedule idles least, and what does it keep in memory?",
+       .time = "1 s",
+       .example = "yoke lab pipeline --stages 4 --microbatches 8",
+       .options = kPipelineOptions,
+       .run = run_lab_pipeline},
+      {.name = "scaling",
+       .question = "How does speed grow with the workers, and where does the time go?",
+       .time = "1 minute",
+       .example = "yoke lab scaling --model lenet --ways ddp,zero1 --nproc 1,2,4",
+       .options = kScalingOptions,
+       .run = run_lab_scaling},
+      {.name = "sparse",
+       .question = "Sparse logistic regression over parameter servers: how much delay pays?",
+       .time = "1 minute",
+       .example = "yoke lab sparse --examples 20000 --keys 100000 --max-delay 0,4 --delay exp:1ms",
+       .add_options = [](CLI::App& app, CommandLine& line) { add_options(app, line.lab_sparse); },
+       .run = run_lab_sparse},
+      {.name = "staleness",
+       .question = "How stale are asynchronous gradients, and what does staleness cost?",
+       .time = "5 s",
+       .example = "yoke lab staleness --workers 8 --k 4",
+       .options = kStalenessOptions,
+       .run = run_lab_staleness},
+      {.name = "stall",
+       .question = "What share of its time does a faster device lose to communication?",
+       .time = "5 s",
+       .example = "yoke lab stall --preset dgx1 --network 10gbit",
+       .options = kStallOptions,
+       .run = run_lab_stall},
+      {.name = "stragglers",
+       .question = "Slow workers: which rule of parameter servers loses least, and for which K?",
+       .time = "5 s; with FILE 1 minute",
+       .example = "yoke lab stragglers configs/mlp_tiny.toml --workers 4 --delay pareto:1ms,3",
+       .add_options = [](CLI::App& app, CommandLine& line) { add_options(app, line.lab); },
+       .trains = true,
+       .run = run_lab_stragglers},
+      {.name = "topology",
+       .question = "How are the devices of a machine linked, and which rings run through them?",
+       .time = "2 s",
+       .example = "yoke lab topology --presets dgx1,h100",
+       .options = kTopologyOptions,
+       .run = run_lab_topology},
+  };
+  return rows;
+}
+
+}  // namespace yoke::cli

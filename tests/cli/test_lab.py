@@ -1,0 +1,114 @@
+"""`yoke lab`: the list, the frame that all labs share, and theory beside what they simulate."""
+import csv
+import json
+import signal
+import subprocess
+import xml.etree.ElementTree as xml
+
+import pytest
+from conftest import ROOT, YOKE
+
+MLP = ROOT / "configs/mlp_tiny.toml"
+# Without FILE: these train nothing.
+QUICK = ["collectives", "pipeline", "scaling", "sparse", "staleness", "stall", "stragglers", "topology"]
+TRAINED = ["averaging", "downpour"]
+
+
+def test_the_list_names_every_lab_with_a_question_and_a_time(yoke):
+    labs = yoke("lab", "--json").json["labs"]
+    assert [lab["name"] for lab in labs] == sorted(QUICK + TRAINED)
+    assert all(lab["question"].endswith("?") and lab["time"] and lab["example"].startswith("yoke lab " + lab["name"]) for lab in labs)
+    text = yoke("lab").out
+    for lab in labs:
+        assert lab["question"] in text and lab["time"] in text
+        assert (ROOT / f"docs/lab/{lab['name']}.md").exists() or lab["name"] in TRAINED
+        assert "--quick" in yoke("lab", lab["name"], "--help").out
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_quick_writes_a_page_figures_and_results(yoke, tmp_path, name):
+    result = yoke("lab", name, "--quick", "-o", tmp_path, "--json")
+    assert result.json == json.loads((tmp_path / "results.json").read_text())
+    assert result.json["quick"] and result.json["results"] and "failed" not in result.json
+    rows = list(csv.DictReader((tmp_path / "results.csv").open()))
+    assert rows and all(None not in row for row in rows)
+    page = (tmp_path / "report.html").read_text()
+    assert "<script" not in page and "prefers-color-scheme: dark" in page and "nan" not in page.split("</style>")[-1]
+    figures = list(tmp_path.glob("*.svg"))
+    assert len(figures) == page.count("<figure") >= 2
+    for figure in figures:
+        assert xml.parse(figure).getroot().tag == "{http://www.w3.org/2000/svg}svg"
+    assert f"lab {name} " in result.err or f"lab {name}:" in result.err  # progress
+
+
+def test_pipeline_equals_the_formulas(yoke, tmp_path):
+    rows = yoke("lab", "pipeline", "--stages", 4, "--microbatches", 8, "--up-to", 8, "-o", tmp_path, "--json", "-q").json["results"]
+    found = {row["schedule"]: row for row in rows}
+    for name in ("gpipe", "1f1b", "interleaved", "zb-h1", "naive"):
+        assert found[name]["bubble_fraction"] == pytest.approx(found[name]["bubble_fraction_theory"]), name
+    assert found["1f1b"]["bubble_fraction"] == pytest.approx(3 / 11)
+    assert found["pipedream"]["versions"] == 4 and found["2bw"]["versions"] == 2
+    # The versions of PipeDream's weights are drawn: it differs from 1f1b.
+    assert ">v3<" in (tmp_path / "timeline_pipedream.svg").read_text()
+    assert ">v1<" not in (tmp_path / "timeline_1f1b.svg").read_text()
+
+
+def test_staleness_equals_the_laws(yoke, tmp_path):
+    found = yoke("lab", "staleness", "--updates", 20000, "--up-to", 2, "-o", tmp_path, "--json", "-q").json
+    for row in found["results"]:
+        if "mean_theory" in row:
+            assert row["mean"] == pytest.approx(row["mean_theory"], rel=0.02), row["policy"]
+        if "fresh_theory" in row:
+            assert row["fresh"] == pytest.approx(row["fresh_theory"], abs=0.02), row["policy"]
+    assert found["one_worker"]["loss"] == pytest.approx(found["one_worker"]["theory"], rel=0.1)
+
+
+def test_stragglers_show_the_floor_against_k(yoke, tmp_path):
+    rows = yoke("lab", "stragglers", "--policies", "k_sync,k_batch_async", "--workers", 8, "-o", tmp_path, "--json", "-q").json["results"]
+    sync = {row["k"]: row for row in rows if row["policy"] == "k_sync"}
+    for k, row in sync.items():
+        assert row["loss_floor"] == pytest.approx(0.1 / (2 * k * 1.9), rel=0.05)
+        expected = 0.01 * sum(1 / (8 - i) for i in range(k))
+        assert row["seconds_per_update"] == pytest.approx(expected, rel=0.05)
+    loose = {row["k"]: row for row in rows if row["policy"] == "k_batch_async"}
+    assert loose[1]["loss_floor"] > 4 * loose[8]["loss_floor"]
+    assert loose[4]["staleness_mean"] == pytest.approx(7 / 4, rel=0.02)
+
+
+def test_a_part_that_fails_is_named_and_the_others_run(yoke, tmp_path):
+    island = tmp_path / "island.toml"
+    island.write_text('[cluster]\nname = "island"\n[[machine]]\nname = "m"\n[[device]]\nname = "a"\nmachine = "m"\nkind = "gpu"\n'
+                      '[[device]]\nname = "b"\nmachine = "m"\nkind = "gpu"\n')
+    result = yoke("lab", "topology", "--presets", "pcie4", "--file", island, "-o", tmp_path / "lab", "--json", code=2)
+    assert [row["machine"] for row in result.json["results"]] == ["pcie4"]
+    assert len(result.json["failed"]) == 1 and result.json["failed"][0].startswith("island: ")
+    assert "island: " in (tmp_path / "lab/report.html").read_text() and "island: " in result.err
+
+
+def test_an_interrupted_lab_writes_what_it_has_and_names_the_rest(tmp_path):
+    words = [YOKE, "lab", "sparse", "--examples", 20000, "--keys", 20000, "--passes", 8, "--workers", 2, "--max-delay", "0,1,2,4,8", "-o", tmp_path]
+    process = subprocess.Popen(list(map(str, words)), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT)
+    while "1 of" not in process.stderr.readline():
+        assert process.poll() is None
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=120)
+    assert process.returncode == 128 + signal.SIGINT
+    failed = json.loads((tmp_path / "results.json").read_text())["failed"]
+    assert failed and all("interrupted" in part for part in failed)
+    assert "interrupted" in (tmp_path / "report.html").read_text()
+
+
+@pytest.mark.parametrize("words,expected", [
+    (["pipeline", "--stages", "1"], "--stages 1: expected an integer from 2 to 64"),
+    (["pipeline", "--forward", "soon"], "--forward soon"),
+    (["staleness", "--delay", "none"], "--delay none"),
+    (["staleness", "--k", "99"], "--k 99"),
+    (["collectives", "--op", "barrier"], "barrier"),
+    (["collectives", "--bytes", "many"], "--bytes many"),
+    (["topology", "--presets", "dgx9"], "dgx9"),
+    (["stragglers", "--train.lr", "0.1"], "nothing is trained"),
+    (["stragglers", "--workers", "0"], "--workers 0"),
+    (["pipelines"], "Did you mean `yoke lab pipeline`?"),
+])
+def test_wrong_requests_are_refused(yoke, tmp_path, words, expected):
+    assert expected in yoke("lab", *words, *([] if words == ["pipelines"] else ["-o", tmp_path]), code=2).err
