@@ -17,7 +17,7 @@ void add_start_options(CLI::App& command, CollabArguments& collab) {
   command.add_option("--run-id", collab.run_id, "name of the run [model and a random number]");
   command.add_option("--init", collab.init, "initial weights (safetensors)");
   command.add_flag("--continue", collab.continues,
-                   "be the meeting point of the run of --ticket-file again, and use the state in out.dir");
+                   "host the run of --ticket-file again, with the state in out.dir");
 }
 
 void add_join_options(CLI::App& command, CollabArguments& collab) {

@@ -20,7 +20,7 @@ using ::testing::ThrowsMessage;
 
 // Options that always have an effect, or whose command refuses what does not go together: `plan` the ways to
 // give devices, `topo` --machines and --network without a preset, `simulate` what repeats or contradicts a
-// plan.
+// plan, `report` what is for one run or for several.
 const std::map<std::string, std::string> kAlways = {
     {"train", "FILE --resume --init --nproc --device --steps --elastic --trace"},
     {"verify", "FILE --layouts --steps --dtype --tolerance"},
@@ -33,14 +33,23 @@ const std::map<std::string, std::string> kAlways = {
     {"bench collectives", "--nproc --spares --backend --op --bytes --dtype --iterations --memory --check"},
     {"bench messenger", "--backend --bytes --seconds"},
     {"bench ps", "--workers --bytes --servers --throughput"},
-    {"lab stragglers", "FILE --policies --workers --servers --delay --target-loss --output"},
     {"lab averaging",
-     "FILE --methods --workers --every --steps --bandwidth --latency --compute --target-loss --output"},
+     "FILE --methods --workers --every --steps --bandwidth --latency --compute --target-loss --output "
+     "--quick"},
+    {"lab collectives", "--op --nproc --bytes --preset --machines --up-to --output --quick"},
+    {"lab downpour",
+     "FILE --methods --workers --servers --epochs --adagrad-lr --lbfgs-batch --target-accuracy --output "
+     "--quick"},
+    {"lab pipeline",
+     "--stages --microbatches --up-to --forward --backward --transfer --chunks --output --quick"},
+    {"lab scaling", "--model --ways --nproc --batch --steps --threads --output --quick"},
     {"lab sparse",
      "FILE --examples --keys --per-example --workers --servers --blocks --l1 --passes --max-delay --damping "
-     "--delay --backend --seed --output"},
-    {"lab downpour",
-     "FILE --methods --workers --servers --epochs --adagrad-lr --lbfgs-batch --target-accuracy --output"},
+     "--delay --backend --seed --output --quick"},
+    {"lab staleness", "--workers --k --up-to --delay --lr --updates --output --quick"},
+    {"lab stall", "--models --preset --network --machines --device --efficiency --output --quick"},
+    {"lab stragglers", "FILE --policies --workers --servers --delay --target-loss --output --quick"},
+    {"lab topology", "--presets --file --bytes --output --quick"},
     {"collab start",
      "FILE --ticket-file --meeting --announce --run-id --init --continue --target-batch --robust --steps "
      "--device"},
@@ -53,7 +62,7 @@ const std::map<std::string, std::string> kAlways = {
     {"ckpt import", "FILE --output"},
     {"config show", "FILE"},
     {"config keys", ""},
-    {"report", "RUN_DIR --output --baseline"},
+    {"report", "RUN_DIR --output --baseline --target-loss"},
     {"why", "DIR"},
     {"ps top", "ADDRESS --once"},
     {"ps leave", "ADDRESS SERVER"},

@@ -145,7 +145,9 @@ void print_summary(const CommandLine& line, const metrics::Summary& summary, con
 void print_end(const CommandLine& line, const metrics::Summary& summary, const RunConfig& config, int code,
                int64_t total_steps) {
   if (code == 0) return print_summary(line, summary, config);
-  log::info("stopped at step {} of {}; run the same command again to resume", summary.steps, total_steps);
+  log::info("stopped at step {} of {}; {}", summary.steps, total_steps,
+            config.checkpoint.every_steps > 0 ? "run the same command again to resume"
+                                              : "nothing was saved (checkpoint.every_steps = 0)");
 }
 
 }  // namespace yoke::cli

@@ -89,3 +89,20 @@ def test_bf16_on_a_cpu_comes_with_a_hint(yoke, tmp_path):
     result = yoke("train", MLP, "--train.precision", "bf16", "--steps", 1, "--no-train.evaluate", "--out.dir", tmp_path)
     assert "more memory than fp32" in result.err and "yoke bench step --model mlp" in result.err
     assert "bf16" not in yoke("train", MLP, "--steps", 1, "--no-train.evaluate", "--out.dir", tmp_path / "fp32").err
+
+
+def test_several_runs_are_compared_on_one_page(yoke, tmp_path):
+    for rate in (0.01, 0.05):
+        yoke("train", MLP, "--train.lr", rate, "--steps", 40, "--out.log_every", 1, "--no-train.evaluate", "--out.dir", tmp_path / f"lr_{rate}", "-q")
+    runs = [tmp_path / "lr_0.01", tmp_path / "lr_0.05"]
+    result = yoke("report", *runs, "--target-loss", 2, "-o", tmp_path / "both.html", "--json").json
+    slow, fast = result["runs"]
+    assert [slow["name"], fast["name"]] == ["lr_0.01", "lr_0.05"] and result["target_loss"] == 2
+    assert 0 < fast["steps_to_target"] < slow.get("steps_to_target", 41)
+    for run, row in zip(runs, result["runs"]):
+        losses = [record["loss"] for record in records(run)]
+        assert row["final_loss"] == losses[-1]
+    page = (tmp_path / "both.html").read_text()
+    assert "lr_0.01" in page and page.count("<svg") >= 3
+    assert "one" in yoke("report", runs[0], "--target-loss", 2, code=2).err
+    assert "--baseline" in yoke("report", *runs, "--baseline", runs[0], code=2).err

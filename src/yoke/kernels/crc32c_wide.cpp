@@ -12,9 +12,9 @@ namespace yoke::kernels::crc {
 namespace {
 
 constexpr size_t kVector = 64;
-constexpr size_t kAccumulators = 8;
-constexpr size_t kTurn = kAccumulators * kVector;
-constexpr size_t kAhead = 2 * kTurn;  // further than the hardware prefetcher looks within a page
+constexpr size_t kVectors = 8;
+constexpr size_t kWideTurn = kVectors * kVector;
+constexpr size_t kAhead = 2 * kWideTurn;  // further than the hardware prefetcher looks within a page
 
 YOKE_WIDE YOKE_INLINE __m512i load(const uint8_t* data) {
   return _mm512_loadu_si512(data);
@@ -49,19 +49,19 @@ bool has_wide_folding() {
 }
 
 YOKE_WIDE uint32_t by_wide_folding(const uint8_t* data, size_t bytes, uint32_t start) {
-  if (bytes < 2 * kTurn) return by_folding(data, bytes, start);
-  __m512i a[kAccumulators];
+  if (bytes < 2 * kWideTurn) return by_folding(data, bytes, start);
+  __m512i a[kVectors];
   YOKE_UNROLL
-  for (size_t i = 0; i < kAccumulators; ++i) a[i] = load(data + i * kVector);
+  for (size_t i = 0; i < kVectors; ++i) a[i] = load(data + i * kVector);
   a[0] = _mm512_xor_si512(a[0], _mm512_zextsi128_si512(first_word(start)));  // as if it came before
-  for (data += kTurn, bytes -= kTurn; bytes >= kTurn; data += kTurn, bytes -= kTurn) {
+  for (data += kWideTurn, bytes -= kWideTurn; bytes >= kWideTurn; data += kWideTurn, bytes -= kWideTurn) {
     YOKE_UNROLL
-    for (size_t i = 0; i < kAccumulators; ++i) {
+    for (size_t i = 0; i < kVectors; ++i) {
       __builtin_prefetch(data + kAhead + i * kVector);
-      a[i] = fold_vector<kTurn>(a[i], load(data + i * kVector));
+      a[i] = fold_vector<kWideTurn>(a[i], load(data + i * kVector));
     }
   }
-  __m512i all = a[kAccumulators - 1];
+  __m512i all = a[kVectors - 1];
   all = fold_vector<kVector>(a[6], all);
   all = fold_vector<2 * kVector>(a[5], all);
   all = fold_vector<3 * kVector>(a[4], all);

@@ -86,7 +86,7 @@ LabPage runs_page(const std::vector<RunCurve>& runs, double target) {
   page.title = fmt::format("{} runs together", runs.size());
   LabTable table{{"run", "time to target", "steps to target", "final loss", "samples/s"}, {}};
   for (const RunCurve& curve : runs) {
-    const std::vector<metrics::Record> records = losses_of(curve.run);
+    const std::vector<metrics::Record>& records = curve.run.records;  // as in summary.json
     table.rows.push_back({curve.name,
                           curve.seconds_to_target ? format_duration(*curve.seconds_to_target) : "never",
                           curve.steps_to_target ? fmt::format("{}", *curve.steps_to_target) : "–",
