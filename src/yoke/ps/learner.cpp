@@ -458,44 +458,6 @@ FlightPlan Learner::push_plan(const Gradient& gradient, const GrantReply& grant)
   return plan;
 }
 
-namespace {
-
-template <class T>
-void add_values(std::span<std::byte> to, std::span<const std::byte> values, double factor) {
-  auto* sum = reinterpret_cast<T*>(to.data());
-  const auto* from = reinterpret_cast<const T*>(values.data());
-  for (size_t i = 0; i < to.size() / sizeof(T); ++i) sum[i] += static_cast<T>(factor) * from[i];
-}
-
-}  // namespace
-
-// Encodes the gradient of a range together with what was left out of earlier ones. Zeros that stand for an
-// overflow are no gradient: nothing is left out of them.
-void Learner::pack_range(size_t index, const Gradient& gradient) {
-  if (!options_.packing.active()) return;
-  packed_.resize(own_.size());
-  const Range& range = own_range(index);
-  const std::span<const std::byte> values(at(gradient.data, range), bytes_of(range));
-  if (!options_.packing.feeds_back() || gradient.overflow) {
-    packed_[index] = pack(options_.packing, values, options_.type);
-    return;
-  }
-  const auto add = options_.type == DataType::kFloat32 ? add_values<float> : add_values<double>;
-  if (left_out_.empty()) left_out_.resize(static_cast<size_t>(elements()) * element_);
-  const std::span<std::byte> left(at(left_out_.data(), range), values.size());
-  add(left, values, 1);
-  packed_[index] = pack(options_.packing, left, options_.type);
-  scratch_.resize(std::max(scratch_.size(), values.size()));
-  const std::span<std::byte> sent = std::span(scratch_).first(values.size());
-  unpack(packed_[index].encoding, packed_[index].bytes, options_.type, sent);
-  add(left, sent, -1);
-}
-
-void Learner::count_pushed() {
-  if (!options_.packing.active()) bytes_pushed_ += elements() * static_cast<int64_t>(element_);
-  for (const Packed& one : packed_) bytes_pushed_ += static_cast<int64_t>(one.bytes.size());
-}
-
 bool Learner::push(const Gradient& gradient) {
   fault::at(fault::Point::kPsPush);
   if (!gradient.known_finite && sum_over_parts(is_finite(gradient.data) ? 0 : 1) > 0)

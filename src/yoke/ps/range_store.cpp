@@ -5,19 +5,10 @@
 #include <utility>
 
 #include "yoke/base/error.h"
-#include "yoke/kernels/optimizer_steps.h"
-#include "yoke/kernels/reduce.h"
+#include "yoke/ps/add_scaled.h"
 
 namespace yoke::ps {
 namespace {
-
-void add_scaled(DataType type, std::byte* into, const std::byte* from, double scale, int64_t count) {
-  if (scale == 1) return kernels::accumulate(into, from, static_cast<size_t>(count), type, ReduceOp::kSum);
-  if (type == DataType::kFloat32)
-    kernels::add_scaled(reinterpret_cast<float*>(into), reinterpret_cast<const float*>(from), scale, count);
-  else
-    kernels::add_scaled(reinterpret_cast<double*>(into), reinterpret_cast<const double*>(from), scale, count);
-}
 
 template <class T>
 double sum_of_squares(const std::byte* data, int64_t count) {

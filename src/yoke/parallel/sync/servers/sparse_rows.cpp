@@ -37,10 +37,6 @@ std::vector<Key> sorted_keys(const torch::Tensor& numbers) {
   return keys;
 }
 
-}  // namespace
-
-namespace {
-
 // What may number rows of a parameter.
 std::vector<torch::Tensor> numbers_of(const models::KeyedParameter& parameter,
                                       const std::vector<torch::Tensor>& inputs) {
@@ -79,9 +75,8 @@ std::vector<Key> places_of(const models::KeyedParameter& parameter, const torch:
     const auto found = std::lower_bound(keys.begin(), keys.end(), static_cast<Key>(row));
     if (found == keys.end() || *found != static_cast<Key>(row))
       throw ConfigError(
-          "row {} of '{}' has a gradient, but the batch does not name it: its value was not pulled. Set "
-          "ps.sparse = "
-          "\"off\".",
+          "row {} of '{}' has a gradient, but the batch does not name it: its value was not pulled. "
+          "Set ps.sparse = \"off\".",
           row, parameter.name);
     places.push_back(static_cast<Key>(found - keys.begin()));
   }
