@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""How long an elastic job pauses when a rank is killed.
+"""How long an elastic job pauses when a rank is killed, or with --grow when one joins.
 
-    bench/elastic.py [--jobs 5] [--ranks 6]
+    bench/elastic.py [--jobs 5] [--ranks 6] [--zero 0] [--grow]
 
 Every job starts with --ranks ranks; one rank after the other is killed (kill -9, chosen by a fixed seed) until one is left, over shm and over tcp.
-The pause runs from the kill to the end of the first step that the ranks left finish together.
+The pause runs from the kill to the end of the first step that the ranks left finish together. With --grow a job of two ranks grows to --ranks, by `yoke run
+--join`; the pause runs from the last step without a new rank to the end of the first one with it, less a usual step.
 """
 import argparse
 import json
@@ -13,6 +14,7 @@ import pathlib
 import random
 import re
 import signal
+import socket
 import statistics
 import subprocess
 import tempfile
@@ -47,11 +49,11 @@ def wait_for(log, pattern, seconds):
     raise SystemExit(f"no '{pattern}' within {seconds} s in\n" + "".join(log))
 
 
-def job(ranks, backend, config, draw):
+def job(ranks, backend, config, draw, zero):
     """Pauses in seconds, one for every kill, each with the number of ranks before it."""
     with tempfile.TemporaryDirectory() as folder:
         command = [YOKE, "train", config, "--nproc", ranks, "--elastic", "--parallel.backend", backend, "--out.dir", folder, "--steps", 10**8,
-                   "--train.threads", 1, "--train.evaluate", "false", "--out.log_every", 50, "--out.report", "false"]
+                   "--train.threads", 1, "--train.evaluate", "false", "--out.log_every", 50, "--out.report", "false", "--parallel.zero", zero]
         process = subprocess.Popen(list(map(str, command)), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         log = []
         threading.Thread(target=lambda: [log.append(line) for line in process.stderr], daemon=True).start()
@@ -77,17 +79,69 @@ def job(ranks, backend, config, draw):
     return [(ranks - i, change["at"] - kills[i]) for i, change in enumerate(changes)]
 
 
+def growing(ranks, config, zero):
+    """Pauses in seconds, one for every rank that joins, each with the number of ranks before it; and the seconds of a usual step."""
+    with tempfile.TemporaryDirectory() as folder, socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+        probe.close()
+        key = pathlib.Path(folder) / "key"
+        key.write_bytes(os.urandom(32))
+        key.chmod(0o600)
+
+        def start(*flags):
+            command = [YOKE, "run", *flags, "--rdzv-endpoint", f"127.0.0.1:{port}", "--secret-file", key, YOKE, "train", config, "--out.dir", folder + "/run", "--steps", 10**8,
+                       "--train.threads", 1, "--train.evaluate", "false", "--out.log_every", 1, "--out.report", "false", "--parallel.zero", zero]
+            process = subprocess.Popen(list(map(str, command)), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+            log = []
+            threading.Thread(target=lambda: [log.append(line) for line in process.stderr], daemon=True).start()
+            return process, log
+
+        first, log = start("--elastic", "--nproc", 2)
+        launchers = [first]
+        records = pathlib.Path(folder) / "run/metrics.jsonl"
+        end = time.monotonic() + 120
+        while not (records.exists() and records.stat().st_size > 20000):
+            if time.monotonic() > end or first.poll() is not None:
+                raise SystemExit("the job did not start:\n" + "".join(log))
+            time.sleep(0.02)
+        for more in range(2, ranks):
+            launchers.append(start("--join")[0])
+            wait_for(log, rf"epoch \d+: {more + 1} ranks continue[^|]*step \d+ finished", 120)
+            time.sleep(1)
+        for launcher in launchers:
+            launcher.send_signal(signal.SIGTERM)
+        for launcher in launchers:
+            launcher.wait(60)
+        summary = json.loads((pathlib.Path(folder) / "run/summary.json").read_text())
+    assert summary["elastic"]["joins"] == ranks - 2 and summary["elastic"]["repeated"] == 0, summary["elastic"]
+    usual = summary["step_seconds"]["median"]
+    return [(i + 2, change["pause"] - usual) for i, change in enumerate(summary["elastic"]["changes"])], usual
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--jobs", type=int, default=5, help="per backend")
     parser.add_argument("--ranks", type=int, default=6)
     parser.add_argument("--config", default=str(ROOT / "configs/mlp_tiny.toml"))
+    parser.add_argument("--zero", type=int, default=0, choices=range(4))
+    parser.add_argument("--grow", action="store_true")
     arguments = parser.parse_args()
+    if arguments.grow:
+        rows, steps = [], []
+        for _ in range(arguments.jobs):
+            pauses, usual = growing(arguments.ranks, arguments.config, arguments.zero)
+            rows += pauses
+            steps.append(usual)
+        print("          joins  median s  p95 s  worst s")
+        show("all", rows)
+        print(f"a step takes {statistics.median(steps) * 1e3:.1f} ms")
+        return
     draw = random.Random(1)
     pauses = []
     print("backend  kills  median s  p95 s  worst s")
     for backend in ("shm", "tcp"):
-        own = [row for _ in range(arguments.jobs) for row in job(arguments.ranks, backend, arguments.config, draw)]
+        own = [row for _ in range(arguments.jobs) for row in job(arguments.ranks, backend, arguments.config, draw, arguments.zero)]
         pauses += own
         show(backend, own)
     show("all", pauses)

@@ -34,6 +34,10 @@ void add_options(CLI::App& command, BenchStepArguments& arguments) {
       .add_flag("--largest-batch", arguments.largest_batch,
                 "find the largest batch that fits, then measure it")
       ->excludes("--batch");
+  command.add_flag("--anatomy", arguments.anatomy,
+                   "also: operations, memory by block and along the step, device peaks (--json)");
+  // Internal: between a lab and the process that measures for it
+  command.add_option("--rank-result", arguments.result_file)->group("");
 }
 
 void add_options(CLI::App& command, BenchKernelsArguments& arguments) {
@@ -69,7 +73,9 @@ void add_options(CLI::App& command, BenchScalingArguments& arguments) {
 }
 
 void add_options(CLI::App& command, BenchCollectivesArguments& arguments) {
-  command.add_option("--nproc", arguments.nproc, "ranks to start on this machine")
+  command
+      .add_option("--nproc", arguments.nproc,
+                  "ranks to start on this machine; without it: one rank of a launcher's job")
       ->check(CLI::Range(1, 1024))
       ->option_text("N");
   command
@@ -80,7 +86,7 @@ void add_options(CLI::App& command, BenchCollectivesArguments& arguments) {
       ->capture_default_str();
   add_list(command, "--op", arguments.ops,
            "collectives: all_reduce reduce reduce_scatter all_gather all_to_all broadcast …");
-  add_list(command, "--bytes", arguments.bytes, "array sizes");
+  add_list(command, "--bytes", arguments.bytes, "array sizes [1K,64K,1M,16M,64M]")->option_text("SIZES");
   command.add_option("--dtype", arguments.dtype, "fp32 fp64 fp16 bf16 int8 … int64")->capture_default_str();
   command.add_option("--reduce", arguments.reduce, "sum mean max min prod")->capture_default_str();
   add_list(command, "--algorithm", arguments.algorithms,

@@ -20,6 +20,8 @@ struct BenchStepArguments {
   int64_t threads = 0;
   int64_t steps = 20;
   bool largest_batch = false;  // instead of `batches`
+  bool anatomy = false;
+  std::string result_file;  // set: this process measures for another, which reads that file
 };
 
 struct BenchKernelsArguments {

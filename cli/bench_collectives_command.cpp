@@ -7,6 +7,7 @@
 #include <cstring>
 #include <filesystem>
 
+#include "cli/bench_figures.h"
 #include "cli/output.h"
 #include "yoke/base/error.h"
 #include "yoke/base/file.h"
@@ -153,6 +154,7 @@ int show(const CommandLine& line, const std::vector<Row>& rows) {
                row.result.limit_fraction ? fmt::format("{:.0f} %", *row.result.limit_fraction * 100) : "-",
                row.result.correct ? "yes" : "NO"});
   }
+  if (line.figures.wanted()) write_figures(line.figures, titled(collectives_figures(results), line));
   if (const std::string& file = line.bench_collectives.result_file; !file.empty()) {
     write_file_atomically(file, results.dump());
   } else if (line.json) {
@@ -232,6 +234,7 @@ int bench_collectives(const CommandLine& line) {
     throw ConfigError("--backend {}: unknown. Accepted: local {}.", arguments.backend, join(known, " "));
   if (arguments.memory != "shared" && arguments.memory != "private")
     throw ConfigError("--memory {}: unknown. Accepted: shared private.", arguments.memory);
+  check_figures(line.figures);
   std::vector<comm::CollectiveBench> all = sweep(arguments);
   if (local) {
     std::vector<Row> rows;
@@ -242,8 +245,11 @@ int bench_collectives(const CommandLine& line) {
     return show(line, rows);
   }
   if (arguments.nproc > 0 && arguments.backend == "mpi") become_mpirun(line);
-  if (arguments.nproc > 0)
-    return cluster::run_job(cluster::own_job(arguments.nproc + arguments.spares, line.words));
+  if (arguments.nproc > 0) {
+    cluster::LaunchOptions job = cluster::own_job(arguments.nproc + arguments.spares, line.words);
+    job.typed = line.typed;
+    return cluster::run_job(job);
+  }
   return run_as_rank(line, all);
 }
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "cli/bench_figures.h"
 #include "cli/output.h"
 #include "cli/run_checks.h"
 #include "cli/run_config.h"
@@ -152,6 +153,7 @@ int bench_scaling(const CommandLine& line) {
   std::vector<ScalingCell> cells = cells_of(line);
   for (const ScalingCell& cell : cells)  // all are checked before the first
     for (int nproc : sizes) check_scaling(line, cell, nproc);
+  check_figures(line.figures);
   Desk desk;
   nlohmann::json rows = nlohmann::json::array();
   for (const ScalingCell& cell : cells) {
@@ -165,6 +167,7 @@ int bench_scaling(const CommandLine& line) {
       rows.push_back(std::move(row));
     }
   }
+  if (line.figures.wanted()) write_figures(line.figures, titled(scaling_figures(rows), line));
   if (line.json)
     print_json({{"results", rows}});
   else

@@ -11,7 +11,7 @@ void add_start_options(CLI::App& command, CollabArguments& collab) {
   command.add_option("--ticket-file", collab.ticket_file, "write the ticket here instead of logging it");
   command
       .add_option("--meeting", collab.meeting,
-                  "where peers meet: HOST:PORT to listen at; port 0: any free one")
+                  "where peers meet: HOST:PORT (0: any port), or etcd://HOST:PORT,…")
       ->capture_default_str();
   command.add_option("--announce", collab.announce, "HOST:PORT in the ticket, if others reach it elsewhere");
   command.add_option("--run-id", collab.run_id, "name of the run [model and a random number]");

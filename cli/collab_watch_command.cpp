@@ -13,6 +13,7 @@
 #include "yoke/base/log.h"
 #include "yoke/base/terminal.h"
 #include "yoke/collab/client.h"
+#include "yoke/collab/etcd_meeting.h"
 #include "yoke/collab/options.h"
 #include "yoke/report/collab_page.h"
 
@@ -33,11 +34,11 @@ void show(const nlohmann::json& status, const CollabArguments& arguments) {
 int watch_collab(const CommandLine& line) try {
   const CollabArguments& arguments = line.collab;
   const double timeout = collab::CollabOptions().timeout;
-  collab::MeetingClient client(collab::read_ticket(arguments.ticket), Deadline::after(timeout));
+  auto client = reach_meeting(collab::read_ticket(arguments.ticket), Deadline::after(timeout));
   for (bool first = true;; first = false) {
     nlohmann::json status;
     try {
-      status = client.call({{"type", "watch"}}, Deadline::after(timeout));
+      status = client->call({{"type", "watch"}}, Deadline::after(timeout));
     } catch (const CommError& error) {
       if (first) throw;
       log::info("{}", error.what());  // the run is over, and its meeting point gone

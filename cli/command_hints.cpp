@@ -74,7 +74,7 @@ bool reads_configuration(const std::string& command) {
          std::ranges::any_of(labs(),
                              [&](const LabRow& row) { return row.trains && command == "lab " + row.name; }) ||
          command == "collab start" || command == "collab join" || command == "bench step" ||
-         command == "bench scaling" || command == "verify" || command == "profile" ||
+         command == "bench scaling" || command == "verify" || command == "profile" || command == "estimate" ||
          command == "config show";
 }
 

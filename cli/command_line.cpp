@@ -10,6 +10,7 @@
 #include "cli/command_hints.h"
 #include "cli/idle_keys.h"
 #include "cli/idle_options.h"
+#include "cli/keys_read.h"
 #include "cli/lab.h"
 #include "cli/positive.h"
 #include "cli/run_config.h"
@@ -35,6 +36,7 @@ class Parser {
     add_train();
     add_verify();
     add_eval();
+    add_text();
     add_model();
     add_bench();
     add_lab();
@@ -46,6 +48,7 @@ class Parser {
     add_environment();
     app_.add_subcommand("run", "launch any program on several ranks (torchrun's flags, then PROGRAM)");
     add_topo();
+    add_estimate();
     add_profile();
     add_pipeline();
     add_ps();
@@ -142,6 +145,17 @@ class Parser {
     key_option(command, "--device", "train.device", "cpu, cuda or cuda:N");
   }
 
+  void add_text() {
+    auto* group = app_.add_subcommand("data", "prepare data");
+    group->require_subcommand(1);
+    add_options(*common(group->add_subcommand("tokens", "turn text files into token files for training"),
+                        "yoke data tokens book.txt -o data/book --tokenizer tokenizer.json"),
+                out_.tokens);
+    add_options(*common(app_.add_subcommand("generate", "continue a text with a trained language model"),
+                        "yoke generate runs/text_bytes --prompt \"Once upon a time\" --temperature 0.7"),
+                out_.generate);
+  }
+
   void add_model() {
     auto* group = app_.add_subcommand("model", "inspect a model or export freshly initialized weights");
     group->require_subcommand(1);
@@ -162,6 +176,7 @@ class Parser {
         group->add_subcommand("step", "training throughput by model, batch size, precision and device"),
         "yoke bench step --model lenet,vgg_small --batch 16,64 --precision fp32,bf16");
     add_options(*step, out_.bench_step);
+    add_figure_options(*step, out_.figures);
     auto* kernels = common(
         group->add_subcommand("kernels", "memory bandwidth of Yoke's own kernels, beside a plain copy"),
         "yoke bench kernels --device cuda --precision bf16");
@@ -179,6 +194,7 @@ class Parser {
         "yoke bench scaling --model lenet --nproc 1,2,4\n"
         "Every configuration key is also an option, e.g. --ddp.hook fp16");
     add_options(*command, out_.bench_scaling);
+    add_figure_options(*command, out_.figures);
   }
 
   void add_verify() {
@@ -267,9 +283,9 @@ class Parser {
   void add_bench_collectives(Subcommand* group) {
     auto* command = common(
         group->add_subcommand("collectives", "latency and bandwidth of collectives, with verified results"),
-        "yoke bench collectives --nproc 4 --backend shm --op all_reduce --bytes 1K,1M,64M\n"
-        "Without --nproc it runs as one rank of a launcher's job.");
+        "yoke bench collectives --nproc 4 --backend shm --op all_reduce --bytes 1K,1M,64M");
     add_options(*command, out_.bench_collectives);
+    add_figure_options(*command, out_.figures);
   }
 
   void add_why() {
@@ -289,11 +305,24 @@ class Parser {
     top->add_option("ADDRESS", out_.ps.address, "folder of the run (out.dir), on this machine")->required();
     top->add_flag("--once", out_.ps.once, "show the state once and exit");
     top->add_option("--interval", out_.ps.interval, "seconds between two refreshes [1]")->check(positive());
-    auto* leave =
-        common(group->add_subcommand("leave", "end a server while training continues (ps.replicas >= 1)"),
-               "yoke ps leave runs/mlp_tiny 2");
+    auto* leave = common(group->add_subcommand("leave",
+                                               "end a server while training continues (ps.replicas >= 1, or "
+                                               "ps.max_servers), or a worker (ps.max_workers)"),
+                         "yoke ps leave runs/mlp_tiny 2\n"
+                         "yoke ps leave runs/mlp_tiny --worker 3");
     leave->add_option("ADDRESS", out_.ps.address, "folder of the run (out.dir), on this machine")->required();
-    leave->add_option("SERVER", out_.ps.server, "its number")->required();
+    auto* server = leave->add_option("SERVER", out_.ps.server, "its number");
+    leave->add_option("--worker", out_.ps.worker, "number of a worker, which leaves instead")
+        ->excludes(server);
+    auto* join = common(
+        group->add_subcommand("join",
+                              "serve parameters of a job that is running (ps.max_servers), or train in it "
+                              "(ps.max_workers); ends with it"),
+        "yoke ps join runs/mlp_tiny\n"
+        "yoke ps join runs/mlp_tiny --worker");
+    join->add_flag("--worker", out_.ps.works, "join as a worker");
+    join->add_option("ADDRESS", out_.ps.address, "folder of the run (out.dir), on this machine")->required();
+    join->add_option("--config", out_.ps.config, "configuration of the run [ADDRESS/config.toml]");
   }
 
   void add_checkpoint() {
@@ -310,6 +339,8 @@ class Parser {
                "yoke ckpt export runs/lenet -o lenet.safetensors");
     save->add_option("DIR", out_.checkpoint.path, "run folder (newest checkpoint) or checkpoint")->required();
     save->add_option("-o,--output", out_.checkpoint.output, "output file")->required();
+    save->add_flag("--raw", out_.checkpoint.raw,
+                   "the weights of the last step, not their moving average (train.ema)");
     auto* load = common(group->add_subcommand("import", "create a run folder that starts from given weights"),
                         "yoke ckpt import gpt2.safetensors -o runs/gpt2");
     load->add_option("FILE", out_.checkpoint.path, "weights (safetensors)")->required();
@@ -354,6 +385,7 @@ class Parser {
                            "yoke topo predict --op all_reduce --bytes 1M,64M --preset dgx1 --machines 4");
     TopoArguments& arguments = out_.topo;
     show->add_option("--mesh", arguments.mesh, "show the coordinates of ranks: pipeline=2,data=2,tensor=2");
+    add_figure_options(*show, out_.figures);
     // A list in one word: the next word may be FILE.
     predict->add_option("--op", arguments.ops, "all_reduce, broadcast, ...")
         ->delimiter(',')
@@ -368,10 +400,34 @@ class Parser {
         ->allow_extra_args(false);
     for (Subcommand* command : {show, predict}) {
       command->add_option("FILE", arguments.file, "cluster.toml; default: this machine");
-      command->add_option("--preset", arguments.preset, "pcie4 pcie8 dgx1 dgx2 h100");
+      command->add_option("--preset", arguments.preset, "pcie4 pcie8 dgx1 p2.16xlarge dgx2 h100");
       command->add_option("--machines", arguments.machines, "number of machines of the preset");
       command->add_option("--network", arguments.network, "bandwidth of a network interface: 100gbit");
     }
+  }
+
+  void add_estimate() {
+    auto* command =
+        common(app_.add_subcommand("estimate",
+                                   "steps, FLOPs and hours of a whole training, here and on known devices"),
+               "yoke estimate configs/recipes/imagenet_tiny.toml --samples 1281167 --replicas 8");
+    EstimateArguments& arguments = out_.estimate;
+    command->add_option("FILE", arguments.file, "configuration (TOML)")->required();
+    command->add_option("--steps", arguments.steps, "steps to measure here; 0: none")
+        ->capture_default_str()
+        ->check(CLI::Range(0, 1'000'000));
+    command->add_option("--batch", arguments.batch, "samples of a measured step [data.batch_size]")
+        ->check(CLI::Range(1, 1'000'000'000));
+    command->add_option("--samples", arguments.samples, "training samples [those of the data set]")
+        ->check(CLI::Range(int64_t{1}, int64_t{1} << 50));
+    command->add_option("--replicas", arguments.replicas, "replicas, each on a device of its own")
+        ->capture_default_str()
+        ->check(CLI::Range(1, 1'000'000));
+    command->add_option("--utilisation", arguments.utilisation, "share of the published peak, above 0 to 1")
+        ->capture_default_str()
+        ->check(CLI::Range(1e-6, 1.0));
+    command->add_option("--devices", arguments.devices, "all, or a list: V100,H100")->capture_default_str();
+    key_option(command, "--device", "train.device", "cpu, cuda or cuda:N");
   }
 
   void add_profile() {
@@ -397,9 +453,10 @@ class Parser {
     describe(*common(app_.add_subcommand("simulate", "run a pipeline schedule on a virtual clock"),
                      "yoke simulate --schedule 1f1b --stages 4 --microbatches 8 --forward 1 --backward 2"),
              out_.simulate);
-    describe(*common(app_.add_subcommand("partition", "assign the nodes of a network to machines"),
-                     "yoke partition network.json --parts 4 --svg network.svg"),
-             out_.partition);
+    auto* partition = common(app_.add_subcommand("partition", "assign the nodes of a network to machines"),
+                             "yoke partition network.json --parts 4 --svg network.svg");
+    describe(*partition, out_.partition);
+    add_figure_options(*partition, out_.figures);
   }
 
   CommandLine& out_;

@@ -9,9 +9,11 @@
 #include "cli/bench_arguments.h"
 #include "cli/bench_ps_arguments.h"
 #include "cli/collab_arguments.h"
+#include "cli/figure_files.h"
 #include "cli/lab_arguments.h"
 #include "cli/plan_arguments.h"
 #include "cli/ps_arguments.h"
+#include "cli/text_arguments.h"
 #include "cli/topo_arguments.h"
 #include "yoke/config/schema.h"
 
@@ -29,6 +31,16 @@ struct EvalArguments {
   std::string init;
   std::string inputs;
   std::string outputs;
+};
+
+struct EstimateArguments {
+  std::string file;
+  int64_t steps = 5;    // measured; 0: none
+  int64_t batch = 0;    // of the measured steps; 0: data.batch_size
+  int64_t samples = 0;  // of the training set; 0: those of the data set
+  int64_t replicas = 1;
+  double utilisation = 0.4;  // share of the published peak
+  std::string devices = "all";
 };
 
 struct ModelArguments {
@@ -54,6 +66,7 @@ struct ProfileArguments {
 struct CheckpointArguments {
   std::string path;
   std::string output;
+  bool raw = false;  // export: the weights themselves, not their moving average
 };
 
 struct ReportArguments {
@@ -83,7 +96,9 @@ struct CommandLine {
   bool list_faults = false;                 // doctor
   TrainArguments train;
   EvalArguments eval;
+  EstimateArguments estimate;
   ModelArguments model;
+  FigureFiles figures;  // of commands with --svg and --html
   BenchStepArguments bench_step;
   BenchKernelsArguments bench_kernels;
   BenchScalingArguments bench_scaling;
@@ -110,6 +125,8 @@ struct CommandLine {
   SimulateArguments simulate;
   PartitionArguments partition;
   PsArguments ps;
+  TokensArguments tokens;
+  GenerateArguments generate;
 };
 
 // Parses the words after the program's name. Prints help or the version and exits if requested. Throws

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include "cli/output.h"
+#include "cli/presets.h"
 #include "cli/run_config.h"
 #include "yoke/base/text.h"
 
@@ -71,10 +72,10 @@ std::string configuration_reference() {
       section = entry.section;
       out += fmt::format("{}## [{}]\n\n", out.empty() ? "" : "\n", section);
     }
-    out += fmt::format("- `{} = {}` ({}): {}\n", entry.key(), config::to_toml(entry.initial),
+    out += fmt::format("- `{} = {}` ({}): {}\n", entry.key(), config::value_text(entry, entry.initial),
                        accepted_text(entry.field), entry.field.help);
   }
-  return out;
+  return out + "\n## Presets of train.preset\n\n" + preset_reference(configuration.schema);
 }
 
 }  // namespace yoke::cli

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "cli/keys_read.h"
 #include "yoke/base/error.h"
 #include "yoke/base/log.h"
 #include "yoke/base/text.h"
@@ -47,7 +48,9 @@ struct Run {
   bool gpu() const { return config.train.compute.device != "cpu"; }
   bool on(std::initializer_list<const char*> models) const { return is_one_of(config.model.name, models); }
   bool has_batchnorm() const {
-    return !models::is_built_in(config.model.name) || on({"resnet50", "inception_v3"});
+    return !models::is_built_in(config.model.name) ||
+           on({"vgg11_bn", "vgg16_bn", "resnet18", "resnet34", "resnet50", "resnet101", "resnet152",
+               "inception_v3"});
   }
   bool takes_tokens() const { return !models::is_built_in(config.model.name) || on({"gpt2"}); }
   bool has_images() const { return !on({"mlp", "gpt2", "s2vt", "sparse_lr"}); }
@@ -117,10 +120,32 @@ Reason needs_schedule(const Run& run, std::initializer_list<const char*> which) 
   return needs_choice(run, "train.schedule", which);
 }
 
+Reason reads_pictures(const Run& run) {
+  return unless(data::reads_pictures(run.config.data.name), because_of(run, "data.name", "it is for images"));
+}
+
+Reason reads_ahead(const Run& run) {
+  return unless(!run.served || run.config.ps.max_workers == 0,
+                because_of(run, "ps.max_workers", "batches are handed out one by one"));
+}
+
+Reason has_moments(const Run& run) {
+  return needs_optimizer(run, {"adamw", "lamb", "lion"});
+}
+
+Reason restarts(const Run& run) {
+  return needs_schedule(run, {"cosine_restarts"});
+}
+
 constexpr const char* kOneReplica = "one replica on these ranks; start more, or set parallel.data";
 
+// One rank of `yoke run --elastic`: others may join it.
+bool may_grow(const Run& run) {
+  return run.config.elastic.enabled && run.schema.at("elastic.enabled").origin.starts_with("YOKE_");
+}
+
 Reason needs_averaging(const Run& run) {
-  if (run.averages() && run.ranks == 1) return alone("there is only one rank");
+  if (run.averages() && run.ranks == 1) return may_grow(run) ? kWorks : alone("there is only one rank");
   if (run.averages()) return unless(run.replicas() > 1, kOneReplica);
   return fmt::format("{}; it applies to data parallel training over ranks",
                      run.partitioned ? "parallel.partition"
@@ -130,6 +155,17 @@ Reason needs_averaging(const Run& run) {
 
 Reason needs_elastic(const Run& run) {
   return unless(run.config.elastic.enabled, because_of(run, "elastic.enabled"));
+}
+
+// Replicas, or stages of a pipeline.
+Reason may_be_elastic(const Run& run) {
+  return run.staged && !run.partitioned && !run.served && run.ranks > 1 ? kWorks : needs_averaging(run);
+}
+
+Reason needs_elastic_shards(const Run& run) {
+  if (!run.config.elastic.enabled) return needs_elastic(run);
+  if (run.staged) return kWorks;
+  return unless(run.config.parallel.zero > 0, because_of(run, "parallel.zero"));
 }
 
 Reason steps_count(const Run& run) {
@@ -182,17 +218,40 @@ Reason needs_rounds(const Run& run) {
 // Also over the replicas of a stage or of slices.
 Reason shards(const Run& run) {
   if (run.served || run.threads) return needs_averaging(run);
-  if (run.ranks == 1) return alone("there is only one rank");
+  if (run.ranks == 1) return may_grow(run) ? kWorks : alone("there is only one rank");
   return unless(run.replicas() > 1, kOneReplica);
+}
+
+// Replicas record their steps if nothing in them communicates, waits for the host or changes.
+Reason recorded_by_replicas(const Run& run) {
+  if (Reason reason = not_on_their_own(run); !reason.why.empty()) return reason;
+  const RunConfig& c = run.config;
+  const std::pair<const char*, bool> obstacles[] = {
+      {"parallel.zero", c.parallel.zero > 0},
+      {"parallel.tensor", c.parallel.tensor > 1},
+      {"train.sync_batchnorm", c.train.loop.sync_batchnorm},
+      {"train.precision", c.train.compute.precision == "fp16"},
+      {"train.recompute", c.train.compute.recompute != "none"},
+      {"data.drop_last", !c.data.drop_last},
+      {"ddp.delay_allreduce", !c.ddp.delay_allreduce},
+      {"ddp.find_unused", c.ddp.find_unused},
+      {"ddp.gradient_as_bucket_view", !c.ddp.gradient_as_bucket_view},
+  };
+  for (const auto& [key, obstructs] : obstacles)
+    if (obstructs) return because_of(run, key);
+  return kWorks;
 }
 
 Reason graph(const Run& run) {
   if (!run.gpu()) return because_of(run, "train.device");
-  if (run.ranks > 1 || run.served) return "CUDA graphs are used on one device only";
   if (run.optimizer == "lbfgs") return because_of(run, "train.optimizer");
+  if (run.served) return because_of(run, "parallel.sync");
+  if (run.ranks > 1 && !run.on({"sparse_lr"})) return recorded_by_replicas(run);
   const bool skips_on_device = run.optimizer == "sgd" || run.optimizer == "adamw";
   if (run.config.train.compute.precision == "fp16" && !skips_on_device)
     return because_of(run, "train.optimizer");
+  if (run.config.train.compute.precision == "fp16" && run.config.train.optimizer.ema > 0)
+    return because_of(run, "train.ema", "fp16 steps with it are not recorded");
   return run.on({"sparse_lr"}) ? because_of(run, "model.name") : kWorks;
 }
 
@@ -235,17 +294,37 @@ const KeyRow kKeyRows[] = {
      [](const Run& r) {
        return unless(r.takes_tokens(), because_of(r, "model.name", "it takes no tokens"));
      }},
+    {"data.augment", reads_pictures},
+    {"data.jitter", reads_pictures},
+    {"data.mixup", reads_pictures},
+    {"data.on_bad_file", reads_pictures},
+    {"data.workers", reads_ahead},
     {"data.prefetch",
-     [](const Run& r) { return unless(r.config.data.workers > 0, because_of(r, "data.workers")); }},
+     [](const Run& r) { return r.config.data.workers > 0 ? reads_ahead(r) : because_of(r, "data.workers"); }},
     {"train.epochs", steps_count},
     {"train.sync_batchnorm", shared_statistics},
-    {"train.momentum", [](const Run& r) { return needs_optimizer(r, {"sgd"}); }},
-    {"train.nesterov", [](const Run& r) { return needs_optimizer(r, {"sgd"}); }},
-    {"train.beta1", [](const Run& r) { return needs_optimizer(r, {"adamw"}); }},
-    {"train.beta2", [](const Run& r) { return needs_optimizer(r, {"adamw"}); }},
+    {"train.accumulate_tokens",
+     [](const Run& r) {
+       return unless(r.takes_tokens(), because_of(r, "model.name", "it takes no tokens"));
+     }},
+    {"train.momentum",
+     [](const Run& r) {
+       return needs_optimizer(r, {"sgd", "lars"});
+     }},
+    {"train.nesterov",
+     [](const Run& r) {
+       return needs_optimizer(r, {"sgd", "lars"});
+     }},
+    {"train.beta1", has_moments},
+    {"train.beta2", has_moments},
     {"train.eps",
      [](const Run& r) {
-       return needs_optimizer(r, {"adamw", "adagrad"});
+       return needs_optimizer(r, {"adamw", "adagrad", "lars", "lamb"});
+     }},
+    {"train.trust", [](const Run& r) { return needs_optimizer(r, {"lars"}); }},
+    {"train.decay_biases",
+     [](const Run& r) {
+       return unless(r.config.train.optimizer.weight_decay > 0, because_of(r, "train.weight_decay"));
      }},
     {"train.l1", penalises},
     {"train.l2", penalises},
@@ -266,10 +345,12 @@ const KeyRow kKeyRows[] = {
      }},
     {"train.min_lr",
      [](const Run& r) {
-       return needs_schedule(r, {"cosine", "linear"});
+       return needs_schedule(r, {"cosine", "cosine_restarts", "linear"});
      }},
     {"train.decay_epochs", [](const Run& r) { return needs_schedule(r, {"step"}); }},
     {"train.decay", [](const Run& r) { return needs_schedule(r, {"step"}); }},
+    {"train.restart_epochs", restarts},
+    {"train.restart_factor", restarts},
     {"train.scale_lr", [](const Run& r) { return unless(r.replicas() > 1, alone("one replica")); }},
     {"train.conv", [](const Run& r) { return unless(!r.gpu(), because_of(r, "train.device")); }},
     {"train.conv",
@@ -303,7 +384,7 @@ const KeyRow kKeyRows[] = {
      [](const Run& r) { return unless(!r.threads, "threads of one process do not use it"); }},
     {"parallel.backend",
      [](const Run& r) {
-       return unless(r.ranks > 1 || (r.served && r.config.ps.place == "dedicated"),
+       return unless(r.ranks > 1 || may_grow(r) || (r.served && r.config.ps.place == "dedicated"),
                      alone("there is only one rank"));
      }},
     {"ddp.hook", travels_compressed},
@@ -320,10 +401,11 @@ const KeyRow kKeyRows[] = {
      [](const Run& r) { return unless(r.config.parallel.zero > 0, because_of(r, "parallel.zero")); }},
     {"ddp.broadcast_buffers",
      [](const Run& r) { return unless(r.has_batchnorm(), of_another_model(r, "it has no buffers")); }},
-    {"elastic.enabled", needs_averaging},
+    {"elastic.enabled", may_be_elastic},
     {"elastic.min", needs_elastic},
     {"elastic.restarts", needs_elastic},
     {"elastic.batch", needs_elastic},
+    {"elastic.replicas", needs_elastic_shards},
     {"average.*",
      [](const Run& r) {
        if (!r.averaging) return because_of(r, "parallel.sync", "it is for average");
@@ -475,11 +557,6 @@ const KeyRow kKeyRows[] = {
      }},
 };
 
-bool key_matches(const std::string& pattern, const std::string& key) {
-  if (pattern.back() != '*') return pattern == key;
-  return key.rfind(pattern.substr(0, pattern.size() - 1), 0) == 0;
-}
-
 // A value that switches something off.
 bool is_off(const config::Value& value) {
   std::string text = config::to_toml(value);
@@ -550,103 +627,6 @@ std::vector<std::string> missing_test_files(const RunConfig& config) {
     looked.push_back(path.string());
   }
   return looked;
-}
-
-namespace {
-
-// What a command reads of a configuration, and what it sets itself. A file may contain more.
-struct KeysRead {
-  const char* command;
-  std::vector<std::string> keys;
-  std::vector<std::string> except;
-};
-
-const std::vector<std::string> kOptimizerKeys = {
-    "train.optimizer",    "train.lr",          "train.momentum",    "train.nesterov",
-    "train.weight_decay", "train.beta1",       "train.beta2",       "train.eps",
-    "train.history",      "train.inner_steps", "train.line_search", "train.clip_norm"};
-const std::vector<std::string> kComputeKeys = {"train.device", "train.precision",     "train.threads",
-                                               "train.conv",   "train.channels_last", "train.seed"};
-
-std::vector<std::string> all_of_keys(std::initializer_list<std::vector<std::string>> lists) {
-  std::vector<std::string> all;
-  for (const auto& list : lists) all.insert(all.end(), list.begin(), list.end());
-  return all;
-}
-
-const std::vector<KeysRead>& reads() {
-  static const std::vector<KeysRead> table = {
-      {"eval",
-       all_of_keys({{"model.*", "data.*"}, kComputeKeys}),
-       {"data.shuffle", "data.workers", "data.prefetch", "data.drop_last"}},
-      {"model info", {"model.*"}, {}},
-      {"model export", {"model.*", "train.seed"}, {}},
-      {"profile",
-       all_of_keys({{"model.*", "data.batch_size", "data.seq_len", "train.recompute"}, kComputeKeys}),
-       {}},
-      {"bench step",
-       all_of_keys({{"model.*", "train.recompute", "train.cuda_graph", "train.deterministic"},
-                    kOptimizerKeys,
-                    kComputeKeys}),
-       {"model.name", "train.precision", "train.device", "train.recompute"}},
-      {"bench scaling",
-       all_of_keys(
-           {{"model.*", "train.recompute", "train.cuda_graph", "train.deterministic", "train.sync_batchnorm",
-             "train.accumulate", "parallel.*", "ddp.*", "pipeline.*", "slowdown.*"},
-            kOptimizerKeys,
-            kComputeKeys}),
-       {"model.name", "parallel.sync", "parallel.plan", "parallel.partition", "parallel.split"}},
-      {"verify",
-       {"model.*", "data.*", "train.*", "parallel.*", "ddp.*", "average.*", "hybrid.*", "ps.*",
-        "sandblaster.*", "slowdown.*", "pipeline.*"},
-       {"data.workers",        "data.prefetch",    "train.epochs",       "train.steps",
-        "train.evaluate",      "train.non_finite", "train.schedule",     "train.warmup_steps",
-        "train.warmup_epochs", "train.min_lr",     "train.decay_epochs", "train.decay",
-        "train.scale_lr",      "train.precision",  "train.cuda_graph",   "parallel.plan",
-        "parallel.backend",    "ps.place",         "ps.adasync",         "ps.adasync_interval",
-        "ps.n_push",           "ps.n_fetch",       "ps.warm_start",      "ps.on_worker_loss",
-        "ps.on_server_loss",   "ps.restarts",      "ps.log_updates"}},
-      {"lab stragglers",
-       {"model.*", "data.*", "train.*", "parallel.*", "ps.*", "slowdown.*", "out.*"},
-       {"parallel.sync", "ps.policy", "ps.servers", "ps.k", "ps.max_delay", "slowdown.law",
-        "slowdown.workers", "out.dir"}},
-      {"lab downpour",
-       {"model.*", "data.*", "train.*", "parallel.*", "ps.*", "sandblaster.*", "slowdown.*", "out.*"},
-       {"parallel.sync", "ps.policy", "ps.servers", "train.optimizer", "train.line_search", "train.momentum",
-        "train.steps", "train.epochs", "train.evaluate", "out.dir"}},
-      {"collab start",
-       {"model.*", "data.*", "train.*", "collab.*", "out.dir", "out.log_every", "checkpoint.every_steps"},
-       {"data.workers", "data.prefetch", "data.drop_last", "train.accumulate", "train.evaluate",
-        "train.sync_batchnorm", "train.non_finite", "train.scale_lr", "train.history", "train.inner_steps",
-        "train.line_search"}},
-      {"collab join",
-       {"model.*", "data.*", "train.*", "collab.*", "out.dir", "out.log_every", "checkpoint.every_steps"},
-       {"data.workers", "data.prefetch", "data.drop_last", "train.accumulate", "train.evaluate",
-        "train.sync_batchnorm", "train.non_finite", "train.scale_lr", "train.history", "train.inner_steps",
-        "train.line_search", "collab.min_peers"}},
-      {"lab averaging",
-       {"model.*", "data.*", "train.*", "parallel.*", "average.*", "slowdown.*", "out.*"},
-       {"parallel.sync", "parallel.data", "average.method", "average.graph", "average.every", "average.start",
-        "average.fragments", "average.overlap", "train.steps", "train.epochs", "out.dir", "out.log_every"}},
-  };
-  return table;
-}
-
-bool any_key_matches(const std::vector<std::string>& patterns, const std::string& key) {
-  return std::any_of(patterns.begin(), patterns.end(),
-                     [&](const std::string& pattern) { return key_matches(pattern, key); });
-}
-
-}  // namespace
-
-void refuse_unread_keys(const std::string& command, const std::vector<config::Override>& typed) {
-  for (const KeysRead& row : reads()) {
-    if (command != row.command) continue;
-    for (const config::Override& change : typed)
-      if (!any_key_matches(row.keys, change.key) || any_key_matches(row.except, change.key))
-        throw ConfigError("{}: `yoke {}` does not use {}. `yoke {} --help` shows its own options.",
-                          change.origin, command, change.key, command);
-  }
 }
 
 }  // namespace yoke::cli

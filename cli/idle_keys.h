@@ -34,7 +34,4 @@ void reset_idle_keys(Configuration& configuration);
 // The test files that train.evaluate would need, if none of them exists; empty: it can evaluate, or is off.
 std::vector<std::string> missing_test_files(const RunConfig& config);
 
-// Throws ConfigError if `command` does not use these keys, or sets one itself.
-void refuse_unread_keys(const std::string& command, const std::vector<config::Override>& typed);
-
 }  // namespace yoke::cli

@@ -54,8 +54,17 @@ struct OptionRow {
   const char* (*check)(Line);
 };
 
+const char* of_draws(const CommandLine& line) {
+  return idle_unless(line.generate.temperature > 0, "--temperature 0 draws nothing");
+}
+
 const OptionRow kOptionRows[] = {
+    {"generate", "--top-k", of_draws},
+    {"generate", "--top-p", of_draws},
+    {"generate", "--seed", of_draws},
     {"eval", "--outputs", [](Line l) { return idle_unless(!l.eval.inputs.empty(), "it requires --inputs"); }},
+    {"estimate", "--batch",
+     [](Line l) { return idle_unless(l.estimate.steps > 0, "--steps 0 measures nothing"); }},
     {"simulate", "--chunks",
      [](Line l) { return idle_unless(l.simulate.schedule == "interleaved", "only interleaved has chunks"); }},
     {"simulate", "--transfer",

@@ -28,27 +28,45 @@ const std::map<std::string, std::string> kAlways = {
     {"model info", "NAME"},
     {"model export", "NAME --output --seed"},
     {"bench kernels", "--device --precision --rows"},
-    {"bench step", "--model --batch --precision --device --recompute --threads --steps --largest-batch"},
-    {"bench scaling", "--model --nproc --batch --precision --device --threads --steps"},
-    {"bench collectives", "--nproc --spares --backend --op --bytes --dtype --iterations --memory --check"},
+    {"bench step",
+     "--model --batch --precision --device --recompute --threads --steps --largest-batch "
+     "--anatomy --svg --html"},
+    {"bench scaling", "--model --nproc --batch --precision --device --threads --steps --svg --html"},
+    {"bench collectives",
+     "--nproc --spares --backend --op --bytes --dtype --iterations --memory --check --svg --html"},
     {"bench messenger", "--backend --bytes --seconds"},
     {"bench ps", "--workers --bytes --servers --throughput"},
     {"lab averaging",
      "FILE --methods --workers --every --steps --bandwidth --latency --compute --target-loss --output "
      "--quick"},
+    {"lab batch", "--file --batches --lr --factors --epochs --warmup --output --quick"},
     {"lab collectives", "--op --nproc --bytes --preset --machines --up-to --output --quick"},
+    {"lab compare",
+     "--file --methods --workers --bandwidth --latency --slow --compute --every --epochs --target-accuracy "
+     "--output --quick"},
     {"lab downpour",
      "FILE --methods --workers --servers --epochs --adagrad-lr --lbfgs-batch --target-accuracy --output "
      "--quick"},
+    {"lab memory",
+     "--model --layers --width --seq --batch --recompute --budgets --ranks --optimizer --device --steps "
+     "--output --quick"},
     {"lab pipeline",
-     "--stages --microbatches --up-to --forward --backward --transfer --chunks --output --quick"},
+     "--stages --microbatches --up-to --forward --backward --transfer --chunks --methods --epochs "
+     "--bandwidth "
+     "--latency --output --quick"},
+    {"lab precision",
+     "--precisions --device --layers --width --batch --steps --scale-steps --output --quick"},
     {"lab scaling", "--model --ways --nproc --batch --steps --threads --output --quick"},
     {"lab sparse",
      "FILE --examples --keys --per-example --workers --servers --blocks --l1 --passes --max-delay --damping "
      "--delay --backend --seed --output --quick"},
     {"lab staleness", "--workers --k --up-to --delay --lr --updates --output --quick"},
-    {"lab stall", "--models --preset --network --machines --device --efficiency --output --quick"},
+    {"lab stall",
+     "--models --preset --network --machines --device --efficiency --measured --nproc --batch --output "
+     "--quick"},
     {"lab stragglers", "FILE --policies --workers --servers --delay --target-loss --output --quick"},
+    {"lab throughput",
+     "--models --batches --precisions --device --threads --steps --largest --output --quick"},
     {"lab topology", "--presets --file --bytes --output --quick"},
     {"collab start",
      "FILE --ticket-file --meeting --announce --run-id --init --continue --target-batch --robust --steps "
@@ -56,20 +74,24 @@ const std::map<std::string, std::string> kAlways = {
     {"collab join", "TICKET FILE --client-only --steps --device"},
     {"collab watch", "TICKET --html --interval --once"},
     {"bench average", "--peers --bytes --link --iterations"},
+    {"data tokens", "FILES --output --tokenizer --validation"},
+    {"generate", "PATH --prompt --tokens --temperature --tokenizer --device"},
     {"ckpt ls", "DIR"},
     {"ckpt verify", "DIR"},
-    {"ckpt export", "DIR --output"},
+    {"ckpt export", "DIR --output --raw"},
     {"ckpt import", "FILE --output"},
     {"config show", "FILE"},
     {"config keys", ""},
     {"report", "RUN_DIR --output --baseline --target-loss"},
     {"why", "DIR"},
     {"ps top", "ADDRESS --once"},
-    {"ps leave", "ADDRESS SERVER"},
+    {"ps leave", "ADDRESS SERVER --worker"},
+    {"ps join", "ADDRESS --config --worker"},
     {"env", ""},
     {"run", ""},
-    {"topo show", "FILE --preset --machines --network --mesh"},
+    {"topo show", "FILE --preset --machines --network --mesh --svg --html"},
     {"topo predict", "FILE --op --bytes --algorithm --preset --machines --network"},
+    {"estimate", "FILE --steps --samples --replicas --utilisation --devices --device"},
     {"profile", "FILE --output --repeats --blocks --device"},
     {"plan",
      "--profile --devices --bandwidth --levels --cluster --cost-model --memory --speeds --activation-cost "
@@ -77,7 +99,7 @@ const std::map<std::string, std::string> kAlways = {
     {"simulate",
      "--schedule --stages --microbatches --minibatches --forward --backward --weight-backward --replicas "
      "--vertical-sync --plan --cluster --svg --trace"},
-    {"partition", "GRAPH --parts --balance --weight --seed --svg"},
+    {"partition", "GRAPH --parts --balance --weight --seed --svg --html"},
     {"doctor", "--faults"},
 };
 
@@ -99,6 +121,10 @@ TEST(IdleOptions, EveryOptionOfEveryCommandIsKnown) {
 TEST(IdleOptions, AreRefusedWithTheReason) {
   const std::pair<const char*, const char*> lines[] = {
       {"eval a.toml --init w --outputs o", "--outputs"},
+      {"generate runs/a --temperature 0 --top-k 5", "--top-k"},
+      {"generate runs/a --temperature 0 --top-p 0.5", "--top-p"},
+      {"generate runs/a --temperature 0 --seed 5", "--seed"},
+      {"estimate a.toml --steps 0 --batch 4", "--batch"},
       {"simulate --schedule gpipe --chunks 2", "--chunks"},
       {"simulate --schedule gpipe --stages 1 --transfer 1ms", "--transfer"},
       {"bench scaling --model lenet --nproc 1 --bucket 1MB", "--bucket"},

@@ -175,6 +175,9 @@ int run_lab(const CommandLine& line) {
   fs::create_directories(lab.out, problem);  // before the parts take their time
   if (problem) throw ConfigError("--output {}: {}.", lab.out.string(), problem.message());
   StopBetweenParts stop;
+  log::info("lab {}: {}", row.name,
+            line.lab_quick ? std::string("the tiny setting, some seconds")
+                           : "with its defaults on two cores about " + row.time);
   row.run(lab);
   write_files(lab, lab.document);
   if (line.json)

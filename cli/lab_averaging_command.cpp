@@ -6,6 +6,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 
 #include "cli/lab_job.h"
@@ -25,6 +26,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr size_t kAveragedRecords = 8;
 constexpr double kAllReachIt = 1.001;  // times the worst final loss: the target when none is given
 constexpr int64_t kRecordsOfRun = 200;
 constexpr int64_t kStreamedParts = 4;
@@ -58,6 +60,7 @@ std::vector<Way> all_ways(int64_t every, int64_t steps) {
     if (graph != "full")  // that is local
       ways.push_back({"gossip_" + graph,
                       {{"average.method", "gossip"}, {"average.graph", graph}, {"average.overlap", "1"}}});
+  ways.push_back({"async_gossip", {{"average.method", "async_gossip"}, {"average.every", text(every)}}});
   for (Way& way : ways)
     if (way.name != "ddp") way.settings.emplace_back("parallel.sync", "average");
   return ways;
@@ -81,6 +84,8 @@ struct AveragingLab {
         const bool gossip = way.name.starts_with("gossip_");
         try {
           if (gossip) plan::mixing_graph(way.name.substr(7), static_cast<int>(arguments.workers));
+          if (way.name == "async_gossip" && config.train.compute.device != "cpu")
+            throw ConfigError("pairs average in host memory.");
           chosen.push_back(std::move(way));
         } catch (const ConfigError& error) {
           log::info("lab averaging: without {}: {}", way.name, error.what());
@@ -131,6 +136,7 @@ struct AveragingLab {
     }
     run.rounds = parallel::rounds_of(own.average);
     run.gradients = own.average.method == "post_local";
+    if (own.average.method == "async_gossip") run.pairs_every = own.average.every;
     if (own.average.method == "gossip")
       run.neighbours = plan::mixing_graph(own.average.graph, run.ranks).degree();
     return run;
@@ -143,6 +149,24 @@ struct AveragingLab {
     return metrics::read_records(out / way.name / "metrics.jsonl").records;
   }
 
+  // Losses with more pairs than the link can carry would not be those of a run on it.
+  bool fits(const Way& way, const RunConfig& own, double compute) const {
+    const sim::AveragingRun run = simulated(way, own, compute);
+    const double load = run.pairs_every > 0 ? sim::pairs_load(run, link) : 0;
+    if (load > 1)
+      log::warn(
+          "lab averaging: without {}: its pairs would keep a link of {} busy for {:.1f} times as long as "
+          "the steps between them take. --every {} lets it take part.",
+          way.name, arguments.bandwidth, load,
+          static_cast<int64_t>(std::ceil(load * static_cast<double>(run.pairs_every))));
+    return load <= 1;
+  }
+
+  ConfigError none_fits() const {
+    return ConfigError("--methods {}: a link of {} carries none of them. Raise --every or --bandwidth.",
+                       arguments.methods, arguments.bandwidth);
+  }
+
   report::AveragedRun on_link(const Way& way, const RunConfig& own,
                               const std::vector<metrics::Record>& records, double compute) const {
     sim::AveragingTrace trace = sim::simulate_averaging(simulated(way, own, compute), link, steps());
@@ -153,6 +177,7 @@ struct AveragingLab {
       run.steps.push_back({trace.seconds[at], trace.bytes[at], record.loss});
       if (record.eval_loss) run.test_loss = record.eval_loss;
     }
+    run.average_records(kAveragedRecords);
     if (!run.steps.empty()) run.final_loss = run.steps.back().loss;
     return run;
   }
@@ -231,21 +256,26 @@ void run_lab_averaging(Lab& frame) {
   if (lab.steps() == 0)
     throw ConfigError("train.steps = 0: give --steps N, the number of steps of each run.");
   const std::optional<double> given = parse_duration(arguments.compute);
-  if (!given && !arguments.compute.empty())
+  if (!arguments.compute.empty() && given.value_or(0) <= 0)
     throw ConfigError("--compute {}: expected a time such as 20ms.", arguments.compute);
   const std::vector<Way> ways = lab.ways();
   std::vector<LabJob> jobs;  // all are checked before the first starts
   for (const Way& way : ways) jobs.push_back(lab.job_of(way));
-  std::vector<size_t> trained;  // indices of ways
-  std::vector<std::vector<metrics::Record>> records;
-  frame.expect(ways.size());
+  std::vector<size_t> chosen, trained;  // indices of ways
   for (size_t i = 0; i < ways.size(); ++i)
+    if (!given || lab.fits(ways[i], jobs[i].config, *given)) chosen.push_back(i);
+  if (chosen.empty()) throw lab.none_fits();
+  std::vector<std::vector<metrics::Record>> records;
+  frame.expect(chosen.size());
+  for (size_t i : chosen)
     if (frame.part(ways[i].name, [&] { records.push_back(lab.train(ways[i], jobs[i])); }))
       trained.push_back(i);
   const double compute = given ? *given : measured_compute(records);
   std::vector<report::AveragedRun> runs;
   for (size_t i = 0; i < trained.size(); ++i)
-    runs.push_back(lab.on_link(ways[trained[i]], jobs[trained[i]].config, records[i], compute));
+    if (given || lab.fits(ways[trained[i]], jobs[trained[i]].config, compute))
+      runs.push_back(lab.on_link(ways[trained[i]], jobs[trained[i]].config, records[i], compute));
+  if (runs.empty() && !trained.empty()) throw lab.none_fits();
   double target = arguments.target_loss;
   if (target <= 0)
     for (const report::AveragedRun& run : runs) target = std::max(target, run.final_loss * kAllReachIt);

@@ -20,7 +20,7 @@ const std::vector<LabOption> kCollectivesOptions = {
     {"--op", "all_reduce", "all_reduce", "all_reduce reduce_scatter all_gather broadcast …"},
     {"--nproc", "4", "2", "ranks that measure, over tcp on this machine"},
     {"--bytes", "1K,4K,16K,64K,256K,1M,4M,16M", "1K,64K,1M", "sizes"},
-    {"--preset", "h100", "h100", "machines of the prediction: pcie4 pcie8 dgx1 dgx2 h100"},
+    {"--preset", "h100", "h100", "machines of the prediction: pcie4 pcie8 dgx1 p2.16xlarge dgx2 h100"},
     {"--machines", "4", "2", "number of them"},
     {"--up-to", "64", "16", "largest number of ranks of the curves"},
 };

@@ -45,7 +45,9 @@ struct DownpourLab {
     const std::string lr = number(config.train.optimizer.lr);
     const int64_t batch = arguments.lbfgs_batch > 0 ? arguments.lbfgs_batch : config.data.batch_size * 8;
     return {
-        {"sgd", {{"train.optimizer", "sgd"}, {"train.lr", lr}}, /*distributed=*/false},
+        {"sgd",
+         {{"train.optimizer", "sgd"}, {"train.lr", lr}, {"train.momentum", "0"}},
+         /*distributed=*/false},
         {"downpour",
          {{"train.optimizer", "sgd"}, {"train.lr", lr}, {"train.momentum", "0"}, {"ps.policy", "async"}}},
         {"downpour_adagrad",
@@ -168,8 +170,10 @@ void run_lab_downpour(Lab& frame) {
   for (const report::RacedRun& run : runs) frame.result(row_of_race(run));
   frame.document["target_accuracy"] = target;
   frame.page.title = "Downpour and Sandblaster: " + configuration.values.model.name;
-  frame.page.about = fmt::format("{} workers and {} server(s), sgd on one; {} epochs", arguments.workers,
-                                 arguments.servers, arguments.epochs);
+  frame.page.about =
+      fmt::format("{} and {}, sgd on one; {}", counted(fmt::format("{}", arguments.workers), "worker"),
+                  counted(fmt::format("{}", arguments.servers), "server"),
+                  counted(fmt::format("{}", arguments.epochs), "epoch"));
   report::add_accuracy_race(frame.page, target, runs);
   frame.print(race_table(runs), fmt::format("target: an accuracy of {:.2f} %", 100 * target));
 }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "cli/lab_pipeline_accuracy.h"
 #include "yoke/base/error.h"
 #include "yoke/base/units.h"
 #include "yoke/report/svg_chart.h"
@@ -20,6 +21,11 @@ const std::vector<LabOption> kPipelineOptions = {
     {"--backward", "20ms", "20ms", "the same, of the whole backward"},
     {"--transfer", "0ms", "0ms", "of an activation or gradient to the next stage"},
     {"--chunks", "2", "2", "interleaved: chunks of layers per device"},
+    {"--methods", "bsp,gpipe,1f1b,pipedream,2bw", "bsp,1f1b,pipedream",
+     "to train, for accuracy against time"},
+    {"--epochs", "12", "2", "of each; 0: nothing is trained"},
+    {"--bandwidth", "100mbit", "100mbit", "of a worker's link, for accuracy against time"},
+    {"--latency", "0.2ms", "0.2ms", "of a message, likewise"},
 };
 
 namespace {
@@ -47,7 +53,8 @@ class PipelineLab {
         up_to_(lab.values.integer("--up-to", 1, 4096)),
         chunks_(lab.values.integer("--chunks", 1, 16)),
         forward_(lab.values.duration("--forward")),
-        backward_(lab.values.duration("--backward")) {
+        backward_(lab.values.duration("--backward")),
+        accuracy_(lab, stages_, forward_, backward_) {
     if (!(forward_ > 0 && backward_ > 0))
       throw ConfigError("--forward {} and --backward {}: expected times above 0.", forward_, backward_);
     costs_.forward = {forward_};
@@ -61,7 +68,7 @@ class PipelineLab {
         "{} stages, {} forward and {} backward of a micro-batch, transfers of {}, on a virtual clock.",
         stages_, format_duration(forward_), format_duration(backward_),
         costs_.transfer[0] > 0 ? format_duration(costs_.transfer[0]) : "no time");
-    lab_.expect(std::size(kKinds) + 1);
+    lab_.expect(std::size(kKinds) + 1 + accuracy_.parts());
     report::LabTable table{
         {"schedule", "makespan", "idle", "idle, theory", "activations, first stage", "weight versions"}, {}};
     lab_.page.section(fmt::format("Timelines of {} micro-batches", microbatches_));
@@ -79,6 +86,7 @@ class PipelineLab {
         "the end of the run. The number below a micro-batch is the version of its weights."};
     lab_.show(table);
     lab_.part("idle time against micro-batches", [&] { bubbles(); });
+    accuracy_.run();
     lab_.page.result = fmt::format(
         "With {} stages the flushing schedules idle (p-1)/(m+p-1) of the time: {:.1f} % at {} micro-batches, "
         "{:.1f} "
@@ -210,6 +218,7 @@ class PipelineLab {
   const int stages_, microbatches_, up_to_, chunks_;
   const double forward_, backward_;
   sim::PipelineCosts costs_;
+  PipelineAccuracy accuracy_;
 };
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <map>
 
 #include "cli/bench_scaling_command.h"
+#include "cli/lab_train.h"
 #include "yoke/base/error.h"
 #include "yoke/base/text.h"
 #include "yoke/base/units.h"
@@ -15,7 +16,7 @@ namespace yoke::cli {
 
 const std::vector<LabOption> kScalingOptions = {
     {"--model", "lenet", "mlp", "model"},
-    {"--ways", "ddp,zero1,zero2,pipeline", "ddp", "of ddp zero1 zero2 zero3 pipeline tensor"},
+    {"--ways", "ddp,zero1,ps,pipeline", "ddp,ps", "of ddp zero1 zero2 zero3 ps pipeline tensor"},
     {"--nproc", "1,2,4", "1,2", "numbers of workers"},
     {"--batch", "64", "32", "samples of a worker (weak), of all together (strong)"},
     {"--steps", "30", "3", "measured, after a warm-up"},
@@ -32,11 +33,12 @@ Keys keys_of_way(const std::string& way, int workers) {
                                             {"zero1", {{"parallel.zero", "1"}}},
                                             {"zero2", {{"parallel.zero", "2"}}},
                                             {"zero3", {{"parallel.zero", "3"}}},
+                                            {"ps", {{"parallel.sync", "ps"}, {"ps.policy", "sync"}}},
                                             {"pipeline", {{"parallel.pipeline", n}}},
                                             {"tensor", {{"parallel.tensor", n}}}};
   auto found = ways.find(way);
   if (found == ways.end())
-    throw ConfigError("--ways {}: unknown. Accepted: ddp zero1 zero2 zero3 pipeline tensor.", way);
+    throw ConfigError("--ways {}: unknown. Accepted: ddp zero1 zero2 zero3 ps pipeline tensor.", way);
   return found->second;
 }
 
@@ -44,6 +46,19 @@ Keys keys_of_way(const std::string& way, int workers) {
 bool is_one_replica(const std::string& way) {
   return way == "pipeline" || way == "tensor";
 }
+
+// Servers do not move in lockstep with a benchmark: their way trains on synthetic data.
+constexpr const char* kServedRecipe = R"([data]
+name = "synthetic"
+
+[train]
+lr = 0.001
+evaluate = false
+
+[out]
+log_every = 1
+)";
+constexpr int kServedWarmUp = 3;  // steps
 
 class ScalingLab {
  public:
@@ -60,6 +75,10 @@ class ScalingLab {
       for (int workers : sizes_)
         for (bool strong : {false, true})
           if (measures(way, workers, strong)) {
+            if (is_served(way, workers)) {
+              add_served(workers, strong);
+              continue;
+            }
             const CommandLine line = line_for(way, workers);
             check_scaling(line, cell_for(way, workers, strong), workers);
           }
@@ -68,10 +87,11 @@ class ScalingLab {
   void run() {
     lab_.page.title = "Scaling: " + model_;
     lab_.page.about = fmt::format(
-        "{} samples per worker (weak) or in all (strong), {} steps, {} thread(s) per worker, on this "
+        "{} samples per worker (weak) or in all (strong), {}, {} per worker, on this "
         "machine. "
         "Workers beyond the cores share them: their ideal is the dashed line only while each has a core.",
-        batch_, lab_.values.text("--steps"), lab_.values.text("--threads"));
+        batch_, counted(lab_.values.text("--steps"), "step"),
+        counted(lab_.values.text("--threads"), "thread"));
     size_t parts = 0;
     for (const std::string& way : ways_)
       for (int workers : sizes_)
@@ -104,6 +124,42 @@ class ScalingLab {
     return !(strong && is_one_replica(way)) && (!strong || batch_ % workers == 0);
   }
 
+  static bool is_served(const std::string& way, int workers) { return way == "ps" && workers > 1; }
+
+  void add_served(int workers, bool strong) {
+    const std::string file = recipe_of(lab_, "", kServedRecipe);
+    const int batch = strong ? batch_ / workers : batch_;
+    const int steps = kServedWarmUp + lab_.values.integer("--steps", 1, 1'000'000);
+    LabTraining::Settings settings = keys_of_way("ps", workers);
+    settings.insert(settings.end(), {{"model.name", model_},
+                                     {"data.batch_size", fmt::format("{}", batch)},
+                                     {"data.samples", fmt::format("{}", batch * workers * 4)},
+                                     {"train.steps", fmt::format("{}", steps)},
+                                     {"train.threads", lab_.values.text("--threads")}});
+    served_.emplace(
+        std::pair(workers, strong),
+        LabTraining(lab_, file, fmt::format("ps_{}{}", workers, strong ? "_strong" : ""), workers, settings));
+  }
+
+  // A row as of measure_scaling(). A worker computes what one alone computes; what it pushes is a gradient.
+  nlohmann::json measure_served(int workers, bool strong) const {
+    const TrainedRun run = served_.at({workers, strong}).run();
+    const size_t from = std::min<size_t>(kServedWarmUp, run.records.size()) - 1;
+    double exposed = 0;
+    const auto& first = run.records.at(from);
+    const auto& last = run.records.back();
+    const auto steps = static_cast<double>(last.step - first.step);
+    if (steps < 1)
+      throw ConfigError("ps: {} records of {} steps are too few.", run.records.size(), last.step);
+    for (size_t i = from + 1; i < run.records.size(); ++i)
+      if (run.records[i].split) exposed += run.records[i].split->communication;
+    return {{"samples_per_s", static_cast<double>(last.samples - first.samples) / (last.time - first.time)},
+            {"step_seconds", {{"median", (last.time - first.time) / steps}}},
+            {"alone_step_seconds", one_step_ / (strong ? workers : 1)},
+            {"exposed_comm_seconds", exposed / static_cast<double>(run.records.size() - from - 1)},
+            {"bytes_sent", run.summary.at("parameters").get<double>() * sizeof(float)}};
+  }
+
   CommandLine line_for(const std::string& way, int workers) const {
     CommandLine line = lab_.line;
     line.bench_scaling.threads = lab_.values.integer("--threads", 0, 1024);
@@ -120,12 +176,16 @@ class ScalingLab {
   }
 
   void measure(const std::string& way, int workers, bool strong) {
-    const CommandLine line = line_for(way, workers);
-    nlohmann::json row =
-        measure_scaling(line, cell_for(way, workers, strong), workers, lab_.out / "measured.json");
+    const nlohmann::json row = is_served(way, workers)
+                                   ? measure_served(workers, strong)
+                                   : measure_scaling(line_for(way, workers), cell_for(way, workers, strong),
+                                                     workers, lab_.out / "measured.json");
     const double speed = row["samples_per_s"];
-    if (workers == 1) one_ = speed;
     const double step = row["step_seconds"]["median"];
+    if (workers == 1) {
+      one_ = speed;
+      one_step_ = step;
+    }
     const double compute = std::min(step, row["alone_step_seconds"].get<double>());
     const double exposed = std::clamp(row["exposed_comm_seconds"].get<double>(), 0.0, step - compute);
     nlohmann::json told = {{"way", workers == 1 ? "one worker" : way},
@@ -204,7 +264,8 @@ class ScalingLab {
   const std::vector<std::string> ways_;
   std::vector<int> sizes_;
   const int batch_;
-  double one_ = 0;
+  double one_ = 0, one_step_ = 0;                       // samples per second and seconds of one worker
+  std::map<std::pair<int, bool>, LabTraining> served_;  // by workers, and whether they share one batch
 };
 
 }  // namespace

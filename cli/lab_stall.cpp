@@ -7,6 +7,8 @@
 
 #include <algorithm>
 
+#include "cli/bench_scaling_command.h"
+#include "cli/lab_devices.h"
 #include "yoke/base/error.h"
 #include "yoke/base/units.h"
 #include "yoke/cluster/topology/presets.h"
@@ -18,23 +20,17 @@ namespace yoke::cli {
 
 const std::vector<LabOption> kStallOptions = {
     {"--models", "alexnet,vgg16,resnet50,inception_v3,gpt2", "vgg16,resnet50", "of the table of models"},
-    {"--preset", "dgx1", "dgx1", "machines: pcie4 pcie8 dgx1 dgx2 h100"},
+    {"--preset", "dgx1", "dgx1", "machines: pcie4 pcie8 dgx1 p2.16xlarge dgx2 h100"},
     {"--network", "10gbit", "10gbit", "of each network interface"},
     {"--machines", "1,2,4,8,16", "1,2", "numbers of machines"},
     {"--device", "V100", "V100", "of the curves: K80 M60 P100 V100 A100 H100 H200"},
     {"--efficiency", "0.4", "0.4", "share of the peak that training reaches"},
+    {"--measured", "mlp,lenet,vgg_small", "mlp", "models to train here, beside the simulation; none"},
+    {"--nproc", "2", "2", "ranks of that on this machine"},
+    {"--batch", "32", "32", "samples of each of these ranks"},
 };
 
 namespace {
-
-// Published peaks for training, dense, of one device: tensor cores in fp16 or bf16 where there are some, fp32
-// otherwise.
-struct DevicePeak {
-  const char* name;
-  double flops;
-};
-constexpr DevicePeak kDevices[] = {{"K80", 2.8e12},  {"M60", 4.8e12},  {"P100", 10.6e12}, {"V100", 125e12},
-                                   {"A100", 312e12}, {"H100", 989e12}, {"H200", 989e12}};
 
 // Operations of a forward pass of one sample (a multiplication and an addition count as two), and the batch
 // of one device. gpt2: 124M parameters, a sequence of 1024 tokens.
@@ -52,14 +48,13 @@ constexpr double kTraining = 3;             // forward and backward, in forward 
 constexpr double kBackwardShare = 2.0 / 3;  // of the computation
 constexpr double kBucket = 25e6;            // bytes that travel after backward has ended
 
-template <class Row, size_t N>
-const Row& named(const Row (&rows)[N], const std::string& option, const std::string& name) {
+const ModelCost& model_named(const std::string& name) {
   std::string known;
-  for (const Row& row : rows) {
-    if (name == row.name) return row;
-    known += std::string(known.empty() ? "" : " ") + row.name;
+  for (const ModelCost& model : kModels) {
+    if (name == model.name) return model;
+    known += std::string(known.empty() ? "" : " ") + model.name;
   }
-  throw ConfigError("{} {}: unknown. Accepted: {}.", option, name, known);
+  throw ConfigError("--models {}: unknown. Accepted: {}.", name, known);
 }
 
 struct Stall {
@@ -75,11 +70,13 @@ class StallLab {
         machines_(lab.values.integers("--machines", 1, 64)),
         network_(lab.values.rate("--network")),
         efficiency_(lab.values.number("--efficiency", 0.001, 1)),
-        device_(named(kDevices, "--device", lab.values.text("--device"))) {
-    for (const std::string& name : lab.values.words("--models"))
-      models_.push_back(named(kModels, "--models", name));
+        ranks_(lab.values.integer("--nproc", 2, 64)),
+        device_(known_device("--device", lab.values.text("--device"))) {
+    for (const std::string& name : lab.values.words("--models")) models_.push_back(model_named(name));
     std::sort(machines_.begin(), machines_.end());
     cluster::preset(lab.values.text("--preset"), {});  // refuses an unknown name
+    if (lab.values.text("--measured") != "none") measured_ = lab.values.words("--measured");
+    for (const std::string& name : measured_) check_scaling(line_here(), cell_of(name), ranks_);
   }
 
   void run() {
@@ -87,9 +84,9 @@ class StallLab {
     lab_.page.about = fmt::format(
         "Data parallel training on machines of the preset {}, network interfaces of {}/s, {:.0f} % of the "
         "published "
-        "peak, gradients in fp32. Simulated, no machine of this kind was used.",
+        "peak, gradients in fp32. Simulated: no machine of this kind was used.",
         lab_.values.text("--preset"), format_bytes(network_), 100 * efficiency_);
-    lab_.expect(machines_.size() + 1);
+    lab_.expect(machines_.size() + 1 + measured_.size());
     for (int machines : machines_)
       lab_.part(fmt::format("{} machine{}", machines, machines == 1 ? "" : "s"),
                 [&] { add_machines(machines); });
@@ -97,16 +94,80 @@ class StallLab {
                    against_devices(),
                    "Dashed: without any overlap, communication / (computation + communication)."});
     lab_.part("device speeds", [&] {
-      lab_.page.add({"speeds", fmt::format("Against the device, {} machine(s)", machines_.back()),
-                     against_speed(), "Faster devices on the same links wait longer for them."});
+      lab_.page.add({"speeds", fmt::format("Against the device, {}", count_of_machines()), against_speed(),
+                     "Faster devices on the same links wait longer for them."});
     });
     table();
+    measure();
   }
 
  private:
-  Stall stall_of(const ModelCost& model, const DevicePeak& device, double bytes, double all_reduce) const {
+  CommandLine line_here() const {
+    CommandLine line = lab_.line;
+    line.bench_scaling.threads = 1;
+    line.bench_scaling.steps = lab_.quick ? 3 : 20;
+    return line;
+  }
+
+  std::string count_of_machines() const {
+    return fmt::format("{} machine{}", machines_.back(), machines_.back() == 1 ? "" : "s");
+  }
+
+  ScalingCell cell_of(const std::string& model) const {
+    return {model, lab_.values.integer("--batch", 1, 1 << 20)};
+  }
+
+  // The same share on this machine: what a step waits for communication, of steps of real ranks.
+  void measure() {
+    report::LabTable table{{"model", "ranks", "computation", "communication", "lost", "lost without overlap"},
+                           {}};
+    report::StackedBars chart{.title = "A step on this machine",
+                              .x_label = "model",
+                              .y_label = "share of a step",
+                              .unit = report::Unit::kPercent,
+                              .y_to = 1,
+                              .layers = {"compute", "communication"}};
+    for (const std::string& name : measured_)
+      lab_.part(name + ", measured", [&] { add_measured(name, table, chart); });
+    if (table.rows.empty()) return;
+    lab_.page.section("Measured here");
+    lab_.page.add(
+        {"measured", "A step on this machine", report::to_svg(chart),
+         fmt::format("{} ranks with one thread each. Dashed: where communication would begin if none of it "
+                     "overlapped with computation.",
+                     ranks_)});
+    table.notes = {
+        "Computation: the step of a rank that does not communicate. Lost: what a step waits for "
+        "communication, "
+        "as a share of the step."};
+    lab_.show(table);
+  }
+
+  void add_measured(const std::string& name, report::LabTable& table, report::StackedBars& chart) {
+    const nlohmann::json row =
+        measure_scaling(line_here(), cell_of(name), ranks_, lab_.out / "measured.json");
+    const double step = row["step_seconds"]["median"];
+    Stall stall;
+    stall.compute = std::min(step, row["alone_step_seconds"].get<double>());
+    stall.communication = row["comm_seconds"];
+    stall.exposed = std::clamp(row["exposed_comm_seconds"].get<double>(), 0.0, step);
+    const auto at = static_cast<double>(chart.bars.size());
+    chart.bars.push_back(
+        {at, at + 0.8, {1 - stall.share(), stall.share()}, name, 1 - stall.without_overlap()});
+    table.rows.push_back({name, fmt::format("{}", ranks_), format_duration(stall.compute),
+                          format_duration(stall.communication), fmt::format("{:.1f} %", 100 * stall.share()),
+                          fmt::format("{:.1f} %", 100 * stall.without_overlap())});
+    lab_.document["measured"].push_back({{"model", name},
+                                         {"ranks", ranks_},
+                                         {"compute_seconds", stall.compute},
+                                         {"comm_seconds", stall.communication},
+                                         {"exposed_comm_seconds", stall.exposed},
+                                         {"stall", stall.share()}});
+  }
+
+  Stall stall_of(const ModelCost& model, const KnownDevice& device, double bytes, double all_reduce) const {
     Stall out;
-    out.compute = kTraining * model.forward * model.batch / (device.flops * efficiency_);
+    out.compute = kTraining * model.forward * model.batch / (device.training * efficiency_);
     out.communication = all_reduce;
     const double tail = all_reduce * std::min(1.0, kBucket / bytes);
     out.exposed = std::max(tail, all_reduce - kBackwardShare * out.compute);
@@ -130,7 +191,7 @@ class StallLab {
         const double seconds = pricer.seconds(plan::Collective::kAllReduce, one, static_cast<int64_t>(bytes));
         all_reduce = all_reduce > 0 ? std::min(all_reduce, seconds) : seconds;
       }
-      for (const DevicePeak& device : kDevices) {
+      for (const KnownDevice& device : known_devices()) {
         const Stall stall = stall_of(model, device, bytes, all_reduce);
         lab_.result({{"model", model.name},
                      {"device", device.name},
@@ -179,12 +240,12 @@ class StallLab {
     int colour = 0;
     for (const ModelCost& model : models_) {
       report::Series lost{.name = model.name, .colour = ++colour};
-      for (const DevicePeak& device : kDevices)
+      for (const KnownDevice& device : known_devices())
         for (const auto& row : lab_.document["results"])
           if (row["model"] == model.name && row["device"] == device.name &&
               row["machines"] == machines_.back() &&
-              (lost.points.empty() || lost.points.back().x < device.flops / 1e12))
-            lost.points.push_back({device.flops / 1e12, row["stall"].get<double>()});
+              (lost.points.empty() || lost.points.back().x < device.training / 1e12))
+            lost.points.push_back({device.training / 1e12, row["stall"].get<double>()});
       chart.series.push_back(std::move(lost));
     }
     return report::to_svg(chart);
@@ -201,7 +262,7 @@ class StallLab {
                               fmt::format("{:.1f} %", 100 * row["stall"].get<double>()),
                               fmt::format("{:.1f} %", 100 * row["stall_without_overlap"].get<double>())});
     table.notes = {
-        fmt::format("{} on {} machine(s).", device_.name, machines_.back()),
+        fmt::format("{} on {}.", device_.name, count_of_machines()),
         "Peaks are published ones, dense, per device: K80 2.8, M60 4.8, P100 10.6 TFLOP/s in fp32; V100 "
         "125, A100 312, H100 and H200 989 TFLOP/s in fp16 or bf16. Batch per device: 64, alexnet 128, "
         "gpt2 16 sequences of 1024 tokens."};
@@ -211,7 +272,9 @@ class StallLab {
   Lab& lab_;
   std::vector<int> machines_;
   const double network_, efficiency_;
-  const DevicePeak device_;
+  const int ranks_;
+  std::vector<std::string> measured_;
+  const KnownDevice device_;
   std::vector<ModelCost> models_;
 };
 

@@ -171,8 +171,9 @@ void train_under_rules(Lab& frame, const LabArguments& arguments) {
   frame.document["target_loss"] = target;
   frame.page.title = "Stragglers: " + config.model.name;
   frame.page.about =
-      fmt::format("{} workers, {} server(s), delay {} on {}", arguments.workers, arguments.servers,
-                  arguments.delay, arguments.delay_workers.empty() ? "all" : arguments.delay_workers);
+      fmt::format("{}, {}, delay {} on {}", counted(fmt::format("{}", arguments.workers), "worker"),
+                  counted(fmt::format("{}", arguments.servers), "server"), arguments.delay,
+                  arguments.delay_workers.empty() ? "all" : arguments.delay_workers);
   report::add_comparison(frame.page, target, runs);
   frame.print(table_of(runs), fmt::format("target: a loss of {:.4g}", target));
 }

@@ -90,6 +90,10 @@ std::vector<int64_t> LabValues::sizes(const std::string& flag) const {
   return sizes;
 }
 
+std::string counted(const std::string& count, const std::string& one) {
+  return count + " " + one + (count == "1" ? "" : "s");
+}
+
 void add_lab_options(CLI::App& command, const std::vector<LabOption>& options,
                      std::map<std::string, std::string>& typed) {
   for (const LabOption& option : options) {

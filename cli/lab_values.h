@@ -19,6 +19,9 @@ struct LabOption {
   std::string help;
 };
 
+// "1 epoch", "3 epochs", "0.5 epochs": `count` as typed.
+std::string counted(const std::string& count, const std::string& one);
+
 // What was typed, or the default of the setting. The readers throw ConfigError naming option, value and what
 // is accepted.
 class LabValues {

@@ -7,12 +7,12 @@
 
 #include "cli/output.h"
 #include "yoke/base/error.h"
-#include "yoke/base/file.h"
 #include "yoke/base/terminal.h"
 #include "yoke/base/text.h"
 #include "yoke/base/units.h"
 #include "yoke/plan/partition/partition_file.h"
 #include "yoke/report/graph_svg.h"
+#include "yoke/report/lab_page.h"
 #include "yoke/report/table.h"
 
 namespace yoke::cli {
@@ -42,17 +42,24 @@ std::string ranges(const std::vector<int>& nodes) {
   return join(parts, " ");
 }
 
+report::LabTable parts_table(const plan::Partition& partition, plan::PartitionWeight kind) {
+  report::LabTable table{{"part", "weight", "nodes", ""}, {}};
+  std::vector<std::vector<int>> parts = nodes_by_part(partition);
+  for (size_t i = 0; i < parts.size(); ++i)
+    table.rows.push_back({std::to_string(i), weight_text(partition.weights[i], kind),
+                          std::to_string(parts[i].size()), ranges(parts[i])});
+  return table;
+}
+
 void print(const plan::Partition& partition, plan::PartitionWeight kind) {
   fmt::print(
       "{} cross machines per minibatch and direction; the heaviest part has {:.3f} times the average{}\n"
       "\n",
       format_bytes(partition.cut_bytes), plan::balance_of(partition),
       partition.optimal ? "; proven optimal" : "");
-  report::Table table({"part", "weight", "nodes", ""});
-  std::vector<std::vector<int>> parts = nodes_by_part(partition);
-  for (size_t i = 0; i < parts.size(); ++i)
-    table.add({std::to_string(i), weight_text(partition.weights[i], kind), std::to_string(parts[i].size()),
-               ranges(parts[i])});
+  report::LabTable parts = parts_table(partition, kind);
+  report::Table table(parts.head);
+  for (std::vector<std::string>& row : parts.rows) table.add(std::move(row));
   fmt::print("{}", table.to_text(terminal::is_terminal(STDOUT_FILENO) ? terminal::width(STDOUT_FILENO) : 0));
 }
 
@@ -72,10 +79,25 @@ std::string picture(const plan::Profile& profile, const plan::Partition& partiti
   return report::graph_svg(out);
 }
 
+report::LabPage figures(const CommandLine& line, const plan::Profile& profile,
+                        const plan::Partition& partition, plan::PartitionWeight kind) {
+  const std::string file = std::filesystem::path(line.partition.graph).filename().string();
+  report::LabPage page;
+  page.title = fmt::format("{} in {} parts", file, partition.weights.size());
+  page.command = line.typed;
+  page.about = fmt::format(
+      "{} cross machines per minibatch and direction; the heaviest part has {:.3f} times the average.",
+      format_bytes(partition.cut_bytes), plan::balance_of(partition));
+  page.add({"graph", "", picture(profile, partition, kind, file), "", /*wide=*/true});
+  page.add(parts_table(partition, kind));
+  return page;
+}
+
 }  // namespace
 
 int partition_graph(const CommandLine& line) {
   const PartitionArguments& arguments = line.partition;
+  check_figures(line.figures);
   plan::PartitionWeight kind = plan::parse_partition_weight(arguments.weight);
   plan::Profile profile = plan::read_profile(arguments.graph);
   plan::PartitionOptions options;
@@ -83,10 +105,7 @@ int partition_graph(const CommandLine& line) {
   options.balance = arguments.balance;
   options.seed = arguments.seed;
   plan::Partition partition = plan::make_partition(plan::graph_of(profile, kind), options);
-  if (!arguments.svg.empty()) {
-    std::string file = std::filesystem::path(arguments.graph).filename().string();
-    write_file_atomically(arguments.svg, picture(profile, partition, kind, file));
-  }
+  if (line.figures.wanted()) write_figures(line.figures, figures(line, profile, partition, kind));
   if (line.json)
     print_json(plan::to_json(partition, profile));
   else

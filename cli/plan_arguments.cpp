@@ -53,7 +53,6 @@ void describe(CLI::App& command, PartitionArguments& a) {
   command.add_option("--weight", a.weight, "weight of a node: seconds parameters nodes")
       ->capture_default_str();
   command.add_option("--seed", a.seed, "random seed of the search in large graphs")->capture_default_str();
-  command.add_option("--svg", a.svg, "output file for a drawing of the graph");
 }
 
 }  // namespace yoke::cli

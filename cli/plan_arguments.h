@@ -52,7 +52,6 @@ struct PartitionArguments {
   double balance = 1.1;
   std::string weight = "seconds";
   uint64_t seed = 1;
-  std::string svg;
 };
 
 // The options of the three commands.

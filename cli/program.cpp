@@ -11,6 +11,7 @@
 #include "cli/collab_run.h"
 #include "cli/collab_watch_command.h"
 #include "cli/config_command.h"
+#include "cli/data_command.h"
 #include "cli/env_command.h"
 #include "cli/idle_keys.h"
 #include "cli/lab.h"
@@ -18,6 +19,7 @@
 #include "cli/partition_command.h"
 #include "cli/plan_command.h"
 #include "cli/ps_command.h"
+#include "cli/ps_join_command.h"
 #include "cli/report_command.h"
 #include "cli/run_checks.h"
 #include "cli/run_command.h"
@@ -33,6 +35,7 @@
 #include "yoke/cluster/job_contact.h"
 #include "yoke/cluster/launcher/launcher.h"
 #include "yoke/collab/ticket.h"
+#include "yoke/parallel/elastic.h"
 
 namespace yoke::cli {
 namespace {
@@ -48,6 +51,7 @@ void check_configuration(const CommandLine& line) {
   check("verify", line.verify.file);
   check("profile", line.profile.file);
   check("eval", line.eval.file);
+  if (line.command == "estimate") configuration.load(line.estimate.file, line.overrides);
   if (line.command == "verify") layout_configurations(line);
   check("collab start", line.collab.file);
   if (line.command == "collab start") check_collab(configuration);
@@ -96,7 +100,10 @@ int train(const CommandLine& line, const TorchCommands& torch, std::vector<std::
   const RunConfig& config = configuration.values;
   const bool one_process = parallel::in_one_process(config);
   const int nproc = line.train.nproc;
-  if (nproc > 0 && !one_process) check_workers(config, nproc);
+  if (nproc > 0 && !one_process) {
+    if (config.elastic.enabled) parallel::check_elastic_start(config, nproc);
+    check_workers(config, nproc);
+  }
   if (nproc == 0 && parallel::only_serves(config)) return parallel::serve_others(join_request(config));
   if (nproc == 0 || (nproc == 1 && parallel::ranks_of(config, 1) == 1)) return torch(words);
   if (!one_process) {
@@ -122,6 +129,7 @@ using Command = int (*)(const CommandLine&);
 constexpr std::pair<const char*, Command> kCommands[] = {
     {"config show", show_config},
     {"config keys", show_config_keys},
+    {"data tokens", make_tokens},
     {"report", write_report},
     {"env", show_environment},
     {"run", run_on_ranks},
@@ -138,15 +146,17 @@ constexpr std::pair<const char*, Command> kCommands[] = {
     {"collab watch", watch_collab},
     {"lab", list_labs},
     {"ps top", show_ps_top},
-    {"ps leave", end_ps_server},
+    {"ps leave", end_ps_member},
+    {"ps join", join_as_ps_server},
 };
 
 }  // namespace
 
 int run_commands(int argc, char** argv, const TorchCommands& torch, const std::string& zygote) {
   return run_program(argc, argv, [&](const CommandLine& line) {
+    const bool trains = line.command == "ps join" && line.ps.works;
     for (auto& [name, command] : kCommands) {
-      if (line.command == name) return command(line);
+      if (line.command == name && !trains) return command(line);
     }
     if (line.command.starts_with("lab ")) return run_lab(line);
     check_configuration(line);

@@ -60,36 +60,61 @@ void show(const PsJobStatus& status, const std::optional<PsJobStatus>& before, b
   std::fflush(stdout);
 }
 
-cluster::JobContact::Rank find_server(const std::vector<cluster::JobContact::Rank>& ranks, int server) {
+std::string role_of(const PsArguments& arguments) {
+  return arguments.worker >= 0 ? fmt::format("worker {}", arguments.worker)
+                               : fmt::format("{} {}", kServerRole, arguments.server);
+}
+
+cluster::JobContact::Rank find_role(const std::vector<cluster::JobContact::Rank>& ranks,
+                                    const std::string& role) {
+  const std::string kind = role.substr(0, role.rfind(' '));
   std::vector<std::string> known;
   for (const cluster::JobContact::Rank& rank : ranks) {
-    if (!is_server(rank.member)) continue;
-    if (rank.member.role == fmt::format("{} {}", kServerRole, server)) return rank;
-    known.push_back(rank.member.role);
+    if (rank.member.role == role) return rank;
+    if (rank.member.role.starts_with(kind)) known.push_back(rank.member.role);
   }
-  throw ConfigError("server {} is not in this job, which has {}.", server,
+  throw ConfigError("{} is not in this job, which has {}.", role,
                     known.empty() ? "no parameter servers" : join(known));
+}
+
+// Empty: it leaves.
+std::string ask_to_leave(cluster::JobContact& job, const PsArguments& arguments, Deadline deadline) {
+  if (arguments.worker < 0) {
+    const int rank = find_role(job.ranks(deadline), role_of(arguments)).member.rank;
+    return job.ask(rank, ps::kAskLeave, deadline);
+  }
+  std::string refusal = "no parameter server of this job answers";
+  for (const cluster::JobContact::Rank& rank : job.ranks(deadline)) {
+    if (!is_server(rank.member) || rank.ended) continue;
+    refusal = job.ask(rank.member.rank, fmt::format("{}{}", ps::kAskWorkerLeave, arguments.worker), deadline);
+    if (!refusal.ends_with(ps::kNotScheduler)) break;
+  }
+  return refusal;
 }
 
 }  // namespace
 
-int end_ps_server(const CommandLine& line) {
+int end_ps_member(const CommandLine& line) {
   constexpr double kLeaveSeconds = 60;
   const Deadline deadline = Deadline::after(kLeaveSeconds);
-  const int server = line.ps.server;
+  if (line.ps.worker < 0 && line.ps.server < 0)
+    throw ConfigError(
+        "yoke ps leave ADDRESS: which one? Give SERVER, the number of a server, or --worker N.");
+  const std::string role = role_of(line.ps);
+  const char* kind = line.ps.worker >= 0 ? "worker" : "server";
+  const int number = line.ps.worker >= 0 ? line.ps.worker : line.ps.server;
   cluster::JobContact job = cluster::JobContact::find(line.ps.address, Deadline::after(kAnswerSeconds));
-  const cluster::JobContact::Rank rank = find_server(job.ranks(deadline), server);
-  if (rank.ended) throw ConfigError("server {} has ended already.", server);
-  const std::string refusal = job.ask(rank.member.rank, ps::kAskLeave, deadline);
-  if (!refusal.empty()) throw ConfigError("{}.", refusal);
-  while (!find_server(job.ranks(deadline), server).ended) {
-    if (deadline.passed()) throw CommError("server {} has not left within {:.0f} s", server, kLeaveSeconds);
+  if (find_role(job.ranks(deadline), role).ended) throw ConfigError("{} {} has ended already.", kind, number);
+  if (const std::string refusal = ask_to_leave(job, line.ps, deadline); !refusal.empty())
+    throw ConfigError("{}.", refusal);
+  while (!find_role(job.ranks(deadline), role).ended) {
+    if (deadline.passed()) throw CommError("{} {} has not left within {:.0f} s", kind, number, kLeaveSeconds);
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
   if (line.json)
-    print_json({{"server", server}, {"seconds", deadline.elapsed()}});
+    print_json({{kind, number}, {"seconds", deadline.elapsed()}});
   else
-    fmt::print("server {} has left after {:.2f} s\n", server, deadline.elapsed());
+    fmt::print("{} {} has left after {:.2f} s\n", kind, number, deadline.elapsed());
   return 0;
 }
 

@@ -6,6 +6,6 @@
 namespace yoke::cli {
 
 int show_ps_top(const CommandLine& line);
-int end_ps_server(const CommandLine& line);
+int end_ps_member(const CommandLine& line);  // a server or a worker
 
 }  // namespace yoke::cli

@@ -4,6 +4,7 @@
 #include "yoke/base/memory.h"
 #include "yoke/base/units.h"
 #include "yoke/models/outline/outline.h"
+#include "yoke/parallel/elastic.h"
 #include "yoke/parallel/fit.h"
 
 namespace yoke::cli {
@@ -30,11 +31,16 @@ void check_memory(const RunConfig& config) {
                       config.data.batch_size, format_bytes(batch), format_bytes(memory));
 }
 
+parallel::Choices layout_on(const RunConfig& config, int workers) {
+  if (!config.elastic.enabled) return config;
+  return parallel::fit_to_ranks(config, config.data.batch_size, workers);
+}
+
 void check_workers(const RunConfig& config, int workers) {
   if (config.elastic.enabled && config.elastic.min > workers)
     throw ConfigError("elastic.min = {} with {} ranks: set it to at most {}, or start more (--nproc).",
                       config.elastic.min, workers, workers);
-  parallel::check_workers(config, {config.model, config.data.batch_size}, workers);
+  parallel::check_workers(layout_on(config, workers), {config.model, config.data.batch_size}, workers);
 }
 
 void check_plan(const RunConfig& config, const plan::PipelinePlan& plan, int workers) {

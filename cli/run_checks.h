@@ -10,6 +10,9 @@ namespace yoke::cli {
 // The weights of a rank and the inputs of a batch fit this machine's memory (on the CPU).
 void check_memory(const RunConfig& config);
 
+// The layout on that many ranks: an elastic pipeline takes what there is (parallel/elastic.h).
+parallel::Choices layout_on(const RunConfig& config, int workers);
+
 // So many workers are what parallel.data, parallel.pipeline, parallel.plan (where it is a file) and the
 // model's blocks ask for.
 void check_workers(const RunConfig& config, int workers);

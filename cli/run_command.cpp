@@ -14,6 +14,7 @@
 #include "yoke/cluster/launch_env.h"
 #include "yoke/cluster/launcher/child_environment.h"
 #include "yoke/cluster/launcher/hosts.h"
+#include "yoke/cluster/launcher/joining.h"
 #include "yoke/cluster/whereabouts.h"
 #include "yoke/net/address.h"
 
@@ -213,7 +214,22 @@ void print_result(const cluster::LaunchResult& result, int world_size) {
 
 }  // namespace
 
+// A job that is joined has its machines already.
+void check_join(const RunFlags& flags) {
+  if (!flags.join) return;
+  if (flags.endpoint.empty() || flags.standalone || flags.backend == "etcd")
+    throw ConfigError(
+        "--join needs --rdzv-endpoint HOST:PORT, where the coordinator of the running job listens.");
+  if (!flags.nnodes.empty() || !flags.node_rank.empty() || !flags.hosts.empty() || !flags.hostfile.empty())
+    throw ConfigError(
+        "--join cannot be combined with --nnodes, --node-rank, -H or --hostfile: its ranks follow "
+        "those of the running job.");
+  if (flags.secret_file.empty() && !flags.insecure && !cluster::environment_variable("YOKE_SECRET_FILE"))
+    throw ConfigError("--join needs --secret-file FILE, the key that the job was started with.");
+}
+
 cluster::LaunchOptions launch_options(const RunFlags& flags) {
+  check_join(flags);
   LaunchOptions options;
   std::vector<cluster::Host> hosts = hosts_of(flags);
   check_backend(flags.backend);
@@ -228,14 +244,15 @@ cluster::LaunchOptions launch_options(const RunFlags& flags) {
                       flags.id);
   options.max_restarts = whole("--max-restarts", flags.max_restarts, 0, 1'000'000, 0);
   const Machines range = machines(flags.nnodes);
-  if (flags.elastic || range.fewest < range.most) {
+  if (flags.elastic || flags.join || range.fewest < range.most) {
     const bool ranged = range.fewest < range.most;
     options.elastic_min = ranged ? range.fewest * options.local_size() : 1;
     options.rank_restarts = std::exchange(options.max_restarts, 0);
   }
   options.monitor_interval = seconds("--monitor-interval", flags.monitor_interval, 0.1);
   options.secret_file = flags.secret_file;
-  if (options.secret_file.empty() && options.node_sizes.size() > 1 && !flags.insecure)
+  const bool several = options.node_sizes.size() > 1 || flags.join;
+  if (options.secret_file.empty() && several && !flags.insecure)
     options.secret_file = cluster::environment_variable("YOKE_SECRET_FILE").value_or("");
   if (flags.insecure && flags.encrypt) throw ConfigError("--insecure and --encrypt: use one of them.");
   options.insecure = flags.insecure;
@@ -264,6 +281,7 @@ int run_on_ranks(const CommandLine& line) {
     warn_of_loopback(options.endpoint, hosts);
     print_commands(flags, hosts);
   }
+  if (flags.join) options = cluster::join_running_job(options);
   cluster::LaunchResult result = cluster::launch(options);
   if (flags.json) print_result(result, options.world_size());
   return result.exit_code;

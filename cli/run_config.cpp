@@ -2,12 +2,15 @@
 
 #include <filesystem>
 
+#include "cli/presets.h"
 #include "cli/repeatable.h"
 #include "yoke/base/error.h"
 #include "yoke/base/text.h"
 #include "yoke/cluster/launch_env.h"
+#include "yoke/data/formats/names.h"
 #include "yoke/parallel/average_checks.h"
 #include "yoke/parallel/elastic.h"
+#include "yoke/parallel/recipe_checks.h"
 #include "yoke/parallel/registry.h"
 #include "yoke/plan/policies/delay_law.h"
 #include "yoke/plan/policies/delay_schedule.h"
@@ -31,6 +34,23 @@ namespace {
                     near.empty() ? "Recipes are in configs/." : "Did you mean " + near + "?");
 }
 
+void check_accumulation(const RunConfig& config) {
+  const engine::LoopOptions& loop = config.train.loop;
+  if (loop.accumulate_tokens == 0) return;
+  if (loop.accumulate > 1)
+    throw ConfigError(
+        "train.accumulate = {} with train.accumulate_tokens = {}: both say how many batches are in a step. "
+        "Set "
+        "one of them.",
+        loop.accumulate, loop.accumulate_tokens);
+  if (!parallel::choose(config).sync().lockstep)
+    throw ConfigError(
+        "train.accumulate_tokens = {} cannot be combined with parallel.sync = \"ps\": how many workers are "
+        "in an "
+        "update follows from ps.policy. Set train.accumulate.",
+        loop.accumulate_tokens);
+}
+
 void check_together(const RunConfig& config) {
   const TrainSection& train = config.train;
   if (train.loop.steps == 0 && train.loop.epochs == 0) {
@@ -44,6 +64,7 @@ void check_together(const RunConfig& config) {
         "train.precision = \"tf32\" on the CPU: tf32 is a mode of NVIDIA GPUs. Use fp32 or bf16, or --device "
         "cuda.");
   }
+  check_accumulation(config);
   bool stages = config.parallel.pipeline > 1 || !config.parallel.plan.empty();
   if (!config.parallel.partition.empty() && !train.compute.recompute.empty() &&
       train.compute.recompute != "none" && train.compute.recompute != "blocks") {
@@ -167,9 +188,11 @@ void Configuration::load(const std::string& file, const std::vector<config::Over
   }
   for (const config::Override& change : cluster::config_overrides()) schema.set(change);
   for (const config::Override& change : overrides) schema.set(change);
+  apply_preset(schema, values.train.loop.preset, data::reads_pictures(values.data.name));
   check_together(values);
   check_replicas(values);
   parallel::check_optimizer(values, values.train.optimizer.optimizer);
+  parallel::check_recipe(values, values.train.optimizer);
   check_servers(values);
   check_spares(values);
   parallel::check_average(values, values.train.compute.precision);

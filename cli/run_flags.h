@@ -32,6 +32,7 @@ struct RunFlags {
   std::string secret_file;
   std::string join_timeout;
   bool elastic = false;
+  bool join = false;
   bool standalone = false;
   bool no_python = false;
   bool insecure = false;

@@ -7,6 +7,7 @@
 
 #include "cli/mesh_text.h"
 #include "cli/output.h"
+#include "cli/topology_picture.h"
 #include "yoke/base/error.h"
 #include "yoke/base/text.h"
 #include "yoke/base/units.h"
@@ -211,6 +212,24 @@ void print_predictions(const std::vector<Prediction>& predictions) {
   fmt::print("milliseconds; * is the fastest\n");
 }
 
+report::LabPage figures(const CommandLine& line, const Topology& topology, const cluster::RingSet& rings,
+                        const std::vector<Prediction>& predictions) {
+  report::LabPage page;
+  page.title = topology.name;
+  page.command = line.typed;
+  page.about = fmt::format("{} devices, {} through each by all rings. Thicker lines: more parallel links.",
+                           cluster::workers_of(topology).size(), rate(rings.bandwidth));
+  add_pictures(page, topology, rings);
+  report::LabTable table{{"operation", "algorithm", "bytes", "predicted"}, {}};
+  if (cluster::workers_of(topology).size() > 1)
+    for (const Prediction& p : predictions)
+      table.rows.push_back({to_string(p.op), to_string(p.algorithm),
+                            p.op == Collective::kBarrier ? "" : format_bytes(static_cast<double>(p.bytes)),
+                            format_duration(p.seconds)});
+  page.add(table);
+  return page;
+}
+
 void print_head(const Topology& topology) {
   size_t machines = topology.machines.size(), workers = cluster::workers_of(topology).size();
   fmt::print("{}: {} machine{}, {} device{}, {} links\n", topology.name, machines, machines == 1 ? "" : "s",
@@ -221,6 +240,8 @@ void print_head(const Topology& topology) {
 
 int show_topology(const CommandLine& line) {
   if (!line.topo.mesh.empty()) {
+    if (line.figures.wanted())
+      throw ConfigError("--mesh {}: it has no figure. Leave out --svg and --html.", line.topo.mesh);
     const TopoArguments& other = line.topo;
     if (!other.file.empty() || !other.preset.empty() || other.machines != 1 || !other.network.empty())
       throw ConfigError("--mesh {} shows ranks, not links: use it alone.", line.topo.mesh);
@@ -231,9 +252,12 @@ int show_topology(const CommandLine& line) {
       print_mesh(mesh);
     return 0;
   }
+  check_figures(line.figures);
   Topology topology = topology_of(line.topo);
   sim::TopologyPricer pricer(topology);
   std::vector<Prediction> predictions = predict(pricer, wanted_of(line.topo));
+  if (line.figures.wanted())
+    write_figures(line.figures, figures(line, topology, pricer.rings(), predictions));
   if (line.json) {
     print_json(document(topology, pricer.rings(), predictions));
     return 0;

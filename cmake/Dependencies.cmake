@@ -19,6 +19,25 @@ find_library(YOKE_ZSTD_LIBRARY NAMES zstd libzstd.so.1 REQUIRED)
 find_path(YOKE_TOMLPP_INCLUDE toml++/toml.h HINTS "${_bundle}" REQUIRED)
 find_path(YOKE_CLI11_INCLUDE CLI/CLI.hpp HINTS "${_bundle}" REQUIRED)
 find_path(YOKE_XXHASH_INCLUDE xxhash.h HINTS "${_bundle}" REQUIRED)
+# data.name = images; without both it is an error at run time (src/yoke/data/formats/images/codecs_absent.cpp). Another libjpeg
+# than libjpeg-turbo lacks what we call.
+include(CheckSymbolExists)
+find_package(JPEG QUIET)
+find_package(PNG QUIET)
+set(YOKE_WITH_IMAGES OFF)
+if(JPEG_FOUND AND PNG_FOUND)
+  set(CMAKE_REQUIRED_INCLUDES ${JPEG_INCLUDE_DIRS})
+  set(CMAKE_REQUIRED_LIBRARIES ${JPEG_LIBRARIES})
+  check_symbol_exists(jpeg_crop_scanline "stdio.h;jpeglib.h" YOKE_HAVE_JPEG_TURBO)
+  unset(CMAKE_REQUIRED_INCLUDES)
+  unset(CMAKE_REQUIRED_LIBRARIES)
+  if(YOKE_HAVE_JPEG_TURBO)
+    set(YOKE_WITH_IMAGES ON)
+  endif()
+endif()
+if(NOT YOKE_WITH_IMAGES)
+  message(STATUS "Images: none (libjpeg-turbo or libpng not found)")
+endif()
 
 # LibTorch brings an fmt of its own, headers only, which costs a source 5 s. Ours, which is compiled, is found before it here;
 # programs against the installed package use LibTorch's (FMT_HEADER_ONLY), and the two do not meet: fmt's names have its version in them.
@@ -39,3 +58,7 @@ foreach(_path IN ITEMS ${YOKE_ZSTD_INCLUDE} ${YOKE_TOMLPP_INCLUDE} ${YOKE_CLI11_
     target_include_directories(yoke_dependencies SYSTEM INTERFACE $<BUILD_INTERFACE:${_path}>)
   endif()
 endforeach()
+if(YOKE_WITH_IMAGES)
+  target_link_libraries(yoke_dependencies INTERFACE
+    $<BUILD_INTERFACE:${JPEG_LIBRARIES}> $<INSTALL_INTERFACE:jpeg> $<BUILD_INTERFACE:PNG::PNG> $<INSTALL_INTERFACE:png>)
+endif()

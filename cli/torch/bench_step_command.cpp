@@ -3,17 +3,20 @@
 
 #include <algorithm>
 
+#include "cli/bench_figures.h"
 #include "cli/output.h"
 #include "cli/run_checks.h"
 #include "cli/run_config.h"
 #include "cli/torch/commands.h"
 #include "cli/torch/worker_options.h"
 #include "yoke/base/error.h"
+#include "yoke/base/file.h"
 #include "yoke/base/log.h"
 #include "yoke/base/terminal.h"
 #include "yoke/base/units.h"
 #include "yoke/engine/bench_step.h"
 #include "yoke/engine/largest_batch.h"
+#include "yoke/engine/step_anatomy.h"
 #include "yoke/report/table.h"
 
 namespace yoke::cli {
@@ -34,6 +37,33 @@ nlohmann::json to_json(const engine::BenchStepResult& result) {
   if (result.tokens_per_s) out["tokens_per_s"] = *result.tokens_per_s;
   if (result.largest_batch) out["largest_batch"] = *result.largest_batch;
   return out;
+}
+
+nlohmann::json to_json(const engine::StepAnatomy& anatomy) {
+  nlohmann::json blocks = nlohmann::json::array(), points = nlohmann::json::array();
+  for (size_t i = 0; i < anatomy.blocks.size(); ++i)
+    blocks.push_back({{"name", anatomy.block_names[i]},
+                      {"activation_bytes", anatomy.blocks[i].activation_bytes},
+                      {"input_bytes", anatomy.blocks[i].input_bytes}});
+  for (const compute::MemoryPoint& point : anatomy.pass.points)
+    points.push_back({point.seconds, point.bytes});
+  return {{"flops_per_sample", anatomy.flops_per_sample},
+          {"parameter_bytes", anatomy.held.weights},
+          {"optimizer_bytes", anatomy.held.optimizer},
+          {"blocks", std::move(blocks)},
+          {"block_runs", anatomy.forward_calls},
+          {"activation_bytes_theory", anatomy.activation_bytes},
+          {"memory", std::move(points)},
+          {"forward_end", anatomy.pass.forward_end},
+          {"gradients",
+           {{"zeros", anatomy.gradients.zeros},
+            {"lowest_exponent", anatomy.gradients.lowest_exponent},
+            {"counts", anatomy.gradients.counts}}},
+          {"sample_bytes", anatomy.needs.sample},
+          {"fixed_bytes", anatomy.needs.base},
+          {"free_bytes", anatomy.free_bytes},
+          {"matmul_flops", anatomy.matmul_flops},
+          {"copy_bytes_per_s", anatomy.copy_bytes_per_s}};
 }
 
 // One cell of the sweep as a configuration, so that the same checks apply.
@@ -95,7 +125,21 @@ int run_bench_step(const CommandLine& line) {
   const BenchStepArguments& arguments = line.bench_step;
   const std::vector<int64_t> batches =
       arguments.largest_batch ? std::vector<int64_t>{kUnknownBatch} : arguments.batches;
+  check_figures(line.figures);
   std::vector<engine::BenchStepResult> results;
+  nlohmann::json rows = nlohmann::json::array();
+  auto measure = [&](const engine::WorkerOptions& options) {
+    auto bench = arguments.largest_batch ? engine::bench_largest_batch : engine::bench_step;
+    results.push_back(bench(options, arguments.steps));
+    rows.push_back(to_json(results.back()));
+    if (arguments.anatomy) {
+      engine::WorkerOptions same = options;
+      same.batch_size = results.back().batch;
+      rows.back()["anatomy"] = to_json(engine::dissect_step(same));
+    }
+    // After each: a later one may not fit into memory.
+    if (!arguments.result_file.empty()) write_file_atomically(arguments.result_file, rows.dump());
+  };
   for (const std::string& model : arguments.models) {
     for (const std::string& device : arguments.devices) {
       for (const std::string& precision : arguments.precisions) {
@@ -104,21 +148,18 @@ int run_bench_step(const CommandLine& line) {
             log::info("bench step: {} batch {} {} on {}, recompute {}", model,
                       arguments.largest_batch ? "as large as fits" : fmt::format("{}", batch), precision,
                       device, recompute);
-            auto bench = arguments.largest_batch ? engine::bench_largest_batch : engine::bench_step;
-            results.push_back(
-                bench(cell_options(line, model, batch, precision, device, recompute), arguments.steps));
+            measure(cell_options(line, model, batch, precision, device, recompute));
           }
         }
       }
     }
   }
-  if (!line.json) {
+  if (line.figures.wanted()) write_figures(line.figures, titled(step_figures(rows), line));
+  if (!arguments.result_file.empty()) return 0;
+  if (line.json)
+    print_json({{"results", rows}});
+  else
     print_table(results);
-    return 0;
-  }
-  nlohmann::json rows = nlohmann::json::array();
-  for (const engine::BenchStepResult& result : results) rows.push_back(to_json(result));
-  print_json({{"results", rows}});
   return 0;
 }
 

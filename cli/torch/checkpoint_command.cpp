@@ -1,7 +1,6 @@
 #include <fmt/core.h>
 
 #include <filesystem>
-#include <map>
 #include <optional>
 
 #include "cli/output.h"
@@ -16,6 +15,7 @@
 #include "yoke/checkpoint/team.h"
 #include "yoke/checkpoint/tensors.h"
 #include "yoke/checkpoint/weights.h"
+#include "yoke/data/formats/text/tokenizer_file.h"
 #include "yoke/optim/optimizer.h"
 
 namespace yoke::cli {
@@ -102,19 +102,6 @@ void require_some(const std::vector<format::Verdict>& verdicts, const std::strin
   }
 }
 
-// Weights as fp32 if the optimizer keeps such masters.
-std::vector<optim::NamedTensor> published_weights(const checkpoint::State& state) {
-  std::map<std::string, torch::Tensor> masters;
-  for (const auto& [name, tensor] : state.optimizer) {
-    if (name.rfind("master/", 0) == 0) masters[name.substr(7)] = tensor;
-  }
-  std::vector<optim::NamedTensor> weights = state.model;
-  for (auto& [name, tensor] : weights) {
-    if (auto found = masters.find(name); found != masters.end()) tensor = found->second;
-  }
-  return weights;
-}
-
 // A folder means the file that transformers looks for in it.
 std::filesystem::path weights_file(const std::string& output) {
   std::filesystem::path path = output;
@@ -141,19 +128,25 @@ int run_checkpoint_verify(const CommandLine& line) {
 int run_checkpoint_export(const CommandLine& line) {
   auto loaded = checkpoint::load_newest(line.checkpoint.path);
   if (!loaded) require_some({}, line.checkpoint.path);
-  std::vector<optim::NamedTensor> weights = published_weights(loaded->state);
+  std::vector<optim::NamedTensor> weights = published_weights(loaded->state, line.checkpoint.raw);
   const std::filesystem::path file = weights_file(line.checkpoint.output);
   checkpoint::save_tensors(file, weights, {{"format", "pt"}});
   auto config = hugging_face_config(weights, loaded->state.rest.value("configuration", ""));
   const std::filesystem::path config_file = file.parent_path() / "config.json";
   if (config) write_file_atomically(config_file, config->dump(2) + "\n");
+  const std::filesystem::path tokenizer = run_of(*loaded) / data::kTokenizerName;
+  const bool has_tokenizer = config && std::filesystem::exists(tokenizer);
+  const std::filesystem::path tokenizer_file = file.parent_path() / data::kTokenizerName;
+  if (has_tokenizer) write_file_atomically(tokenizer_file, read_file(tokenizer, data::kMostTokenizerBytes));
   if (line.json) {
     nlohmann::json told = {{"file", file.string()}, {"step", loaded->step}, {"tensors", weights.size()}};
     if (config) told["config"] = config_file.string();
+    if (has_tokenizer) told["tokenizer"] = tokenizer_file.string();
     print_json(told);
   } else {
     fmt::print("{}: {} tensors of step {}\n", file.string(), weights.size(), loaded->step);
     if (config) fmt::print("{}: for transformers\n", config_file.string());
+    if (has_tokenizer) fmt::print("{}: for transformers\n", tokenizer_file.string());
   }
   return 0;
 }

@@ -12,6 +12,8 @@
 #include "yoke/base/log.h"
 #include "yoke/base/units.h"
 #include "yoke/cluster/launch_env.h"
+#include "yoke/cluster/whereabouts.h"
+#include "yoke/collab/etcd_meeting.h"
 #include "yoke/collab/meeting_server.h"
 #include "yoke/engine/parameter_hash.h"
 #include "yoke/engine/stop_signal.h"
@@ -99,10 +101,11 @@ class PeerRecords {
 };
 
 int run_as_peer(const CommandLine& line, CollabPeer& peer, const collab::Ticket& ticket,
-                collab::PeerOptions options) {
+                collab::PeerOptions options, collab::EtcdMeeting* meeting = nullptr) {
   PeerRecords records(peer);
   engine::StopSignals signals;
   options.on_step = [&](const collab::PeerOptions::StepNews& news) { records.step(news); };
+  if (meeting != nullptr) options.meeting = [=](Deadline deadline) { return meeting->find(deadline); };
   collab::PeerSummary summary = collab::run_peer(ticket, peer.identity(), peer.trainer(), options);
   nlohmann::json result = records.finish(summary);
   if (line.json)
@@ -112,6 +115,8 @@ int run_as_peer(const CommandLine& line, CollabPeer& peer, const collab::Ticket&
                summary.epoch, summary.samples, result.at("final_loss").get<double>(),
                result.at("weights").get<std::string>());
   const int signal = engine::requested_stop();
+  if (meeting != nullptr && summary.over)
+    meeting->wait_until_empty(Deadline::after(peer.config().collab.timeout));
   return signal != 0 && !summary.over ? 128 + signal : 0;
 }
 
@@ -124,6 +129,8 @@ collab::MeetingOptions meeting_options(CollabPeer& peer) {
   options.target_batch = collab.target_batch;
   options.robust = collab::parse_robust(collab.robust);
   options.suspects = static_cast<int>(collab.suspects);
+  options.roles = collab::parse_role_policy(collab.roles);
+  options.group_size = collab.group_size;
   options.min_peers = collab.min_peers;
   options.timeout = collab.timeout;
   options.quorum_timeout = collab.quorum_timeout;
@@ -135,6 +142,36 @@ collab::Ticket announced(collab::Ticket ticket, const net::Address& bound, const
   if (!announce.empty()) ticket.meeting = net::parse_address(announce, bound.port);
   if (ticket.meeting.host == "0.0.0.0" || ticket.meeting.host == "::") ticket.meeting.host = net::host_name();
   return ticket;
+}
+
+constexpr const char* kEtcdScheme = "etcd://";
+
+// Where peers listen, this process may host the meeting point too.
+collab::EtcdHost host_of(CollabPeer& peer, bool starts_run) {
+  return {{.host = net::parse_address(peer.config().collab.listen).host, .port = 0},
+          meeting_options(peer),
+          starts_run};
+}
+
+void announce(const CommandLine& line, const CollabPeer& peer, const collab::Ticket& ticket) {
+  if (line.collab.ticket_file.empty())
+    log::info("ticket: {}", to_text(ticket));
+  else
+    collab::write_ticket(line.collab.ticket_file, ticket);
+  log::info("collab: run '{}' of {} steps, {} samples each", ticket.run_id, peer.steps(),
+            peer.config().collab.target_batch);
+}
+
+// A run whose place is kept in etcd: it outlives this process.
+int start_in_etcd(const CommandLine& line, CollabPeer& peer, collab::Ticket ticket) {
+  if (!line.collab.announce.empty())
+    throw ConfigError("--announce: with --meeting {} peers find the address in etcd. Remove it.",
+                      line.collab.meeting);
+  ticket.etcd = cluster::etcd_members(line.collab.meeting.substr(std::string(kEtcdScheme).size()));
+  collab::EtcdMeeting meeting(ticket, host_of(peer, /*starts_run=*/true));
+  meeting.find(Deadline::after(peer.config().collab.timeout));
+  announce(line, peer, ticket);
+  return run_as_peer(line, peer, ticket, peer.options(), &meeting);
 }
 
 // Takes part in the run whose meeting point this process is.
@@ -152,6 +189,8 @@ int continue_run(const CommandLine& line, CollabPeer& peer, const fs::path& reco
   if (line.collab.ticket_file.empty())
     throw ConfigError("--continue: --ticket-file is missing. Give the ticket of the run.");
   const collab::Ticket ticket = collab::read_ticket(line.collab.ticket_file);
+  if (!ticket.etcd.empty())
+    throw ConfigError("--continue: a run in etcd needs no process that started it. Use `yoke collab join`.");
   collab::MeetingOptions options = meeting_options(peer);
   options.returns = true;
   if (std::optional<collab::MeetingRecord> last = collab::read_record(record)) {
@@ -189,17 +228,14 @@ int run_collab_start(const CommandLine& line) {
   if (ticket.run_id.empty())
     ticket.run_id =
         fmt::format("{}-{}", peer.config().model.name, net::Secret::random().to_text().substr(0, 6));
+  if (line.collab.meeting.starts_with(kEtcdScheme)) return start_in_etcd(line, peer, ticket);
   ticket.meeting = net::parse_address(line.collab.meeting);
   fs::create_directories(record.parent_path());
   for (const fs::path& of_another_run : {record, state_file(peer)}) fs::remove(of_another_run);
   collab::MeetingServer server(ticket, meeting_options(peer), record);
   ticket = announced(ticket, server.address(), line.collab.announce);
-  if (line.collab.ticket_file.empty())
-    log::info("ticket: {}", to_text(ticket));
-  else
-    collab::write_ticket(line.collab.ticket_file, ticket);
-  log::info("collab: run '{}' of {} steps, {} samples each, meets at {}", ticket.run_id, peer.steps(),
-            peer.config().collab.target_batch, ticket.meeting.text());
+  announce(line, peer, ticket);
+  log::info("collab: run '{}' meets at {}", ticket.run_id, ticket.meeting.text());
   return host(line, peer, server, ticket, peer.options());
 }
 
@@ -208,9 +244,9 @@ int run_collab_join(const CommandLine& line) {
   const collab::Ticket ticket = collab::read_ticket(line.collab.ticket);
   Configuration configuration;
   if (line.collab.file.empty()) {
-    collab::MeetingClient client(ticket, Deadline::after(collab::CollabOptions().timeout));
+    const double timeout = collab::CollabOptions().timeout;
     const nlohmann::json status =
-        client.call({{"type", "watch"}}, Deadline::after(collab::CollabOptions().timeout));
+        reach_meeting(ticket, Deadline::after(timeout))->call({{"type", "watch"}}, Deadline::after(timeout));
     configuration.schema.read_text(to_toml(status.at("run")), "the run's configuration");
   }
   configuration.load(line.collab.file, line.overrides);
@@ -221,7 +257,11 @@ int run_collab_join(const CommandLine& line) {
   collab::PeerOptions options = peer.options();
   options.client_only = line.collab.client_only;
   options.most_steps = line.collab.steps;
-  return run_as_peer(line, peer, ticket, std::move(options));
+  if (ticket.etcd.empty()) return run_as_peer(line, peer, ticket, std::move(options));
+  std::optional<collab::EtcdHost> host;
+  if (!options.client_only) host = host_of(peer, /*starts_run=*/false);
+  collab::EtcdMeeting meeting(ticket, std::move(host));
+  return run_as_peer(line, peer, ticket, std::move(options), &meeting);
 }
 
 }  // namespace yoke::cli

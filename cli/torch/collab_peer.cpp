@@ -3,7 +3,6 @@
 #include "cli/collab_run.h"
 #include "cli/torch/worker_options.h"
 #include "yoke/base/error.h"
-#include "yoke/base/units.h"
 #include "yoke/engine/stop_signal.h"
 #include "yoke/optim/schedule.h"
 
@@ -76,7 +75,7 @@ collab::PeerOptions CollabPeer::options() const {
   options.listen = net::parse_address(collab.listen);
   options.timeout = collab.timeout;
   options.reconnect = collab.quorum_timeout;
-  if (collab.bandwidth != "auto") options.bandwidth = *parse_rate(collab.bandwidth);
+  options.link = collab::parse_bandwidth(collab.bandwidth);
   options.stopped = [] { return engine::requested_stop() != 0; };
   return options;
 }

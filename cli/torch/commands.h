@@ -6,13 +6,16 @@
 namespace yoke::cli {
 
 int run_train(const CommandLine& line);
+int run_ps_join(const CommandLine& line);  // as a worker
 int run_eval(const CommandLine& line);
+int run_generate(const CommandLine& line);
 int run_model_info(const CommandLine& line);
 int run_model_export(const CommandLine& line);
 int run_bench_step(const CommandLine& line);
 int run_bench_kernels(const CommandLine& line);
 int run_bench_scaling(const CommandLine& line);  // as one rank
 int run_verify(const CommandLine& line);
+int run_estimate(const CommandLine& line);
 int run_profile(const CommandLine& line);
 int run_collab_start(const CommandLine& line);
 int run_collab_join(const CommandLine& line);
@@ -30,13 +33,16 @@ struct Command {
 
 inline constexpr Command kCommands[] = {
     {"train", run_train},
+    {"ps join", run_ps_join},
     {"eval", run_eval},
+    {"generate", run_generate},
     {"model info", run_model_info},
     {"model export", run_model_export},
     {"bench step", run_bench_step},
     {"bench kernels", run_bench_kernels},
     {"bench scaling", run_bench_scaling},
     {"verify", run_verify},
+    {"estimate", run_estimate},
     {"profile", run_profile},
     {"collab start", run_collab_start},
     {"collab join", run_collab_join},

@@ -1,5 +1,7 @@
 #include <fmt/core.h>
 
+#include <cmath>
+
 #include "cli/output.h"
 #include "cli/run_config.h"
 #include "cli/torch/commands.h"
@@ -77,8 +79,12 @@ int run_eval(const CommandLine& line) {
     engine::Evaluation evaluation =
         *engine::evaluate(*worker, *dataset, config.data.batch_size, [] { return false; });
     result["loss"] = evaluation.loss;
+    if (worker->model.sample.kind == SampleKind::kTokens) result["perplexity"] = std::exp(evaluation.loss);
     result["samples"] = evaluation.samples;
     if (evaluation.accuracy) result["accuracy"] = *evaluation.accuracy;
+    if (evaluation.classes.top5) result["top5_accuracy"] = *evaluation.classes.top5;
+    if (evaluation.classes.results && line.json)
+      result["classes"] = nlohmann::json(metrics::to_json(*evaluation.classes.results));
   }
   if (line.json) {
     print_json(result);

@@ -1,5 +1,13 @@
 // yoke train: a training run from start to end, the same for every strategy.
+#include <fmt/core.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
 #include "cli/idle_keys.h"
+#include "cli/output.h"
+#include "cli/ps_join_command.h"
 #include "cli/torch/commands.h"
 #include "cli/torch/follow_plan.h"
 #include "cli/torch/memory_failure.h"
@@ -9,7 +17,12 @@
 #include "cli/torch/train_output.h"
 #include "cli/torch/train_parts.h"
 #include "cli/torch/worker_options.h"
+#include "yoke/base/error.h"
+#include "yoke/base/file.h"
+#include "yoke/base/text.h"
+#include "yoke/cluster/job_contact.h"
 #include "yoke/compute/device.h"
+#include "yoke/config/changes.h"
 
 namespace yoke::cli {
 namespace {
@@ -20,7 +33,7 @@ int train_as_rank(const CommandLine& line, Configuration& configuration, paralle
   const bool first = member.first();  // logs and writes
   follow_plan(config, member);
   if (first) give_hints(config);
-  Resume resume = epochs.take_resume();
+  Resume resume = epochs.take_resume(line.train);
   if (!resume) resume = find_resume(line.train, config, member);
   RankUsage usage;
   auto worker = engine::make_worker(worker_options(config, member, resume ? "" : line.train.init));
@@ -44,8 +57,8 @@ int train_as_rank(const CommandLine& line, Configuration& configuration, paralle
                 resume_note(config, *resume.checkpoint, *worker, member.workers()));
   std::optional<RunFolder> folder;
   engine::Outcome outcome = epochs.keeping([&] {
-    if (first) folder.emplace(config.out.dir, configuration, line).attach_sinks(engine);
-    begin(engine, *worker, data.loader(), plan, start);
+    if (first) folder.emplace(config.out.dir, configuration, line).attach_sinks(engine, epochs.recent());
+    begin(config, engine, *worker, data.loader(), plan, start);
     usage.begin(strategy);
     if (config.out.trace) attach_trace(engine, config.out.dir, member.rank(), member.workers());
     auto info = first ? folder->run_info(worker->model, plan, start.step) : metrics::RunInfo{};
@@ -64,6 +77,18 @@ int train_as_rank(const CommandLine& line, Configuration& configuration, paralle
   return code;
 }
 
+// The servers know the part that concerns them, and the layout of the model.
+void check_same_run(const CommandLine& line, const Configuration& configuration) {
+  if (line.ps.config.empty()) return;
+  const std::filesystem::path saved = std::filesystem::path(line.ps.address) / "config.toml";
+  if (!std::filesystem::exists(saved)) return;
+  const std::vector<std::string> changes =
+      config::changed_keys(read_file(saved), configuration.schema,
+                           {"out", "data.dir", "data.workers", "data.prefetch", "train.threads"});
+  if (!changes.empty())
+    throw ConfigError("this worker cannot join the job: it has another configuration: {}.", join(changes));
+}
+
 }  // namespace
 
 int run_train(const CommandLine& line) {
@@ -75,6 +100,26 @@ int run_train(const CommandLine& line) {
   return epochs.run([&] {
     return telling_others(member.job(), [&] { return train_as_rank(line, configuration, member, epochs); });
   });
+}
+
+// What fails here is no failure of the job.
+int run_ps_join(const CommandLine& line) {
+  constexpr double kFindSeconds = 5;
+  cluster::JobContact job = cluster::JobContact::find(line.ps.address, Deadline::after(kFindSeconds));
+  Configuration configuration;
+  configuration.load(ps_config_file(line), {});
+  check_same_run(line, configuration);
+  configuration.values.out.dir = run_folder(configuration.values);
+  parallel::Membership member(join_request(configuration.values), std::move(job));
+  reset_idle_keys(configuration);
+  fmt::print(stderr, "joined as worker {}\n", member.worker());
+  Epochs epochs(configuration, member);
+  const int code = train_as_rank(line, configuration, member, epochs);
+  if (line.json)
+    print_json({{"worker", member.worker()}});
+  else
+    fmt::print("worker {} has ended\n", member.worker());
+  return code;
 }
 
 }  // namespace yoke::cli

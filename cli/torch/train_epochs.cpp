@@ -8,7 +8,12 @@
 #include "yoke/base/clock.h"
 #include "yoke/base/error.h"
 #include "yoke/base/log.h"
+#include "yoke/base/text.h"
 #include "yoke/cluster/identity.h"
+#include "yoke/config/changes.h"
+#include "yoke/metrics/catch_up.h"
+#include "yoke/parallel/elastic.h"
+#include "yoke/parallel/fit.h"
 
 namespace yoke::cli {
 namespace {
@@ -17,14 +22,23 @@ constexpr int kMostFruitless = 8;
 constexpr double kExchange = 60;  // seconds
 constexpr double kLock = 10;
 constexpr double kSignalSpread = 0.25;
+constexpr size_t kMostRecent = 8;  // records
+
+int64_t replicas_on(const RunConfig& config, int ranks) {
+  return parallel::mesh_of(parallel::fit_to_ranks(config, config.data.batch_size, ranks), ranks).data;
+}
 
 }  // namespace
 
-// Measures the pause until the first step of an epoch is finished.
+// Measures the pause until the first step of an epoch is finished, and remembers the last records.
 class Epochs::FirstStep : public metrics::Sink {
  public:
   explicit FirstStep(Epochs& epochs) : epochs_(epochs) {}
-  void write(const metrics::Record&) override {}
+  void write(const metrics::Record& record) override {
+    std::vector<metrics::Record>& recent = epochs_.recent_;
+    std::erase_if(recent, [&](const metrics::Record& one) { return one.step >= record.step; });
+    recent = metrics::merge_records(std::move(recent), {record}, kMostRecent);
+  }
   void tick(int64_t step, double) override {
     if (done_) return;
     done_ = true;
@@ -50,7 +64,15 @@ Epochs::Epochs(Configuration& configuration, parallel::Membership& member)
       config_(configuration.values),
       member_(member),
       elastic_(member.job().elastic()),
-      ranks_at_start_(cluster::identify_from_environment().world_size) {}
+      sharded_(elastic_ && parallel::divides_state(config_)),
+      asked_(config_),
+      replicas_at_start_(elastic_ ? replicas_on(config_, cluster::identify_from_environment().world_size)
+                                  : 1),
+      started_(wall_seconds()) {}
+
+std::unique_ptr<metrics::Sink> Epochs::first_step() {
+  return std::make_unique<FirstStep>(*this);
+}
 
 int Epochs::run(const std::function<int()>& train) {
   if (!elastic_) return train();
@@ -58,8 +80,13 @@ int Epochs::run(const std::function<int()>& train) {
     std::string why;
     continues_ = false;
     try {
+      static_cast<parallel::Choices&>(configuration_.values) = asked_;
       member_.connect(join_request(config_));
-      if (member_.job().epoch() > 0) agree();
+      if (member_.job().epoch() > 0) {
+        meet();
+        agree();
+      }
+      lay_out();
       const int code = train();
       if (!continues_) return code;
     } catch (const Error& error) {
@@ -76,7 +103,60 @@ int Epochs::run(const std::function<int()>& train) {
   }
 }
 
+// Of a pipeline, by the ranks of this epoch.
+void Epochs::lay_out() {
+  const int ranks = member_.workers();
+  parallel::Choices fitted = parallel::fit_to_ranks(asked_, config_.data.batch_size, ranks);
+  const bool staged = fitted.parallel.pipeline != 1 || asked_.parallel.pipeline != 1;
+  static_cast<parallel::Choices&>(configuration_.values) = std::move(fitted);
+  if (!member_.first() || !staged) return;
+  log::info("epoch {}: {} on {} ranks{}{}", member_.job().epoch(),
+            parallel::to_string(parallel::mesh_of(config_, ranks)), ranks,
+            config_.spares == 0 ? "" : fmt::format(", {} of them spare", config_.spares),
+            config_.parallel.pipeline == asked_.parallel.pipeline
+                ? ""
+                : fmt::format("; {} stages were asked for", asked_.parallel.pipeline));
+}
+
+// Ranks that join learn what the job was started with; those with another configuration leave again.
+void Epochs::meet() {
+  nlohmann::json own = {{"replicas", replicas_at_start_}, {"configuration", configuration_.schema.to_toml()}};
+  for (const metrics::Record& record : recent_) own["records"].push_back(metrics::to_json(record).dump());
+  const std::vector<std::string> of_all = texts_of_all("configuration", own.dump());
+  share_records(of_all);
+  const auto first = nlohmann::json::parse(of_all.front());
+  replicas_at_start_ = first.at("replicas");
+  const std::vector<std::string> changes =
+      config::changed_keys(first.at("configuration"), configuration_.schema,
+                           {"out", "checkpoint", "data.dir", "data.workers", "data.prefetch", "train.threads",
+                            "elastic.min", "elastic.restarts"});
+  const std::vector<std::string> all = texts_of_all("changes", join(changes));
+  if (!changes.empty())
+    throw ConfigError(
+        "this rank cannot join: its configuration is not that of the running job: {}. Next: start "
+        "it with the same recipe and options.",
+        join(changes));
+  for (size_t rank = 0; rank < all.size(); ++rank)
+    if (!all[rank].empty())
+      throw CommError("rank {} wanted to join with another configuration: {}", rank, all[rank]);
+}
+
+// Not every rank that survived finished the last step that one of them did.
+void Epochs::share_records(const std::vector<std::string>& of_all) {
+  for (const std::string& text : of_all) {
+    std::vector<metrics::Record> theirs;
+    for (const auto& one : nlohmann::json::parse(text).value("records", nlohmann::json::array()))
+      theirs.push_back(metrics::parse_record(one));
+    recent_ = metrics::merge_records(std::move(recent_), theirs, kMostRecent);
+  }
+}
+
+std::string Epochs::who_continues() const {
+  return member_.workers() == 1 ? "1 rank continues" : fmt::format("{} ranks continue", member_.workers());
+}
+
 void Epochs::agree() {
+  if (sharded_) return agree_on_shards();
   const int64_t before = kept_ ? kept_->rest.at("step").get<int64_t>() : -1;
   engine::Agreement agreed = engine::agree_on_state(kept_, *member_.world());
   const cluster::Epoch& epoch = member_.job().session().epoch();
@@ -84,7 +164,7 @@ void Epochs::agree() {
   if (repeats) ++summary_.repeated;
   summary_.changes.push_back({epoch.number, agreed.step, member_.workers(), 0, 0, epoch.cause});
   if (!member_.first()) return;
-  log::info("epoch {}: {} ranks continue {}{}{}", epoch.number, member_.workers(),
+  log::info("epoch {}: {} {}{}{}", epoch.number, who_continues(),
             agreed.source < 0 ? "from the last checkpoint, or the start"
                               : fmt::format("after step {}", agreed.step),
             repeats ? fmt::format("; step {} is repeated", agreed.step + 1) : "",
@@ -92,11 +172,12 @@ void Epochs::agree() {
 }
 
 int64_t Epochs::global_batch() const {
-  return elastic_ && config_.elastic.batch == "global" ? config_.data.batch_size * ranks_at_start_ : 0;
+  return elastic_ && config_.elastic.batch == "global" ? config_.data.batch_size * replicas_at_start_ : 0;
 }
 
-Resume Epochs::take_resume() {
+Resume Epochs::take_resume(const TrainArguments& arguments) {
   Resume resume;
+  if (sharded_) return choice_.complete() ? resume_shards() : resume_checkpoint(arguments);
   if (!kept_) return resume;
   if (member_.first()) lock(resume);
   resume.in_memory = true;
@@ -122,12 +203,12 @@ void Epochs::lock(Resume& resume) const {
 engine::LoopPlan Epochs::loop_plan(const engine::Worker& worker, const data::Loader& loader,
                                    const engine::Progress& done) const {
   const bool global = elastic_ && config_.elastic.batch == "global";
-  engine::LoopPlan plan = cli::loop_plan(config_, worker, loader, done, global ? ranks_at_start_ : 0);
+  engine::LoopPlan plan = cli::loop_plan(config_, worker, loader, done, global ? replicas_at_start_ : 0);
   if (!elastic_) return plan;
   const bool linear = config_.elastic.batch == "per_rank" && !config_.train.schedule.scale_lr;
   if (linear)
-    plan.learning_rate = [rate = plan.learning_rate,
-                          factor = static_cast<double>(plan.replicas) / static_cast<double>(ranks_at_start_)](
+    plan.learning_rate = [rate = plan.learning_rate, factor = static_cast<double>(plan.replicas) /
+                                                              static_cast<double>(replicas_at_start_)](
                              int64_t step) { return factor * rate(step); };
   plan.wanted_stop = [this] {
     const int signal = engine::requested_stop();
@@ -151,7 +232,10 @@ engine::LoopPlan Epochs::loop_plan(const engine::Worker& worker, const data::Loa
 }
 
 std::vector<std::string> Epochs::signals_of_all(const std::string& meeting) const {
-  const std::string own = std::to_string(engine::requested_stop());
+  return texts_of_all(meeting, std::to_string(engine::requested_stop()));
+}
+
+std::vector<std::string> Epochs::texts_of_all(const std::string& meeting, const std::string& own) const {
   if (member_.job().alone()) return {own};
   return member_.job().session().exchange(meeting, own, Deadline::after(kExchange));
 }
@@ -160,13 +244,14 @@ void Epochs::attach_to(engine::Engine& engine, engine::Worker& worker, const dat
                        Resume& resume) {
   if (!signals_) signals_.emplace();
   if (!elastic_) return;
+  if (sharded_) return keep_shards(engine, worker, loader);
   if (kept_) resume.checkpoint->state = {};  // the worker has its values
   auto keeper = std::make_unique<engine::StepKeeper>(worker, loader, engine);
   keeper_ = keeper.get();
   engine_ = &engine;
   kept_.reset();
   engine.attach(std::move(keeper));
-  engine.attach(std::make_unique<FirstStep>(*this));
+  engine.attach(first_step());
 }
 
 void Epochs::note_end() {
@@ -175,6 +260,12 @@ void Epochs::note_end() {
 
 void Epochs::keep() {
   note_end();
+  if (sharded_) {
+    if (shard_keeper_ == nullptr) return;
+    count_copies();
+    held_ = std::exchange(shard_keeper_, nullptr)->holdings();
+    return;
+  }
   kept_ = keeper_->state(configuration_.schema.to_toml());
   const engine::Finished& at = engine_->finished();
   unfinished_ = at.started > at.step ? at.started : 0;
@@ -182,17 +273,19 @@ void Epochs::keep() {
 
 bool Epochs::continue_after(const engine::Outcome& outcome) {
   if (!elastic_ || outcome.stopped_by_signal != engine::kRegroup) return false;
+  leaves_ = engine::requested_stop() != 0;
+  if (sharded_) hand_over_shards();
   keep();
   continues_ = true;
-  leaves_ = engine::requested_stop() != 0;
   if (leaves_)
     log::info("rank {} leaves after step {}, as asked; the others continue", member_.rank(),
               engine_->finished().step);
   return true;
 }
 
-void Epochs::put(metrics::Summary& summary) const {
+void Epochs::put(metrics::Summary& summary) {
   if (!elastic_) return;
+  count_copies();
   metrics::ElasticSummary elastic = summary_;
   const cluster::Epoch& epoch = member_.job().session().epoch();
   elastic.epochs = epoch.number + 1;

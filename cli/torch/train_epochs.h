@@ -10,8 +10,10 @@
 #include "cli/torch/train_resume.h"
 #include "yoke/base/error.h"
 #include "yoke/engine/engine.h"
+#include "yoke/engine/shard_keeper.h"
 #include "yoke/engine/stop_signal.h"
 #include "yoke/engine/survivor.h"
+#include "yoke/metrics/record.h"
 #include "yoke/metrics/summary.h"
 #include "yoke/parallel/membership.h"
 
@@ -22,7 +24,8 @@ class Epochs {
   // After join_job(). Both arguments must outlive it.
   Epochs(Configuration& configuration, parallel::Membership& member);
 
-  // Calls `train` once per epoch, until it returns without continue_later(), or this rank leaves (0). After a
+  // Calls `train` once per epoch, with the layout that the configuration asks for or, in a pipeline, as much
+  // of it as there are ranks for; until it returns without continue_later(), or this rank leaves (0). After a
   // CommError of `train` the ranks that are left regroup. Throws CommError if they are too few, or if this
   // rank was evicted.
   int run(const std::function<int()>& train);
@@ -30,8 +33,9 @@ class Epochs {
   // ---- called by `train` ----
   // Samples of a global batch (elastic.batch).
   int64_t global_batch() const;
-  // What the ranks of this epoch agreed to continue from; empty: nobody has trained yet.
-  Resume take_resume();
+  // What the ranks of this epoch agreed to continue from; empty: nobody has trained yet. If shards are lost
+  // it is the last checkpoint. Collective. Throws CheckpointError if there is none.
+  Resume take_resume(const TrainArguments& arguments);
   // As cli::loop_plan(), with the learning rate and stops of this epoch.
   engine::LoopPlan loop_plan(const engine::Worker& worker, const data::Loader& loader,
                              const engine::Progress& done) const;
@@ -50,24 +54,48 @@ class Epochs {
   }
   // Whether all ranks have agreed to regroup: `train` returns, and is called again.
   bool continue_after(const engine::Outcome& outcome);
-  void put(metrics::Summary& summary) const;
+  void put(metrics::Summary& summary);
+  // Records of the last steps before this epoch; the rank that wrote them may have died before it could.
+  const std::vector<metrics::Record>& recent() const { return recent_; }
 
  private:
   class FirstStep;
   void note_end();
-  std::vector<std::string> signals_of_all(const std::string& meeting) const;  // collective
+  // Collective, through the coordinator.
+  std::vector<std::string> texts_of_all(const std::string& meeting, const std::string& own) const;
+  std::vector<std::string> signals_of_all(const std::string& meeting) const;
+  std::unique_ptr<metrics::Sink> first_step();
   void lock(Resume& resume) const;
   void keep();
   void agree();
+  std::string who_continues() const;  // "3 ranks continue"
+  void meet();
+  void lay_out();
+  void share_records(const std::vector<std::string>& of_all);
+  void agree_on_shards();
+  void keep_shards(engine::Engine& engine, engine::Worker& worker, const data::Loader& loader);
+  Resume resume_shards();
+  Resume resume_checkpoint(const TrainArguments& arguments);
+  bool written_by_this_job(const Resume& resume) const;
+  void hand_over_shards();
+  void count_copies();
 
   Configuration& configuration_;
   const RunConfig& config_;
   parallel::Membership& member_;
   const bool elastic_;
-  const int64_t ranks_at_start_;
+  const bool sharded_;                          // also over the stages of a pipeline
+  const parallel::Choices asked_;               // the layout of an epoch may be smaller
+  int64_t replicas_at_start_;                   // of the job: the global batch is theirs
   std::optional<engine::StopSignals> signals_;  // across epochs
   std::optional<checkpoint::State> kept_;
+  std::vector<metrics::Record> recent_;
   engine::StepKeeper* keeper_ = nullptr;
+  // The same of shards.
+  engine::Holdings held_;
+  engine::ShardChoice choice_;
+  engine::ShardKeeper* shard_keeper_ = nullptr;
+  const double started_;  // seconds since 1970
   engine::Engine* engine_ = nullptr;
   bool continues_ = false;
   bool leaves_ = false;

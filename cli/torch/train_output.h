@@ -19,7 +19,8 @@ class RunFolder {
   // Writes config.toml into the folder, which exists (find_resume). Throws ConfigError.
   RunFolder(std::filesystem::path path, const Configuration& configuration, const CommandLine& line);
 
-  void attach_sinks(engine::Engine& engine);
+  // `recent`: as for metrics::CatchUp.
+  void attach_sinks(engine::Engine& engine, std::vector<metrics::Record> recent);
   metrics::RunInfo run_info(const models::Model& model, const engine::LoopPlan& plan,
                             int64_t first_step) const;
   // A run that only had an evaluation left keeps the speed of the previous one.
@@ -32,9 +33,14 @@ class RunFolder {
   void finish(const metrics::Summary& summary, const parallel::RunEnd& end) const;
 
  private:
+  // FLOPs, and what the whole training takes.
+  void put_compute(metrics::Summary& summary, const engine::Outcome& outcome, const engine::LoopPlan& plan,
+                   const engine::Worker& worker) const;
+
   std::filesystem::path path_;
   const RunConfig& config_;
   const CommandLine& line_;
+  bool epochs_given_;
   double started_;
 };
 

@@ -15,6 +15,7 @@
 #include "yoke/engine/team.h"
 #include "yoke/optim/schedule.h"
 #include "yoke/parallel/common/gather_json.h"
+#include "yoke/parallel/takes_batches.h"
 
 namespace yoke::cli {
 namespace {
@@ -29,11 +30,13 @@ std::string last_checkpoint(const std::filesystem::path& out) {
 }
 
 // The data position of the run. Workers of servers each run at their own pace: it is their mean.
-data::Position position_now(const parallel::Strategy& strategy, const data::Loader& loader,
-                            const engine::Progress& start, int64_t accumulate) {
+data::Position position_now(const RunConfig& config, const parallel::Strategy& strategy,
+                            const data::Loader& loader, const engine::Progress& start) {
   std::optional<parallel::Strategy::Progress> all = strategy.progress();
   if (!all) return loader.position();
-  return loader.after(start.position, all->minibatches * accumulate / strategy.share().parts);
+  const bool handed_out = parallel::hands_out_batches(config);
+  const int64_t parts = handed_out ? 1 : strategy.share().parts;
+  return loader.after(start.position, all->minibatches * config.train.loop.accumulate / parts);
 }
 
 // Those that save together: all ranks, or those of the first replica.
@@ -62,8 +65,12 @@ RunData::RunData(const RunConfig& config, const engine::Worker& worker, int64_t 
   train_set_ = open(data::Split::kTrain);
   data::DataOptions cut = config.data;
   cut.batch_size *= share.batches;
-  loader_ = std::make_unique<data::Loader>(*train_set_, cut, static_cast<uint64_t>(config.train.loop.seed),
-                                           data::Shard{share.part, share.parts, global_batch});
+  const bool handed_out = parallel::hands_out_batches(config);
+  if (handed_out) cut.workers = 0;  // which one is next is not known ahead
+  loader_ = std::make_unique<data::Loader>(
+      *train_set_, cut, static_cast<uint64_t>(config.train.loop.seed),
+      handed_out ? data::Shard{} : data::Shard{share.part, share.parts, global_batch});
+  if (handed_out) return;
   loader_->set_shares(engine::parse_split(config.parallel.split, static_cast<int>(share.parts)));
 }
 
@@ -75,7 +82,9 @@ std::unique_ptr<data::Dataset> RunData::open(data::Split split) const {
 
 engine::Progress locate_start(const Resume& resume, engine::Worker& worker, data::Loader& loader) {
   engine::Progress start;
-  if (resume.checkpoint) start = engine::restore_state(*resume.checkpoint, worker, loader);
+  std::function<void()> fill;
+  if (resume.fill) fill = [&] { resume.fill(worker); };
+  if (resume.checkpoint) start = engine::restore_state(*resume.checkpoint, worker, loader, fill);
   parallel::RunStart at = worker.strategy->locate({start.step, start.position.epoch, start.position.sample});
   start.step = at.step;
   start.position = {at.epoch, at.sample};
@@ -97,6 +106,7 @@ engine::LoopPlan loop_plan(const RunConfig& config, const engine::Worker& worker
   plan.replicas = replicas;
   plan.batches_per_epoch = batches * steps_per_batch;
   plan.first_step = done.step;
+  plan.first_position = loader.position();
   plan.first_epoch = batches_done / batches;
   double left = std::max(0.0, loop.epochs * batches - batches_done);
   plan.total_steps = loop.steps > 0
@@ -118,13 +128,13 @@ engine::LoopPlan loop_plan(const RunConfig& config, const engine::Worker& worker
   return plan;
 }
 
-void begin(engine::Engine& engine, engine::Worker& worker, data::Loader& loader, const engine::LoopPlan& plan,
-           const engine::Progress& start) {
+void begin(const RunConfig& config, engine::Engine& engine, engine::Worker& worker, data::Loader& loader,
+           const engine::LoopPlan& plan, const engine::Progress& start) {
   parallel::Strategy& strategy = *worker.strategy;
   strategy.begin(plan.total_steps);
   if (!strategy.rejoined()) return;
   engine.resume_at(strategy.progress()->step, 0);
-  loader.seek(position_now(strategy, loader, start, plan.accumulate));
+  loader.seek(position_now(config, strategy, loader, start));
   log::info("back in the run, at update {}", strategy.progress()->step);
 }
 
@@ -166,7 +176,7 @@ void Attachments::attach_to(engine::Engine& engine) {
 }
 
 checkpoint::State Attachments::state_at(engine::Progress at) {
-  at.position = position_now(*worker_.strategy, data_.loader(), start_, config_.train.loop.accumulate);
+  at.position = position_now(config_, *worker_.strategy, data_.loader(), start_);
   return engine::collect_state(worker_, at, configuration_.schema.to_toml());
 }
 
@@ -180,10 +190,11 @@ engine::Outcome run_engine(engine::Engine& engine, const metrics::RunInfo& info,
                            const std::filesystem::path& out) {
   engine::Outcome outcome;
   try {
-    telling_others(member.job(), [&] {
+    auto run = [&] {
       outcome = engine.run(info);
       return 0;
-    });
+    };
+    member.late() ? run() : telling_others(member.job(), run);
   } catch (const CommError& error) {
     if (!worker.strategy->progress()) throw;
     try {

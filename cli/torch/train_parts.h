@@ -43,8 +43,8 @@ engine::LoopPlan loop_plan(const RunConfig& config, const engine::Worker& worker
                            const engine::Progress& done, int64_t replicas_of_rate = 0);
 
 // Joins the run: sets engine and loader to its position.
-void begin(engine::Engine& engine, engine::Worker& worker, data::Loader& loader, const engine::LoopPlan& plan,
-           const engine::Progress& start);
+void begin(const RunConfig& config, engine::Engine& engine, engine::Worker& worker, data::Loader& loader,
+           const engine::LoopPlan& plan, const engine::Progress& start);
 
 // Everything the engine calls besides the strategy. All arguments must outlive the engine.
 class Attachments {

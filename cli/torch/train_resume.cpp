@@ -73,7 +73,8 @@ Resume find_resume(const TrainArguments& arguments, const RunConfig& config, par
   Resume resume;
   const std::filesystem::path out = config.out.dir;
   const bool first = member.first();
-  if (member.job().life() > 0) return resume;  // restarted into a running job
+  const bool joins_running = member.job().life() > 0 && !member.job().elastic();
+  if (joins_running) return resume;
   const bool lockstep = parallel::choose(config).sync().lockstep;
   std::vector<int> workers(static_cast<size_t>(lockstep ? member.workers() : 0));
   std::iota(workers.begin(), workers.end(), 0);

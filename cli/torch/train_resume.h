@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <optional>
 
 #include "cli/command_line.h"
@@ -22,6 +23,8 @@ struct Resume {
   int64_t kept_steps = -1;
   bool kept_evaluated = false;
   bool in_memory = false;  // from the last epoch of this job, not from disk
+  // In memory, in shards: restores parameters, buffers and optimizer state in place of the checkpoint's.
+  std::function<void(engine::Worker&)> fill;
 
   explicit operator bool() const { return checkpoint.has_value(); }
   std::optional<int64_t> resumed_from(const engine::Progress& progress) const {

@@ -3,8 +3,11 @@
 #include <algorithm>
 
 #include "cli/run_checks.h"
+#include "yoke/base/log.h"
 #include "yoke/cluster/identity.h"
 #include "yoke/cluster/launch_env.h"
+#include "yoke/models/model.h"
+#include "yoke/parallel/fit.h"
 
 namespace yoke::cli {
 
@@ -21,6 +24,7 @@ engine::WorkerOptions worker_options(const RunConfig& config) {
   options.accumulate = config.train.loop.accumulate;
   options.equal_batches = config.data.drop_last;
   options.skip_non_finite = config.train.loop.non_finite == "skip";
+  options.label_smoothing = config.train.loop.label_smoothing;
   options.seed = config.train.loop.seed;
   options.tuning_file = cluster::cache_folder() / "tuning.json";
   options.sync_batchnorm = config.train.loop.sync_batchnorm;
@@ -37,10 +41,31 @@ engine::WorkerOptions worker_options(const RunConfig& config, parallel::Membersh
   return options;
 }
 
+namespace {
+
+// train.accumulate_tokens in batches, for as many replicas as there are.
+void accumulate_by_tokens(RunConfig& config, const parallel::Choices& layout,
+                          const parallel::Membership& member) {
+  const int64_t wanted = config.train.loop.accumulate_tokens;
+  if (wanted == 0) return;
+  const int64_t replicas = std::max<int64_t>(parallel::mesh_of(layout, member.workers()).data, 1);
+  const int64_t length =
+      config.data.seq_len > 0 ? config.data.seq_len : models::lay_out(config.model).sample.shape.at(0);
+  const int64_t batch = config.data.batch_size * length * replicas;
+  config.train.loop.accumulate = (wanted + batch - 1) / batch;
+  if (!member.first()) return;
+  const int64_t tokens = config.train.loop.accumulate * batch;
+  log::info("train.accumulate_tokens = {}: {} batches of {} tokens over {} replica{}, {} tokens a step",
+            wanted, config.train.loop.accumulate, batch, replicas, replicas == 1 ? "" : "s", tokens);
+}
+
+}  // namespace
+
 parallel::Membership join_job(RunConfig& config) {
   config.out.dir = run_folder(config);
   parallel::Membership member(join_request(config));
   check_workers(config, member.workers());
+  accumulate_by_tokens(config, layout_on(config, member.workers()), member);
   return member;
 }
 

@@ -113,6 +113,32 @@ def test_the_lab_compares_all_ways(yoke, tmp_path):
     assert json.loads((tmp_path / "lab/results.json").read_text())["target_loss"] == result["target_loss"]
 
 
+def test_the_lab_charges_every_way_for_the_link(yoke, tmp_path):
+    result = yoke("lab", "averaging", MLP, "--methods", "ddp,local,async_gossip", "--workers", 2, "--steps", 12, "--every", 4, "--compute", "3ms",
+                  "--train.threads", 1, "-o", tmp_path / "lab", "--json", "-q").json
+    rows = {row["method"]: row for row in result["results"]}
+    model = (32 * 64 + 64 + 64 * 10 + 10) * 4
+    once = model / 12.5e6  # seconds on 100 Mbit/s; each message takes 1 ms more
+    all_reduce = 0.002 + once
+    assert rows["ddp"]["seconds"] == pytest.approx(12 * (0.001 + all_reduce))  # hidden behind backward: two thirds of a step
+    assert rows["local"]["seconds"] == pytest.approx(12 * 0.003 + 4 * all_reduce)
+    assert rows["async_gossip"]["bytes"] == pytest.approx((3 * 2 + 1) * model)
+    pairs = 2 * (0.003 + 2 * once)  # asked and asking; only the last are waited for
+    assert rows["async_gossip"]["seconds"] == pytest.approx(12 * 0.003 + pairs + all_reduce)
+
+
+def test_the_lab_leaves_out_pairs_that_the_link_cannot_carry(yoke, tmp_path):
+    # Two pairs take 9.5 ms on the link, four steps 8 ms.
+    result = yoke("lab", "averaging", MLP, "--methods", "local,async_gossip", "--workers", 2, "--steps", 12, "--every", 4, "--compute", "2ms",
+                  "--train.threads", 1, "-o", tmp_path / "lab", "--json")
+    assert [row["method"] for row in result.json["results"]] == ["local"]
+    assert "without async_gossip" in result.err and "--every 5 lets it take part" in result.err
+    assert not (tmp_path / "lab/async_gossip").exists(), "it need not train"
+    alone = yoke("lab", "averaging", MLP, "--methods", "async_gossip", "--workers", 2, "--steps", 12, "--every", 4, "--compute", "2ms",
+                 "-o", tmp_path / "none", code=2)
+    assert "carries none of them" in alone.err
+
+
 def test_the_lab_refuses_what_it_does_not_know(yoke, tmp_path):
     assert "there is no 'sgd'" in yoke("lab", "averaging", MLP, "--methods", "ddp,sgd", "--steps", 4, "-o", tmp_path, code=2).err
     assert "--bandwidth slow" in yoke("lab", "averaging", MLP, "--bandwidth", "slow", "--steps", 4, "-o", tmp_path, code=2).err

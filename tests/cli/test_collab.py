@@ -1,6 +1,7 @@
 """Collaborative runs as users type them: peers join with a ticket, are killed, come back, and are refused."""
 import json
 import os
+import re
 import signal
 import subprocess
 import time
@@ -9,17 +10,20 @@ import pytest
 from conftest import ROOT, YOKE
 
 MLP = ROOT / "configs/mlp_tiny.toml"
-PATIENCE = 120  # seconds until a test gives up; everything takes a fraction of it
+PATIENCE = 300  # seconds until a test gives up; everything takes a fraction of it
+# On a busy machine a process may get no processor for seconds: no peer is left out for that.
+PATIENT = ["--collab.timeout", "60s"]
 
 
 class Peer:
     """A process of `yoke collab`, ended with the test at the latest."""
 
-    def __init__(self, folder, *words):
+    def __init__(self, folder, *words, fault=""):
         self.folder = folder
         self.errors = open(f"{folder}.err", "w+")
-        environment = {k: v for k, v in os.environ.items() if not k.startswith("YOKE_")}
-        self.process = subprocess.Popen([str(YOKE), "collab", *map(str, words), "--out.dir", str(folder), "--out.log_every", "1",
+        environment = {k: v for k, v in os.environ.items() if not k.startswith("YOKE_")} | ({"YOKE_FAULT": fault} if fault else {})
+        patient = [] if "--collab.timeout" in words else PATIENT
+        self.process = subprocess.Popen([str(YOKE), "collab", *map(str, words), *patient, "--out.dir", str(folder), "--out.log_every", "1",
                                          "--train.threads", "1", "--json"], stdout=subprocess.PIPE, stderr=self.errors, text=True,
                                         cwd=ROOT, env=environment)
 
@@ -52,8 +56,8 @@ def run(tmp_path, yoke):
             self.until(lambda: self.ticket.exists() and self.ticket.read_text().endswith("\n"), peer)
             return peer
 
-        def join(self, name, *words):
-            self.peers.append(Peer(tmp_path / name, "join", self.ticket, *words))
+        def join(self, name, *words, fault=""):
+            self.peers.append(Peer(tmp_path / name, "join", self.ticket, *words, fault=fault))
             return self.peers[-1]
 
         def watch(self):
@@ -87,10 +91,9 @@ def test_a_peer_is_killed_and_returns_and_the_run_goes_on(run, tmp_path):
     # Three peers are the quorum: the run pauses while one is away, however long it takes to return.
     small = ["--data.batch_size", 8]
     starter = run.start("--collab.min_peers", 3, *small, steps=60)
-    doomed = run.join("doomed", "--collab.identity", tmp_path / "key", *small)
+    doomed = run.join("doomed", "--collab.identity", tmp_path / "key", *small, fault="at=collab.lease,hit=20:kill")
     client = run.join("client", "--client-only", *small)
-    run.until_epoch(3, starter)
-    doomed.kill()
+    assert doomed.process.wait(PATIENCE) == -signal.SIGKILL
     run.until(lambda: len(run.present()) == 2, starter)
     paused = run.watch()
     assert paused["epoch"] < 60
@@ -113,6 +116,29 @@ def test_a_run_equals_one_device_on_the_same_samples(run, tmp_path, yoke):
     yoke("train", MLP, "--data.batch_size", 64, "--steps", 24, "--out.log_every", 1, "--train.evaluate", "false", "--train.threads", 1,
          "--out.dir", tmp_path / "alone", "--resume", "never")
     assert losses(tmp_path / "starter") == pytest.approx(losses(tmp_path / "alone"), rel=1e-4)
+
+
+def test_peers_on_a_grid_equal_one_device(run, tmp_path, yoke):
+    starter = run.start("--collab.min_peers", 5, "--collab.group_size", 2, "--data.batch_size", 4, target=64, steps=12)
+    others = [run.join(f"other-{size}", "--data.batch_size", size) for size in (5, 6, 7, 8)]
+    summaries = [peer.finish() for peer in (starter, *others)]
+    assert len({summary["parameter_hash"] for summary in summaries}) == 1
+    assert sum(summary["samples"] for summary in summaries) == 12 * 64
+    yoke("train", MLP, "--data.batch_size", 64, "--steps", 12, "--out.log_every", 1, "--train.evaluate", "false", "--train.threads", 1,
+         "--out.dir", tmp_path / "alone", "--resume", "never")
+    assert losses(tmp_path / "starter") == pytest.approx(losses(tmp_path / "alone"), rel=1e-4)
+
+
+def test_a_peer_whose_upload_is_too_slow_computes_nothing(run):
+    # 11 KB at 10 B/s: the others would wait 18 minutes for its gradient in every step.
+    links = ["--collab.bandwidth", "1gbit"]
+    starter = run.start("--collab.min_peers", 3, *links, steps=8)
+    fast, slow = run.join("fast", *links), run.join("slow", "--collab.bandwidth", "10B/s,1gbit")
+    summaries = [peer.finish() for peer in (starter, fast, slow)]
+    assert summaries[0]["samples"] + summaries[1]["samples"] == 8 * 256 and summaries[2]["samples"] == 0
+    assert summaries[2]["steps_taken_part"] > 0
+    assert len({summary["parameter_hash"] for summary in summaries}) == 1
+    assert "does not compute" in starter.said()
 
 
 def test_watch_shows_peers_and_writes_a_page(run, tmp_path, yoke):
@@ -168,7 +194,7 @@ def test_a_ticket_of_another_run_and_a_dead_meeting_point(run, tmp_path, yoke):
     second = run.start("--collab.min_peers", 2, "--meeting", f"127.0.0.1:{port}")
     result = yoke("collab", "watch", old, "--once", code=4)
     assert "belongs to another run" in result.err
-    guest = run.join("guest", "--collab.timeout", "3s", "--collab.quorum_timeout", "300ms")
+    guest = run.join("guest", "--collab.quorum_timeout", "300ms")
     run.until(lambda: len(run.present()) == 2, second)
     second.kill()
     guest.finish(code=3)
@@ -190,7 +216,7 @@ def test_a_run_continues_when_its_meeting_point_is_killed_and_started_again(run,
     run.peers.append(again)
     run.until(lambda: "the run continues from step" in again.said(), again)
     run.until_epoch(reached + 3, again)
-    assert len(run.present()) == 2 and other.process.poll() is None
+    run.until(lambda: len(run.present()) == 2, other)
     for peer in (other, again):
         peer.process.send_signal(signal.SIGTERM)
     assert len({json.loads(peer.process.communicate(timeout=PATIENCE)[0])["reconnects"] for peer in (other, again)}) == 2
@@ -226,7 +252,7 @@ def test_continue_wants_the_ticket_and_the_folder_of_the_run(run, tmp_path, yoke
 def test_too_few_peers_end_the_run(run):
     starter = run.start("--collab.min_peers", 3, "--collab.quorum_timeout", "500ms")
     starter.finish(code=3)
-    assert "quorum lost: 1 of at least 3" in starter.said()
+    assert re.search("quorum lost: [01] of at least 3", starter.said())  # it may not have joined its own run yet
 
 
 def test_averaging_is_measured(yoke):

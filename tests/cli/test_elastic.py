@@ -25,9 +25,15 @@ def kill(rank, step, hit=1):
     return f"rank={rank},step={step},hit={hit},at=comm.collective.begin:kill"
 
 
-def elastic(yoke, folder, *words, ranks=3, faults=(), code=0, **more):
+def elastic(yoke, folder, *words, ranks=3, faults=(), code=0, quiet=True, **more):
     env = {"YOKE_FAULT": "; ".join(faults)} if faults else {}
-    return yoke(*COMMON, "--nproc", ranks, "--out.dir", folder, "--out.log_every", 1, *words, code=code, env=env, **more)
+    common = [word for word in COMMON if quiet or word != "-q"]
+    return yoke(*common, "--nproc", ranks, "--out.dir", folder, "--out.log_every", 1, *words, code=code, env=env, **more)
+
+
+def test_the_record_of_a_finished_step_outlives_the_rank_that_was_to_write_it(yoke, tmp_path):
+    elastic(yoke, tmp_path / "run", "--steps", 12, faults=["rank=0,step=5,at=metrics.record:kill"])
+    assert [row["step"] for row in records(tmp_path / "run")] == list(range(1, 13))
 
 
 @pytest.mark.parametrize("backend", ["shm", "tcp"])
@@ -123,8 +129,10 @@ def test_too_few_are_an_error_that_says_so(yoke, tmp_path):
 
 
 @pytest.mark.parametrize("words,said", [
-    (["--parallel.zero", 1], "parallel.zero"),
-    (["--parallel.pipeline", 2], "parallel.pipeline"),
+    (["--parallel.pipeline", 2, "--pipeline.schedule", "pipedream"], "pipeline.schedule"),
+    (["--parallel.pipeline", 2, "--pipeline.schedule", "2bw"], "pipeline.schedule"),
+    (["--parallel.pipeline", 2, "--parallel.plan", "auto"], "parallel.plan"),
+    (["--parallel.pipeline", 2, "--parallel.data", 1, "--parallel.tensor", 2], "parallel.tensor"),
     (["--parallel.tensor", 2], "parallel.tensor"),
     (["--parallel.sync", "ps"], 'parallel.sync = "ps"'),
     (["--parallel.sync", "average"], 'parallel.sync = "average"'),
@@ -262,3 +270,96 @@ def test_a_short_soak(tmp_path):
     assert steps == sorted(set(steps))
     elastic = json.loads((tmp_path / "run/summary.json").read_text())["elastic"]
     assert elastic["losses"] == 6 and elastic["joins"] == 6 and elastic["repeated"] <= 6
+
+
+def summary_of(folder):
+    return json.loads((folder / "summary.json").read_text())
+
+
+ADAM = ["--train.optimizer", "adamw", "--train.lr", 0.002]
+
+
+@pytest.mark.parametrize("zero", [1, 2, 3])
+@pytest.mark.parametrize("ranks,kills", [(2, [(1, 9)]), (3, [(0, 7)]), (4, [(2, 6), (1, 13)])])
+def test_shards_of_killed_ranks_are_rebuilt_from_their_neighbours(yoke, tmp_path, zero, ranks, kills):
+    draw = random.Random(f"{zero} {ranks}")
+    faults = [kill(rank, step, draw.randrange(1, 5)) for rank, step in kills]
+    common = [*ADAM, "--steps", 20, "--parallel.zero", zero]
+    run = elastic(yoke, tmp_path / "killed", *common, ranks=ranks, faults=faults, quiet=False)
+    elastic(yoke, tmp_path / "plain", *common, ranks=ranks)
+    elastic(yoke, tmp_path / "ddp", *ADAM, "--steps", 20, ranks=ranks, faults=faults)
+    killed, ours = summary_of(tmp_path / "killed"), records(tmp_path / "killed")
+    assert killed["steps"] == 20 and killed["world_size"] == ranks - len(kills)
+    assert killed["elastic"]["losses"] == len(kills) and killed["elastic"]["repeated"] <= len(kills)
+    assert [row["step"] for row in ours] == list(range(1, 21))
+    assert re.search("rebuilt from (the copy of a neighbour|copies of neighbours)", run.err)
+    for other in ("plain", "ddp"):
+        assert [row["loss"] for row in ours] == pytest.approx([row["loss"] for row in records(tmp_path / other)], rel=1e-3)
+
+
+@pytest.mark.parametrize("zero", [1, 3])
+@pytest.mark.parametrize("victim", [0, 1, 2])
+def test_a_rank_may_die_while_it_copies_its_shard(yoke, tmp_path, zero, victim):
+    run = elastic(yoke, tmp_path / "run", *ADAM, "--steps", 15, "--parallel.zero", zero,
+                  quiet=False, faults=[f"rank={victim},step=6,at=elastic.copy:kill"])
+    elastic(yoke, tmp_path / "plain", *ADAM, "--steps", 15, "--parallel.zero", zero)
+    assert re.search(r"continue after step [56];", run.err) and summary_of(tmp_path / "run")["elastic"]["repeated"] <= 1
+    assert [row["loss"] for row in records(tmp_path / "run")] == pytest.approx([row["loss"] for row in records(tmp_path / "plain")], rel=1e-3)
+
+
+@pytest.mark.parametrize("zero", [2, 3])
+def test_a_rank_may_die_while_shards_are_rebuilt(yoke, tmp_path, zero):
+    elastic(yoke, tmp_path / "run", *ADAM, "--steps", 15, "--parallel.zero", zero, ranks=4,
+            faults=[kill(1, 6), "rank=3,at=elastic.rebuild:kill"])
+    elastic(yoke, tmp_path / "plain", *ADAM, "--steps", 15, "--parallel.zero", zero, ranks=4)
+    summary = summary_of(tmp_path / "run")
+    assert summary["elastic"]["losses"] == 2 and summary["elastic"]["epochs"] == 3 and summary["world_size"] == 2
+    assert [row["loss"] for row in records(tmp_path / "run")] == pytest.approx([row["loss"] for row in records(tmp_path / "plain")], rel=1e-3)
+
+
+def test_two_neighbours_that_die_cost_the_steps_since_the_checkpoint(yoke, tmp_path):
+    words = [*ADAM, "--steps", 60, "--parallel.zero", 1]
+    run = elastic(yoke, tmp_path / "run", *words, "--checkpoint.every_steps", 20, "--slowdown.law", "exp:5ms", ranks=4, quiet=False,
+                  faults=[kill(1, 57), "rank=2,at=elastic.rebuild:kill"])
+    elastic(yoke, tmp_path / "plain", *words, ranks=4)
+    summary = summary_of(tmp_path / "run")
+    back = re.search(r"nobody has the shards? of ranks? \d.*all ranks go back to \S*step-(20|40); (\d+) steps are repeated", run.err)
+    assert back and summary["steps"] == 60 and summary["elastic"]["repeated"] >= int(back[2]), run.err
+    assert [row["step"] for row in records(tmp_path / "run")] == list(range(1, 61))
+    assert [row["loss"] for row in records(tmp_path / "run")] == pytest.approx([row["loss"] for row in records(tmp_path / "plain")], rel=1e-3)
+
+
+def test_a_lost_shard_without_a_checkpoint_is_an_error_that_says_so(yoke, tmp_path):
+    failed = elastic(yoke, tmp_path / "run", "--steps", 100000, "--parallel.zero", 2, "--elastic.replicas", 0, "--checkpoint.every_steps", 0,
+                     faults=[kill(1, 7)], code=5, timeout=60)
+    assert "nobody has the shard of rank 1 (elastic.replicas = 0)" in failed.err and "has no checkpoint of this run" in failed.err
+
+
+def test_checkpoints_of_another_run_are_not_returned_to(yoke, tmp_path):
+    words = ["--parallel.zero", 1, "--checkpoint.every_steps", 2]
+    elastic(yoke, tmp_path / "run", "--steps", 4, *words)
+    failed = elastic(yoke, tmp_path / "run", "--steps", 100000, "--parallel.zero", 1, "--elastic.replicas", 0, "--checkpoint.every_steps", 0,
+                     "--resume", "never", faults=[kill(1, 9)], code=5, timeout=60)
+    assert "has no checkpoint of this run" in failed.err
+
+
+@pytest.mark.parametrize("replicas", [0, 1])
+def test_ranks_that_leave_hand_their_shards_over(tmp_path, replicas):
+    with Job(tmp_path / "run", "--parallel.zero", 2, "--elastic.replicas", replicas, "--checkpoint.every_steps", 0, run=["--elastic"]) as job:
+        job.wait_for_step(tmp_path / "run", 20)
+        os.kill(job.pid_of(1), signal.SIGTERM)
+        job.wait_for(r"epoch 1: step \d+ finished")
+        assert job.stop() == 143
+    assert "error" not in "".join(job.log)
+    assert summary_of(tmp_path / "run")["elastic"]["repeated"] == 0
+
+
+@pytest.mark.parametrize("zero", [1, 3])
+def test_a_killed_rank_returns_and_gets_a_shard(tmp_path, zero):
+    with Job(tmp_path / "run", "--parallel.zero", zero, "--checkpoint.every_steps", 0, "--elastic.restarts", 1) as job:
+        job.wait_for_step(tmp_path / "run", 20)
+        os.kill(job.pid_of(1), signal.SIGKILL)
+        job.wait_for_all_ranks(3)
+        assert job.stop() == 143
+    changes = summary_of(tmp_path / "run")["elastic"]
+    assert changes["losses"] == 1 and changes["joins"] == 1 and changes["copied_bytes"] > 0

@@ -12,9 +12,9 @@ import pytest
 from conftest import ROOT, YOKE
 
 TINY = "configs/mlp_tiny.toml"
-COMMANDS = ["train", "eval", "model info", "model export", "bench step", "bench kernels", "ckpt ls", "ckpt verify", "ckpt export",
+COMMANDS = ["train", "eval", "data tokens", "generate", "model info", "model export", "bench step", "bench kernels", "ckpt ls", "ckpt verify", "ckpt export",
             "ckpt import", "config show", "config keys", "report", "doctor", "verify", "bench scaling", "bench collectives",
-            "bench messenger", "bench average", "collab start", "collab join", "collab watch", "lab downpour", "lab pipeline", "lab stragglers", "lab collectives", "lab staleness", "lab topology", "env", "topo show", "topo predict", "why", "ps top", "ps leave"]
+            "bench messenger", "bench average", "estimate", "collab start", "collab join", "collab watch", "lab downpour", "lab pipeline", "lab stragglers", "lab collectives", "lab staleness", "lab topology", "env", "topo show", "topo predict", "why", "ps top", "ps leave", "ps join"]
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -99,6 +99,7 @@ SMALL = {
     "mlp_tiny": ["--data.limit", "64"],
     "vgg_small": ["--data.name", "synthetic", "--data.samples", "4", "--data.batch_size", "2"],
     "sparse_lr": ["--data.limit", "64"],
+    "imagenette_resnet18": ["--model.image_size", "32", "--data.name", "synthetic", "--data.samples", "4", "--data.batch_size", "2"],  # on pictures: test_images.py
 }
 
 

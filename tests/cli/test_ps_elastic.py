@@ -72,8 +72,8 @@ class Job:
 
 
 def test_a_job_is_watched_and_a_server_leaves(yoke, tmp_path):
-    whole = yoke(*training(tmp_path / "whole", "--steps", 1500)).json["parameter_hash"]
-    with Job(tmp_path / "run", "--steps", 1500) as job:
+    whole = yoke(*training(tmp_path / "whole", "--steps", 3000)).json["parameter_hash"]
+    with Job(tmp_path / "run", "--steps", 3000) as job:
         seen = job.version(yoke)
         assert [server["id"] for server in seen["servers"]] == list(range(SERVERS))
         for key in ("id", "ranges", "bytes", "keys", "clock", "replicas", "lag"):

@@ -132,6 +132,23 @@ ROWS = {
         (["eval", TINY, "--init", "{torn.safetensors}"], 2, "torn.safetensors"),
         (["eval", TINY, "--init", "{words.safetensors}"], 2, "shape"),
         (["eval", TINY, "--init", "{longer.safetensors}"], 2, "header length"),
+        ("data tokens", 2, "FILES is required"),
+        (["data", "tokens", "{good.json}"], 2, "--output is required"),
+        (["data", "tokens", "{empty.json}", "-o", "{out}"], 2, "empty.json: the file is empty"),
+        (["data", "tokens", "{good.json}", "-o", "{out}", "--tokenizer", "{torn.json}"], 2, "torn.json:1: not valid JSON"),
+        (["data", "tokens", "{good.json}", "-o", "{out}", "--tokenizer", "{list.json}"], 2, "is not a JSON object"),
+        (["data", "tokens", "{good.json}", "-o", "{out}", "--tokenizer", "{good.json}"], 2, "no pre_tokenizer"),
+        (["data", "tokens", "{good.json}", "-o", "{out}", "--validation", "1.5"], 2, "--validation"),
+        (["data", "tokens", "{short.safetensors}", "-o", "{out}", "--validation", "0.1"], 2, "3 tokens: too few"),
+        ("data token x", 2, "Did you mean `yoke data tokens`?"),
+        ("generate", 2, "PATH is required"),
+        (["generate", "{run_good}"], 5, "no checkpoint"),
+        (["generate", "{ckpt}"], 5, "step-3"),
+        (["generate", "{run_good}", "--temperature", "-1"], 2, "--temperature"),
+        (["generate", "{run_good}", "--temperature", "0", "--seed", "3"], 2, "--temperature 0 draws nothing"),
+        (["generate", "{run_good}", "--top-p", "2"], 2, "--top-p"),
+        (["generate", "{run_good}", "--tokens", "0"], 2, "--tokens"),
+        (["generate", "{run_good}", "--train.lr", "0.1"], 2, "takes no configuration keys"),
         (["model", "info", "lenet", "--seed", "1"], 2, "Did you mean --train.seed?"),
         (["model", "info", "sparse_lr", "--model.features", HUGE], 2, f"model.features = {HUGE}"),
         (["model", "export", "lenet", "-o", "{none}/x/y.safetensors"], 2, "y.safetensors"),
@@ -308,7 +325,7 @@ def test_the_table_covers_every_command():
     assert len(rows) >= 60
     words = [row[0] if isinstance(row[0], str) else " ".join(row[0]) for row in rows]
     for command in ("train", "eval", "model info", "model export", "bench step", "bench kernels", "bench scaling", "bench collectives", "bench messenger",
-                    "bench ps", "ckpt verify", "ckpt export", "ckpt import", "config show", "doctor", "report", "run", "env", "topo show",
+                    "bench ps", "data tokens", "generate", "ckpt verify", "ckpt export", "ckpt import", "config show", "doctor", "report", "run", "env", "topo show",
                     "topo predict", "why", "profile", "plan", "simulate", "partition", "verify", "lab stragglers", "lab downpour",
                     "bench average", "collab start", "collab join", "collab watch", "ps top", "ps leave"):
         assert any(line.startswith(command) for line in words), command

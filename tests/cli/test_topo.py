@@ -5,7 +5,7 @@ import subprocess
 import pytest
 from conftest import ROOT, YOKE
 
-PRESETS = {"pcie4": 4, "pcie8": 8, "dgx1": 8, "dgx2": 16, "h100": 8}
+PRESETS = {"pcie4": 4, "pcie8": 8, "dgx1": 8, "p2.16xlarge": 16, "dgx2": 16, "h100": 8}
 OPS = ["all_reduce", "reduce", "reduce_scatter", "all_gather", "all_to_all", "broadcast", "gather", "scatter", "barrier"]
 
 
@@ -95,7 +95,7 @@ def test_starts_without_libtorch():
 
 
 MISTAKES = [
-    (["show", "--preset", "dgx9"], ["preset `dgx9` is unknown. Accepted: pcie4 pcie8 dgx1 dgx2 h100"]),
+    (["show", "--preset", "dgx9"], ["preset `dgx9` is unknown. Accepted: pcie4 pcie8 dgx1 p2.16xlarge dgx2 h100"]),
     (["predict", "--op", "allreduce", "--bytes", "1M", "--preset", "dgx1"], ["operation 'allreduce' is unknown", "all_reduce"]),
     (["predict", "--op", "all_reduce", "--bytes", "1M", "--algorithm", "bush", "--preset", "dgx1"],
      ["algorithm 'bush' is unknown", "ring tree halving_doubling star direct hierarchical"]),

@@ -16,10 +16,13 @@ CANNOT = {
     r"^(torchrun|mpirun|srun|sbatch|kubectl) ": "another launcher: tests/processes",
     r"^make (test|demo|install|fuzz|build|check|reliability|quick)": "the suite itself, or the build it runs in",
     r"--nnodes 2": "two machines: tests/processes/test_launch_nodes.py",
+    r"--rdzv-endpoint HOST:": "several machines: tests/cli/test_elastic_growth.py",
     r"^head -c 32 /dev/urandom": "the key of two machines",
     r"^tools/pipedream_table": "writes docs/pipedream.md: tests/cli/test_pipedream_table.py",
     r"--init resnet50.safetensors": "torchvision's weights: tests/interop/test_models.py",
+    r"train configs/imagenette_resnet18.toml": "pictures of the reader's own: tests/cli/test_images.py",
     r"ckpt export runs/resnet50_synthetic": "the run before it",
+    r"data/book|runs/gpt2_124m": "the reader's book and tokenizer: tests/cli/test_text.py",
     r"^YOKE_FAULT=": "kills a rank: tests/processes/test_reliability.py",
     r"^build/yoke why DIR$": "a folder of a failed job: tests/processes/test_launch.py",
     r"profile configs/vgg16_synthetic.toml": "VGG16 at full size: tests/cli/test_plan.py",
@@ -29,12 +32,12 @@ CANNOT = {
     r"bench collectives --nproc 4 --backend shm": "64 MB on four ranks: tests/cli/test_bench_collectives.py",
     r"(train FILE|partition GRAPH|--profile p\.json) ": "words that stand for the reader's own files",
     r"^yoke collab (start|join|watch) ": "peers of one run: tests/cli/test_collab.py",
-    r"^yoke ps (top|leave) ": "a job that runs: tests/cli/test_ps_elastic.py",
+    r"^yoke ps (top|leave|join) ": "a job that runs: tests/cli/test_ps_elastic.py",
     r"^build/yoke lab averaging": "ten runs of four ranks: tests/cli/test_averaging.py",
     r"^build/yoke lab sparse": "nine runs of four workers: tests/cli/test_lab_sparse.py",
     r"^build/yoke lab downpour": "four runs of four workers: tests/cli/test_sandblaster.py",
     r"^build/yoke lab stragglers configs": "eight runs of four workers: tests/cli/test_ps_train.py",
-    r"^build/yoke lab (collectives|scaling|staleness|stall|stragglers$)": "seconds to a minute: tests/cli/test_lab.py, with --quick",
+    r"^(build/)?yoke lab (batch|collectives|compare|memory|pipeline (?!--quick)|precision|scaling|throughput|staleness|stall|stragglers$)": "seconds to a minute: tests/cli/test_lab.py, with --quick",
 }
 FIRST = (r"""(?:\$ )?((?:[A-Z_]+=(?:"[^"]*"|\S+) )?(?:build/|tools/)?"""
          r"""(?:yoke|make|torchrun|mpirun|srun|head|pipedream_table|example_\w+)\b.*)""")

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Same bits, budgets and out of memory on a GPU: tests/gpu/repeat_and_memory.py build-cuda/yoke [--only bits,cost,budget,memory,offload]
+"""Same bits, budgets and out of memory on a GPU: tests/gpu/repeat_and_memory.py build-cuda/yoke [--only bits,replicas,cost,budget,memory,offload]
 
 bits     each model twice with train.deterministic = true, and once more killed and resumed: one parameter hash
+replicas two ranks whose steps are recorded as CUDA graphs, and the same without: one parameter hash
 cost     what determinism costs, with the GPU to itself
 budget   train.recompute = budget:<bytes> of GPT-2 124M: the peak is within it, or the smallest possible is named
 memory   a batch that is too large: exit 2, and the batch that the message names fits
@@ -44,6 +45,21 @@ RECIPES = {
     "sparse_lr fp32": ["configs/sparse_lr.toml"] + SMALL,
 }
 STEPS, EVERY = 14, 4
+
+# Of two ranks, and why they are not recorded ("": they are).
+LATE = ["--ddp.delay_allreduce"]
+TINY = ["configs/gpt2_tiny.toml"] + SMALL + LATE
+REPLICAS = {
+    "gpt2 tiny fp32, clipped": (TINY + ["--train.clip_norm", "0.5"], ""),
+    "gpt2 tiny bf16, dropout": (TINY + ["--train.precision", "bf16", "--model.dropout", "0.1"], ""),
+    "gpt2 tiny, 2 micro-batches": (TINY + ["--train.accumulate", "2"], ""),
+    "gpt2 tiny, bf16 messages": (TINY + ["--ddp.hook", "bf16"], ""),
+    "lenet fp32": (["configs/lenet_fashion.toml"] + IMAGES + LATE, ""),
+    "resnet50 bf16": (["configs/resnet50_synthetic.toml"] + IMAGES + ["--train.precision", "bf16"] + LATE, ""),
+    "gpt2 tiny, overlapped": (["configs/gpt2_tiny.toml"] + SMALL, "ddp.delay_allreduce"),
+    "gpt2 tiny fp16": (TINY + ["--train.precision", "fp16"], "fp16"),
+    "gpt2 tiny, last batch smaller": (TINY + ["--no-data.drop_last"], "data.drop_last"),
+}
 
 
 class Table:
@@ -101,6 +117,32 @@ def check_bits(yoke, table):
         jobs = {name: pool.submit(bits_of, yoke, recipe) for name, recipe in RECIPES.items()}
         for name, job in jobs.items():
             table.row(name, *job.result())
+
+
+def replicas_of(yoke, recipe, reason):
+    """right, text"""
+    hashes, times, note = [], [], ""
+    # A key that has no effect is refused.
+    recordable = reason == ""
+    for more in ([], ["--no-train.cuda_graph"] if recordable else []):
+        with tempfile.TemporaryDirectory() as folder:
+            code, out, err = run(train(yoke, recipe, folder, "--train.deterministic", "--nproc", "2", *more))
+        if code != 0:
+            return False, f"exit {code}: {err.strip()[-500:]}"
+        summary = json.loads(out)
+        hashes.append(summary["parameter_hash"])
+        times.append(summary["step_seconds"]["median"] * 1e3)
+        note += " ".join(re.findall(r"not recorded as CUDA graphs: [^\n]*", err))
+    said = reason in note if reason else note == ""
+    return (hashes[0] == hashes[1] and said,
+            f"{'same' if hashes[0] == hashes[1] else 'DIFFER'}; step {times[0]:.2f} ms, not recorded {times[1]:.2f} ms {note}")
+
+
+def check_replicas(yoke, table):
+    with concurrent.futures.ThreadPoolExecutor(3) as pool:  # they share the GPU: times only say roughly
+        jobs = {name: pool.submit(replicas_of, yoke, *row) for name, row in REPLICAS.items()}
+        for name, job in jobs.items():
+            table.row(f"two ranks, {name}", *job.result())
 
 
 def bench(yoke, *words, steps=5):
@@ -181,10 +223,11 @@ def check_offload(yoke, table):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("yoke")
-    parser.add_argument("--only", default="bits,cost,budget,memory,offload")
+    parser.add_argument("--only", default="bits,replicas,cost,budget,memory,offload")
     arguments = parser.parse_args()
     table = Table()
-    checks = {"bits": check_bits, "cost": check_cost, "budget": check_budgets, "memory": check_memory, "offload": check_offload}
+    checks = {"bits": check_bits, "replicas": check_replicas, "cost": check_cost, "budget": check_budgets, "memory": check_memory,
+              "offload": check_offload}
     for name in arguments.only.split(","):
         started = time.monotonic()
         checks[name](arguments.yoke, table)

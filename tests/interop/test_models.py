@@ -71,7 +71,9 @@ def torchvision_model(name, classes):
 
 
 # Name, parameters in its own size, and an image size as small as the architecture allows.
-VISION = [("alexnet", 61_100_840, 63), ("vgg16", 138_357_544, 32), ("resnet50", 25_557_032, 64), ("inception_v3", 27_161_264, 75)]
+VISION = [("alexnet", 61_100_840, 63), ("vgg16", 138_357_544, 32), ("resnet50", 25_557_032, 64),
+          ("vgg11", 132_863_336, 32), ("vgg11_bn", 132_868_840, 32), ("vgg16_bn", 138_365_992, 32), ("resnet18", 11_689_512, 64),
+          ("resnet34", 21_797_672, 64), ("resnet101", 44_549_160, 64), ("resnet152", 60_192_808, 64), ("inception_v3", 27_161_264, 75)]
 CLASSES = 13
 
 
@@ -80,7 +82,7 @@ def test_names_and_shapes_are_torchvisions(name, parameters, side):
     info = yoke("model", "info", name)
     assert info["parameters"] == parameters
     with torch.device("meta"):
-        options = {"init_weights": False} if name in ("vgg16", "inception_v3") else {}
+        options = {"init_weights": False} if name.startswith("vgg") or name == "inception_v3" else {}
         theirs = getattr(torchvision.models, name)(**options)
     ours = {tensor["name"]: tuple(tensor["shape"]) for tensor in info["tensors"]}
     state = {key: tuple(value.shape) for key, value in theirs.state_dict().items()}
@@ -114,6 +116,32 @@ def test_weights_from_here_give_the_same_output_in_torchvision(tmp_path, name, p
     with torch.no_grad():
         expected = theirs(images)
     assert_same(evaluate(tmp_path, name, keys, weights, {"input": images}), expected)
+
+
+def two_groups():
+    """The AlexNet of 2012 without local response normalisation, under torchvision's names."""
+    theirs = torchvision.models.AlexNet(num_classes=CLASSES)
+    grouped = [nn.Conv2d(3, 96, 11, 4, 2), nn.Conv2d(96, 256, 5, 1, 2, groups=2), nn.Conv2d(256, 384, 3, 1, 1),
+               nn.Conv2d(384, 384, 3, 1, 1, groups=2), nn.Conv2d(384, 256, 3, 1, 1, groups=2)]
+    for index, layer in zip((0, 3, 6, 8, 10), grouped):
+        theirs.features[index] = layer
+    return theirs.eval()
+
+
+def test_the_alexnet_of_two_groups_means_the_same_both_ways(tmp_path):
+    assert yoke("model", "info", "alexnet_original")["parameters"] == 60_965_224
+    keys = {"classes": CLASSES, "image_size": 63}
+    images = torch.randn(2, 3, 63, 63)
+    torch.manual_seed(3)
+    theirs = two_groups()
+    weights = tmp_path / "theirs.safetensors"
+    save_file(theirs.state_dict(), weights)
+    with torch.no_grad():
+        assert_same(evaluate(tmp_path, "alexnet_original", keys, weights, {"input": images}), theirs(images))
+        weights = tmp_path / "ours.safetensors"
+        yoke("model", "export", "alexnet_original", "-o", weights, *model_options(keys))
+        theirs.load_state_dict(load_file(weights), strict=True)
+        assert_same(evaluate(tmp_path, "alexnet_original", keys, weights, {"input": images}), theirs(images))
 
 
 GPT2 = {"layers": 2, "heads": 4, "width": 32, "vocabulary": 97, "positions": 24}

@@ -67,7 +67,7 @@ class TrainingJob:
         found = {}
         for entry in pathlib.Path("/proc").glob("[0-9]*"):
             try:
-                if int((entry / "stat").read_text().rsplit(")", 1)[1].split()[1]) == self.process.pid:
+                if parent_of(entry.name) == self.process.pid:
                     found[int(entry.name)] = dict(one.decode().split("=", 1) for one in (entry / "environ").read_bytes().split(b"\0") if b"=" in one)
             except OSError:
                 pass
@@ -105,3 +105,7 @@ def alive(pid):
         return pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] not in "ZX"
     except (FileNotFoundError, ProcessLookupError):
         return False
+
+
+def parent_of(pid):
+    return int(pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[1])

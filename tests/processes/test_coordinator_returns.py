@@ -9,7 +9,7 @@ import subprocess
 
 import pytest
 from conftest import ROOT, YOKE
-from launching import Job, clean_environment, wait_until
+from launching import Job, alive, clean_environment, parent_of, wait_until
 
 MLP = ROOT / "configs/mlp_tiny.toml"
 TRAIN = ["train", MLP, "--train.threads", 1, "--data.batch_size", 8, "--train.evaluate", "false", "--out.log_every", 1, "-q",
@@ -145,6 +145,34 @@ def test_a_launcher_that_is_started_again_takes_up_its_job(machines):
     assert elastic["losses"] == 2 and elastic["joins"] == 2 and elastic["repeated"] <= 1
     assert "the coordinator was lost" in elastic["changes"][0]["cause"]
     assert "taking up a running job in epoch 0" in machines.jobs[0].err
+
+
+def test_a_first_rank_that_is_stopped_where_no_coordinator_is_is_ended(machines):
+    """It holds the lock of out.dir, and does not hear that the others have left it behind."""
+    endpoint = ["--rdzv-endpoint", f"127.0.0.1:{free_port()}", "--max-restarts", 3]
+    for machine in (0, 1):
+        machines.start(machine, *endpoint, each=2, steps=10**7)
+    machines.wait_for_step(5)
+
+    def writer():
+        found = []
+        wait_until(lambda: found.extend((machines.run / ".lock").read_text().split()[1:2]) or found, 10, machines.errors)
+        return int(found[0])
+
+    for round in range(2):  # restarted, the ranks of machine 0 are behind those of machine 1
+        os.kill(writer(), signal.SIGKILL)
+        wait_until(lambda: machines.jobs[0].err.count("4 ranks, after ranks joined") > round, 60, machines.errors)
+        machines.wait_for_step(machines.records()[-1]["step"] + 2)
+    first = writer()
+    assert parent_of(first) == machines.jobs[1].process.pid, machines.errors()
+    os.kill(first, signal.SIGSTOP)
+    wait_until(lambda: not alive(first) and writer() != first, 60, machines.errors)
+    step = machines.records()[-1]["step"]
+    machines.wait_for_step(step + 20)
+    for job in machines.jobs.values():
+        job.signal(signal.SIGTERM)
+    assert [job.wait(60) for job in machines.jobs.values()] == [128 + signal.SIGTERM] * 2, machines.errors()
+    assert "is in use" not in machines.errors()
 
 
 def test_a_job_without_a_coordinator_ends_with_an_error_that_says_so(machines):

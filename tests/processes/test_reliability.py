@@ -8,8 +8,8 @@ from launching import clean_environment
 
 
 # Killed in all-reduce and resumed; a parameter server, a stalled worker, a full disk, changed frames, SIGTERM and SIGUSR1, a pipeline stage; elastic jobs; a
-# worker with sparse tables; the meeting point of a collaborative run.
-@pytest.mark.parametrize("row", [1, 4, 5, 11, 18, 21, 25, 31, 32, 33, 34, 35, 36, 53])
+# worker with sparse tables; the meeting point of a collaborative run; elastic ZeRO.
+@pytest.mark.parametrize("row", [1, 4, 5, 11, 18, 21, 25, 31, 32, 33, 34, 35, 36, 53, 60, 63, 66])
 def test_the_row_holds(row):
     words = ["python3", str(ROOT / "tools/reliability"), "--rows", str(row), "--json"]
     run = subprocess.run(words, capture_output=True, text=True, timeout=300, env=clean_environment() | {"YOKE_BIN": str(YOKE)}, cwd=ROOT)

@@ -37,11 +37,20 @@ constexpr PointInfo kPoints[] = {
     {Point::kPsReplicated, "ps.replicated", "the next server has acknowledged a change"},
     {Point::kPsCopy, "ps.copy", "a server sends a part of a copy that is made anew"},
     {Point::kPsLeave, "ps.leave", "a server that leaves has handed everything over"},
+    {Point::kPsHandOver, "ps.hand_over", "a server is about to hand a home over to another"},
+    {Point::kPsClaim, "ps.claim", "a server that got a home asks the others to agree"},
+    {Point::kPsTakeCopy, "ps.take_copy", "a server gets a part of a copy"},
+    {Point::kPsJoin, "ps.join", "a worker has opened the servers and is about to join"},
+    {Point::kPsGoodbye, "ps.goodbye", "a worker that leaves is about to tell the servers"},
     {Point::kLauncherSpawn, "launcher.spawn", "the launcher starts a rank", kOwnError | kServes},
     {Point::kPipelineSend, "pipeline.send", "a stage sends activations or gradients"},
     {Point::kCollabLease, "collab.lease", "a peer of a collaborative run received samples to compute"},
     {Point::kCollabGradient, "collab.gradient",
      "a peer gives its gradient to be averaged; corrupt: reversed and 100 times as large", kCorrupts},
+    {Point::kElasticCopy, "elastic.copy", "a rank of an elastic job sends a part of its shard to the next"},
+    {Point::kElasticRebuild, "elastic.rebuild",
+     "a rank of an elastic job sends shards of the last epoch to their new ranks"},
+    {Point::kMetricsRecord, "metrics.record", "a record is about to be written to metrics.jsonl"},
 };
 
 constexpr std::pair<const char*, Action> kActions[] = {

@@ -37,10 +37,18 @@ enum class Point : uint8_t {
   kPsReplicated,
   kPsCopy,
   kPsLeave,
+  kPsHandOver,
+  kPsClaim,
+  kPsTakeCopy,
+  kPsJoin,
+  kPsGoodbye,
   kLauncherSpawn,
   kPipelineSend,
   kCollabLease,
   kCollabGradient,
+  kElasticCopy,
+  kElasticRebuild,
+  kMetricsRecord,
 };
 
 // What the caller must do; kill, stop, delay and most errors have happened when at() returns.

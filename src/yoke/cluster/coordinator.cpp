@@ -41,6 +41,7 @@ Coordinator::Impl::Impl(const CoordinatorOptions& given, const net::JobTicket& t
       wake(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       roll(given.world_size),
       ranks(static_cast<size_t>(given.world_size)),
+      next_seat(given.world_size),
       started(now_seconds()) {
   YOKE_CHECK(epoll && wake, "epoll_create, eventfd: {}", describe_errno(errno));
   watch(epoll.get(), EPOLL_CTL_ADD, gate.fd(), EPOLLIN);

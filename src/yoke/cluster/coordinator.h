@@ -24,6 +24,9 @@ struct CoordinatorOptions {
   // By rank; empty: none. Losing such a rank, or its stalling, does not fail the job. Once lost it may be
   // restarted and rejoin the running job in its next life (Member::life).
   std::vector<bool> expendable{};
+  // Ranks that may join while the job runs (Coordinator hands out their numbers). Losing one does not fail
+  // the job.
+  int late_ranks = 0;
   // Fewest ranks of an elastic job. 0: the loss of a rank fails the job. Otherwise it ends an epoch: those
   // left regroup (Session::regroup), and the job fails only if they are fewer than this.
   int elastic_min = 0;

@@ -45,6 +45,7 @@ void Coordinator::Impl::on_late_join(Client& client, uint64_t request, Member me
                                         present ? control::name_of(*roll.find(rank)) : "another process")}});
   member.seat = client.seat;
   if (is_over()) return reply(client, request, {{"error", kOver}});
+  next_seat = std::max(next_seat, client.seat + 1);
   client.joining = std::move(member);
   reply(client, request, {{"heartbeat", options.heartbeat}, {"suspicion", options.suspicion}});
   tell_of_joiner();

@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "yoke/cluster/elastic_job_for_tests.h"
+#include "yoke/cluster/job_contact.h"
 
 namespace yoke::cluster {
 namespace {
@@ -159,6 +160,51 @@ TEST(Epochs, AFixedJobDoesNotRegroup) {
   Job job(2, /*min=*/0);
   EXPECT_FALSE(job.sessions[0]->epoch().elastic);
   EXPECT_FALSE(job.regroup({0}).empty());
+}
+
+// Processes that were never part of the job ask for numbers, and join with them.
+TEST(Epochs, RanksThatWereNeverThereJoin) {
+  Job job(2);
+  auto contact = [&] {
+    return JobContact({job.coordinator->address().text(), job.ticket.job_id, 0, "integrity"},
+                      job.ticket.secret, Deadline::after(20));
+  };
+  EXPECT_EQ(contact().take_seats(2, Deadline::after(20)), 2);
+  EXPECT_EQ(contact().take_seats(1, Deadline::after(20)), 4);  // no number is given twice
+  job.failures[3] = nullptr;
+  std::jthread joins([&] { job.sessions[3] = job.join(3); });
+  Deadline deadline = Deadline::after(20);
+  while (!(job.sessions[0]->change_wanted() && job.sessions[1]->change_wanted()) && !deadline.passed())
+    std::this_thread::yield();
+  EXPECT_TRUE(job.regroup({0, 1}, "").empty());
+  joins.join();
+  EXPECT_THAT(job.seats_of(3), ElementsAre(0, 1, 3));
+  EXPECT_EQ(job.sessions[0]->epoch().joins, 1);
+}
+
+TEST(Epochs, AFixedJobHasNoNumbersToGive) {
+  net::JobTicket ticket;
+  ticket.job_id = "fixed";
+  CoordinatorOptions options;
+  options.address = {"127.0.0.1", 0, ""};
+  Coordinator coordinator(options, ticket);
+  JobContact contact({coordinator.address().text(), "fixed", 0, "integrity"}, ticket.secret,
+                     Deadline::after(20));
+  EXPECT_THAT([&] { contact.take_seats(1, Deadline::after(20)); },
+              ThrowsMessage<CommError>(HasSubstr("not elastic")));
+}
+
+TEST(Epochs, AJobThatHasNotFormedGivesNoNumbersYet) {
+  net::JobTicket ticket;
+  ticket.job_id = "forming";
+  CoordinatorOptions options;
+  options.address = {"127.0.0.1", 0, ""};
+  options.world_size = 2;
+  options.elastic_min = 1;
+  Coordinator coordinator(options, ticket);
+  JobContact contact({coordinator.address().text(), "forming", 0, "integrity"}, ticket.secret,
+                     Deadline::after(20));
+  EXPECT_EQ(contact.take_seats(1, Deadline::after(20)), -1);
 }
 
 }  // namespace

@@ -113,9 +113,15 @@ struct Coordinator::Impl {
   void on_waiting(Client& client, const control::Note& note);
   // Questions of programs outside of the job (coordinator_questions.cpp).
   void on_outsider(Client& client, uint64_t request, const std::string& verb, const control::Note& note);
+  void on_seats(Client& client, uint64_t request, const control::Note& note);
   void on_question(Client& client, uint64_t request, const control::Note& note);
   void on_answer(Client& client, const control::Note& note);
   nlohmann::json describe_ranks() const;
+  // Ranks that join a running job (coordinator_late.cpp).
+  void on_seat(Client& client, uint64_t request);
+  std::string why_no_seat() const;
+  bool takes_seat(const Member& member, int world_size) const;
+  void add_late(Member member);
   void forget_questions(int fd);
   std::optional<FailureReport> early_end_of(const Wait& wait, int waiting) const;
   void mention_slow(const Wait& wait, int waiting, double now);
@@ -191,6 +197,7 @@ struct Coordinator::Impl {
   Blame blame;
   std::shared_ptr<const FailureReport> failure;
   Epoch epoch;              // of an elastic job; members as of its start
+  int next_seat = 0;        // for processes that join the running job
   bool regrouping = false;  // the epoch has ended, the next has not begun
   double regroup_started = 0;
   double returns_end = 0;   // until then, members of the epoch that was taken up may return

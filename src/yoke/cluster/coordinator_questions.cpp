@@ -2,9 +2,11 @@
 // ask a rank something. The coordinator passes questions on and answers back; it does not know what they
 // mean.
 #include <algorithm>
+#include <utility>
 
 #include "yoke/base/error.h"
 #include "yoke/cluster/coordinator_impl.h"
+#include "yoke/cluster/identity.h"
 
 namespace yoke::cluster {
 namespace {
@@ -19,8 +21,27 @@ void Coordinator::Impl::on_outsider(Client& client, uint64_t request, const std:
   if (verb == "cause")
     return reply(client, request, failure ? control::to_json(*failure) : nlohmann::json::object());
   if (verb == "ranks") return reply(client, request, describe_ranks());
+  if (verb == "seats") return on_seats(client, request, note);
   if (verb == "ask") return on_question(client, request, note);
+  if (verb == "seat") return on_seat(client, request);
   throw CommError("'{}' of a program that is no rank", verb);
+}
+
+// Numbers for processes that join the running job. They are never given twice.
+void Coordinator::Impl::on_seats(Client& client, uint64_t request, const control::Note& note) {
+  const auto count = static_cast<int>(control::number(note.head, "count", 1, kMaxWorldSize));
+  if (!elastic())
+    return reply(
+        client, request,
+        {{"error", "this job is not elastic: no rank can join it. Start it with yoke run --elastic"}});
+  if (failure) return reply(client, request, {{"error", "the job has failed: " + failure->what}});
+  if (count > kMaxWorldSize - next_seat)
+    return reply(client, request,
+                 {{"error", fmt::format("{} ranks have joined this job so far, and {} more are too many; at "
+                                        "most {} can",
+                                        next_seat, count, kMaxWorldSize)}});
+  const int first = formed ? std::exchange(next_seat, next_seat + count) : -1;
+  reply(client, request, {{"first", first}});
 }
 
 nlohmann::json Coordinator::Impl::describe_ranks() const {

@@ -83,8 +83,11 @@ void Coordinator::Impl::on_join(Client& client, uint64_t request, const control:
   member.seat = member.rank;
   std::string why = refusal;
   auto world_size = static_cast<int>(control::number(note.head, "world_size", 0, INT32_MAX));
-  const bool again = why.empty() && may_come_back(member, world_size);
-  if (again) {
+  const bool late = why.empty() && takes_seat(member, world_size);
+  const bool again = late || (why.empty() && may_come_back(member, world_size));
+  if (late) {
+    add_late(member);
+  } else if (again) {
     roll.enter_again(member);
     departures.came_back(member.rank);
   } else if (why.empty() && formed && member.rank >= 0 && has_ended(static_cast<size_t>(member.rank))) {
@@ -109,7 +112,8 @@ void Coordinator::Impl::on_join(Client& client, uint64_t request, const control:
 // An expendable rank that has ended and rejoins while the others still work.
 bool Coordinator::Impl::may_come_back(const Member& member, int world_size) const {
   auto rank = static_cast<size_t>(member.rank);
-  if (!formed || failure || world_size != roll.world_size() || !expendable(rank) || !has_ended(rank))
+  if (!formed || failure || world_size != roll.world_size() - roll.late() || !expendable(rank) ||
+      !has_ended(rank))
     return false;
   for (size_t i = 0; i < ranks.size(); ++i) {
     if (!expendable(i) && has_ended(i)) return false;

@@ -3,6 +3,8 @@
 // It knows nothing of that job: the ranks do. Each returns with the epoch it was in, which names all members.
 // The first to return says whom to wait for; those that have not returned a few seconds later are lost, like
 // ranks of any epoch, and the others start the next one. Somebody who returns later joins like a new rank.
+#include <algorithm>
+
 #include "yoke/base/clock.h"
 #include "yoke/base/error.h"
 #include "yoke/base/log.h"
@@ -44,7 +46,10 @@ void Coordinator::Impl::take_up(const Epoch& running) {
   }
   options.world_size = size;
   roll = Roll(size);
-  for (const Member& member : running.members) roll.enter(member, size);
+  for (const Member& member : running.members) {
+    roll.enter(member, size);
+    next_seat = std::max(next_seat, member.seat + 1);
+  }
   ranks.assign(running.members.size(), {});
   counted.assign(running.members.size(), false);
   for (RankState& rank : ranks) rank.awaited = true;

@@ -50,6 +50,13 @@ void Roll::enter_again(Member member) {
   place = std::move(member);
 }
 
+void Roll::add(Member member) {
+  member.life = 1;
+  members_.emplace_back(std::move(member));
+  ++present_;
+  ++late_;
+}
+
 void Roll::remove(int rank) {
   auto& place = members_.at(static_cast<size_t>(rank));
   if (place) --present_;

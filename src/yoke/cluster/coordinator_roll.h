@@ -17,6 +17,9 @@ class Roll {
   std::string enter(const Member& member, int world_size);
   // Replaces a rank that has ended, in its next life.
   void enter_again(Member member);
+  // One more rank than there were, in life 1.
+  void add(Member member);
+  int late() const { return late_; }  // ranks that were added
   void set_role(int rank, const std::string& role) { members_.at(static_cast<size_t>(rank))->role = role; }
   void remove(int rank);
   bool complete() const { return present_ == members_.size(); }
@@ -29,6 +32,7 @@ class Roll {
   std::string size_difference(const Member& member, int world_size) const;
   std::vector<std::optional<Member>> members_;
   size_t present_ = 0;
+  int late_ = 0;
 };
 
 }  // namespace yoke::cluster

@@ -109,7 +109,9 @@ void fill_places(const Claim& claim, bool unix_coordinator, Identity& self) {
 
 void fill_endpoint(Variables& variables, const Claim& claim, const std::optional<std::string>& given,
                    Identity& self) {
-  if (self.world_size == 1) {
+  // Others may join the one rank of a launcher.
+  const bool stays_alone = self.world_size == 1 && (!given || claim.source != "yoke");
+  if (stays_alone) {
     variables.ignored("YOKE_COORDINATOR", "not needed: there is one rank");
   } else if (given) {
     self.endpoint = *given;

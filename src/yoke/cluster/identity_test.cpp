@@ -104,6 +104,17 @@ TEST(Identity, OwnLauncherComesFirstAndEqualVariablesAreQuiet) {
   EXPECT_FALSE(seen(self, "RANK")->used);
 }
 
+TEST(Identity, OneRankOfALauncherKnowsWhereOthersMayJoin) {
+  Table one = kYoke;
+  for (const char* name : {"YOKE_RANK", "YOKE_LOCAL_RANK", "RANK"}) one[name] = "0";
+  for (const char* name : {"YOKE_WORLD_SIZE", "YOKE_LOCAL_WORLD_SIZE", "WORLD_SIZE"}) one[name] = "1";
+  EXPECT_EQ(identify_in(one).endpoint, "unix:@j");
+  EXPECT_FALSE(identify_in(one).hosts_coordinator);
+  one.erase("YOKE_COORDINATOR");
+  EXPECT_EQ(identify_in(one).endpoint, "");
+  EXPECT_EQ(identify_in({{"RANK", "0"}, {"WORLD_SIZE", "1"}, {"YOKE_COORDINATOR", "unix:@j"}}).endpoint, "");
+}
+
 TEST(Identity, TheKeyIsNeverShown) {
   Identity self = identify_in(kYoke);
   EXPECT_EQ(seen(self, "YOKE_JOB_KEY")->value, "(hidden)");

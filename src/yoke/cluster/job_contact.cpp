@@ -5,6 +5,7 @@
 #include "yoke/base/error.h"
 #include "yoke/base/file.h"
 #include "yoke/base/log.h"
+#include "yoke/cluster/identity.h"
 #include "yoke/cluster/session_wire.h"
 
 namespace yoke::cluster {
@@ -62,6 +63,7 @@ JobBeacon::~JobBeacon() {
 }
 
 struct JobContact::Impl {
+  JobAddress address;
   std::unique_ptr<net::Connection> connection;
   uint64_t next = 1;
 
@@ -106,6 +108,7 @@ JobContact JobContact::find(const std::filesystem::path& where, Deadline deadlin
 
 JobContact::JobContact(const JobAddress& address, const net::Secret& secret, Deadline deadline)
     : impl_(std::make_unique<Impl>()) {
+  impl_->address = address;
   net::JobTicket ticket;
   ticket.job_id = address.job_id;
   ticket.generation = static_cast<uint32_t>(address.generation);
@@ -129,6 +132,23 @@ std::vector<JobContact::Rank> JobContact::ranks(Deadline deadline) {
   for (const nlohmann::json& one : note.head["ranks"])
     ranks.push_back({control::read_member(one), control::flag(one, "ended")});
   return ranks;
+}
+
+int JobContact::take_seats(int count, Deadline deadline) {
+  control::Note note = impl_->ask({{"verb", "seats"}, {"count", count}}, {}, deadline);
+  return static_cast<int>(control::number(note.head, "first", -1, kMaxWorldSize));
+}
+
+JobContact::Seat JobContact::seat(Deadline deadline) {
+  control::Note note = impl_->ask({{"verb", "seat"}}, {}, deadline);
+  Seat seat;
+  seat.rank = static_cast<int>(control::number(note.head, "rank", 0, kMostRanks));
+  seat.at_start = static_cast<int>(control::number(note.head, "at_start", 0, seat.rank));
+  return seat;
+}
+
+const JobAddress& JobContact::address() const {
+  return impl_->address;
 }
 
 std::string JobContact::ask(int rank, const std::string& question, Deadline deadline) {

@@ -58,6 +58,16 @@ class JobContact {
   };
   // All throw CommError: the job has ended, no answer before the deadline.
   std::vector<Rank> ranks(Deadline deadline);
+  // The first of `count` numbers for processes that join an elastic job; -1: its own ranks have not all
+  // joined yet. Also throws CommError with the text that it refused with.
+  int take_seats(int count, Deadline deadline);
+  // A number for a rank that joins this job. Also throws CommError with the reason why there is none.
+  struct Seat {
+    int rank = 0;
+    int at_start = 0;  // ranks that the job began with
+  };
+  Seat seat(Deadline deadline);
+  const JobAddress& address() const;
   // What the rank answers. Also throws CommError with the text that it refused with.
   std::string ask(int rank, const std::string& question, Deadline deadline);
 

@@ -47,7 +47,7 @@ class Wait {
       joined_.members = joined_.epoch.members;
       return true;
     }
-    joined_.members = control::read_members(note.head, world_size_);
+    joined_.members = control::read_members(note.head, world_size_, /*or_more=*/true);
     return true;
   }
 

@@ -181,9 +181,11 @@ Epoch read_epoch(const nlohmann::json& head) {
   return epoch;
 }
 
-std::vector<Member> read_members(const nlohmann::json& head, int world_size) {
+std::vector<Member> read_members(const nlohmann::json& head, int world_size, bool or_more) {
   auto found = head.find("members");
-  if (found == head.end() || !found->is_array() || found->size() != static_cast<size_t>(world_size))
+  const size_t wanted = static_cast<size_t>(world_size);
+  if (found == head.end() || !found->is_array() || found->size() < wanted ||
+      found->size() > (or_more ? static_cast<size_t>(kMaxRank) : wanted))
     throw CommError("a member list that does not have {} ranks", world_size);
   std::vector<Member> members;
   for (const nlohmann::json& one : *found) {

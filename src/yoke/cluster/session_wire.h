@@ -40,7 +40,8 @@ std::vector<int> ranks(const nlohmann::json& head, const char* key, int world_si
 
 nlohmann::json to_json(const Member& member);
 Member read_member(const nlohmann::json& head);
-std::vector<Member> read_members(const nlohmann::json& head, int world_size);  // by rank, complete
+// By rank, complete; `or_more`: ranks that have joined later follow.
+std::vector<Member> read_members(const nlohmann::json& head, int world_size, bool or_more = false);
 nlohmann::json to_json(const Epoch& epoch);
 Epoch read_epoch(const nlohmann::json& head);
 nlohmann::json to_json(const FailureReport& report);  // truncates long texts to what read_report() accepts

@@ -94,7 +94,10 @@ World::World(const Identity& identity, const JoinOptions& options)
   parts_->ticket.generation = static_cast<uint32_t>(identity.generation);
   parts_->ticket.rank = identity.rank;
   Member self = describe_self(identity);
-  if (alone()) {
+  self.role = options.role;
+  // A launcher's elastic job of one rank may grow.
+  const bool may_grow = options.elastic && !identity.endpoint.empty() && !identity.hosts_coordinator;
+  if (alone() && !may_grow) {
     parts_->alone = {self};
     return;
   }
@@ -108,17 +111,20 @@ World::World(const Identity& identity, const JoinOptions& options)
     hosting.world_size = identity.world_size;
     hosting.join_timeout = options_.join_timeout;
     hosting.expendable = options_.expendable;
+    hosting.late_ranks = options_.late_ranks;
     if (options_.elastic) hosting.elastic_min = options_.elastic_min;
     parts_->coordinator = std::make_unique<Coordinator>(hosting, parts_->ticket);
     coordinator = endpoint = parts_->coordinator->address();
   }
   parts_->endpoint = endpoint;
-  parts_->local = one_machine;
+  // Ranks of other machines may join an elastic job at an address that they can reach.
+  parts_->local = one_machine && (!options.elastic || endpoint.is_unix());
   parts_->accept_connections(options_.elastic);
   self.address = parts_->acceptor->address().text();
   parts_->session =
       std::make_unique<Session>(coordinator, parts_->ticket, self, identity.world_size, failure_, deadline);
-  if (options_.expendable.empty() && !options_.elastic) parts_->key_giver.reset();  // no rank can join later
+  const bool grows = !options_.expendable.empty() || options_.late_ranks > 0;
+  if (!grows && !options_.elastic) parts_->key_giver.reset();  // no rank can join later
   if (!options_.elastic) return;
   if (!parts_->session->epoch().elastic)
     throw ConfigError(

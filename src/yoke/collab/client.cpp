@@ -62,7 +62,8 @@ Welcome join_run(MeetingClient& client, const Identity& identity, const Hello& h
                                       {"key", identity.public_key()},
                                       {"host", net::host_name()},
                                       {"address", hello.address},
-                                      {"bandwidth", hello.bandwidth}},
+                                      {"upload", hello.link.upload},
+                                      {"download", hello.link.download}},
                                      deadline);
   const Json welcome = client.call(
       {{"type", "prove"}, {"signature", identity.sign(proof_text(text_field(challenge, "nonce")))}},

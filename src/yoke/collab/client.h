@@ -6,6 +6,7 @@
 #include <string>
 
 #include "yoke/base/error.h"
+#include "yoke/collab/balance.h"
 #include "yoke/collab/identity.h"
 #include "yoke/collab/ticket.h"
 
@@ -35,7 +36,7 @@ class MeetingClient {
 struct Hello {
   nlohmann::json run;   // see MeetingOptions
   std::string address;  // where it accepts others; empty: it cannot
-  double bandwidth = 0;
+  LinkSpeed link;
 };
 
 struct Welcome {

@@ -1,44 +1,75 @@
 #include "yoke/collab/grid.h"
 
-#include <map>
+#include <algorithm>
 
 #include "yoke/base/error.h"
 
 namespace yoke::collab {
+namespace {
 
-std::vector<GridPlace> grid_places(int peers, int side, int axes) {
-  YOKE_CHECK(side >= 1 && axes >= 1, "a grid with {} axes of {} places", axes, side);
-  std::vector<GridPlace> places;
-  for (int peer = 0; peer < peers; ++peer) {
-    GridPlace place(static_cast<size_t>(axes));
-    int rest = peer;
-    for (int& digit : place) {
-      digit = rest % side;
-      rest /= side;
-    }
-    YOKE_CHECK(rest == 0, "{} peers do not fit into {} axes of {} places", peers, axes, side);
-    places.push_back(std::move(place));
-  }
-  return places;
+using Sums = std::function<bool(int)>;
+
+bool any_sums(const std::vector<int>& members, const Sums& sums) {
+  return std::any_of(members.begin(), members.end(), sums);
 }
 
-std::vector<std::vector<int>> grid_groups(const std::vector<GridPlace>& places) {
-  std::map<GridPlace, std::vector<int>> by_key;
-  for (size_t peer = 0; peer < places.size(); ++peer)
-    by_key[GridPlace(places[peer].begin() + 1, places[peer].end())].push_back(static_cast<int>(peer));
-  std::vector<std::vector<int>> groups;
-  for (auto& [key, members] : by_key) groups.push_back(std::move(members));
+// `columns` groups; the members of a class start at another column in each, so that those that sum spread
+// out.
+std::vector<GridGroup> in_columns(const std::vector<GridClass>& classes, const std::vector<size_t>& which,
+                                  size_t columns) {
+  std::vector<GridGroup> groups(columns);
+  size_t extra = 0;
+  for (size_t k = 0; k < which.size(); ++k) {
+    const std::vector<int>& members = classes[which[k]].members;
+    for (size_t i = 0; i < columns; ++i) groups[(i + k) % columns].givers.push_back(members[i]);
+    for (size_t i = columns; i < members.size(); ++i)
+      groups[extra++ % columns].receivers.push_back(members[i]);
+  }
   return groups;
 }
 
-void advance_places(std::vector<GridPlace>& places, const std::vector<std::vector<int>>& groups) {
-  for (const std::vector<int>& group : groups) {
-    for (size_t index = 0; index < group.size(); ++index) {
-      GridPlace& place = places[static_cast<size_t>(group[index])];
-      place.erase(place.begin());
-      place.push_back(static_cast<int>(index));
+}  // namespace
+
+GridBundle grid_bundle(const std::vector<GridClass>& classes, std::vector<size_t> which, const Sums& sums) {
+  size_t columns = SIZE_MAX;
+  for (size_t one : which) columns = std::min(columns, classes[one].members.size());
+  YOKE_CHECK(columns > 0 && columns < SIZE_MAX, "a bundle of {} classes", which.size());
+  auto complete = [&](const GridGroup& group) {
+    return any_sums(group.givers, sums) || any_sums(group.receivers, sums);
+  };
+  std::vector<GridGroup> groups = in_columns(classes, which, columns);
+  while (columns > 1 && !std::all_of(groups.begin(), groups.end(), complete))
+    groups = in_columns(classes, which, --columns);
+  return {std::move(which), std::move(groups)};
+}
+
+std::vector<GridBundle> grid_round(const std::vector<GridClass>& classes, size_t group_size,
+                                   const Sums& sums) {
+  std::vector<size_t> order;
+  for (bool wanted : {true, false})
+    for (size_t i = 0; i < classes.size(); ++i)
+      if (any_sums(classes[i].members, sums) == wanted) order.push_back(i);
+  const auto that_sum = static_cast<size_t>(std::count_if(
+      classes.begin(), classes.end(), [&](const GridClass& one) { return any_sums(one.members, sums); }));
+  YOKE_CHECK(that_sum > 0 && group_size > 0, "a grid of {} classes, none sums", classes.size());
+  const size_t count = std::min(that_sum, (classes.size() + group_size - 1) / group_size);
+  std::vector<std::vector<size_t>> which(count);
+  for (size_t i = 0; i < order.size(); ++i) which[i % count].push_back(order[i]);
+  std::vector<GridBundle> bundles;
+  for (std::vector<size_t>& one : which) bundles.push_back(grid_bundle(classes, std::move(one), sums));
+  return bundles;
+}
+
+std::vector<GridClass> merged(const std::vector<GridClass>& classes, const std::vector<GridBundle>& bundles) {
+  std::vector<GridClass> after;
+  for (const GridBundle& bundle : bundles) {
+    GridClass& all = after.emplace_back(GridClass{{}, 0});
+    for (size_t one : bundle.classes) {
+      all.members.insert(all.members.end(), classes[one].members.begin(), classes[one].members.end());
+      all.weight += classes[one].weight;
     }
   }
+  return after;
 }
 
 double variance_factor(int groups, int peers) {

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <numeric>
 
@@ -26,39 +27,93 @@ double variance(const std::vector<double>& values) {
   return sum / count;
 }
 
+const auto kAllSum = [](int) { return true; };
+
+std::vector<GridClass> singles(int peers) {
+  std::vector<GridClass> classes;
+  for (int i = 0; i < peers; ++i) classes.push_back({{i}, 1});
+  return classes;
+}
+
+// Rounds until all have the mean; values as they then are. A receiver takes the mean of its group.
+int average_all(std::vector<double>& values, std::vector<GridClass> classes, size_t size,
+                const std::function<bool(int)>& sums, size_t& largest) {
+  int rounds = 0;
+  for (; classes.size() > 1; ++rounds) {
+    const std::vector<GridBundle> bundles = grid_round(classes, size, sums);
+    std::vector<int> seen(values.size());
+    for (const GridBundle& bundle : bundles) {
+      for (const GridGroup& group : bundle.groups) {
+        double sum = 0, weights = 0;
+        EXPECT_EQ(group.givers.size(), bundle.classes.size());
+        for (size_t k = 0; k < group.givers.size(); ++k) {
+          sum += classes[bundle.classes[k]].weight * values[static_cast<size_t>(group.givers[k])];
+          weights += classes[bundle.classes[k]].weight;
+        }
+        std::vector<int> all = group.givers;
+        all.insert(all.end(), group.receivers.begin(), group.receivers.end());
+        EXPECT_TRUE(std::any_of(all.begin(), all.end(), sums));
+        largest = std::max(largest, all.size());
+        for (int peer : all) {
+          values[static_cast<size_t>(peer)] = sum / weights;
+          ++seen[static_cast<size_t>(peer)];
+        }
+      }
+    }
+    EXPECT_EQ(seen, std::vector<int>(values.size(), 1)) << "every peer is in one group of every round";
+    classes = merged(classes, bundles);
+  }
+  return rounds;
+}
+
 TEST(Grid, AFullGridHasTheExactMeanAfterOneRoundPerAxis) {
   for (auto [side, axes] : {std::pair{4, 2}, {2, 4}, {3, 3}}) {
     int peers = 1;
     for (int i = 0; i < axes; ++i) peers *= side;
-    std::vector<GridPlace> places = grid_places(peers, side, axes);
     std::vector<double> values(static_cast<size_t>(peers));
     std::iota(values.begin(), values.end(), 0.0);
-    if (side == 3) {  // thirds are not exact in binary
-      for (double& value : values) value *= 27;
-    }
-    for (int round = 0; round < axes; ++round) {
-      auto groups = grid_groups(places);
-      for (const auto& group : groups) EXPECT_EQ(group.size(), static_cast<size_t>(side));
-      average(values, groups);
-      advance_places(places, groups);
-    }
+    for (double& value : values) value *= 27;  // thirds are not exact in binary
+    size_t largest = 0;
+    EXPECT_EQ(average_all(values, singles(peers), static_cast<size_t>(side), kAllSum, largest), axes);
     EXPECT_EQ(variance(values), 0) << side << "^" << axes;
+    EXPECT_EQ(values[0], 27 * (peers - 1) / 2.0);
+    EXPECT_EQ(largest, static_cast<size_t>(side));
   }
 }
 
-TEST(Grid, EveryPeerIsInOneGroupOfEveryRound) {
-  std::vector<GridPlace> places = grid_places(11, 4, 2);
-  for (int round = 0; round < 5; ++round) {
-    auto groups = grid_groups(places);
-    std::vector<int> seen(11);
-    for (const auto& group : groups)
-      for (int peer : group) ++seen[static_cast<size_t>(peer)];
-    EXPECT_EQ(seen, std::vector<int>(11, 1));
-    advance_places(places, groups);
+TEST(Grid, AnyNumberOfPeersHasTheWeightedMean) {
+  Random random(3);
+  for (int peers = 1; peers < 40; ++peers) {
+    for (int size : {2, 4, 5}) {
+      std::vector<GridClass> classes = singles(peers);
+      std::vector<double> values;
+      double sum = 0, weights = 0;
+      for (GridClass& one : classes) {
+        one.weight = 1 + static_cast<double>(random.below(9));
+        values.push_back(random.normal());
+        sum += one.weight * values.back();
+        weights += one.weight;
+      }
+      auto some = [](int peer) { return peer % 3 == 0; };
+      size_t largest = 0;
+      average_all(values, classes, static_cast<size_t>(size), some, largest);
+      for (double value : values)
+        EXPECT_NEAR(value, sum / weights, 1e-12) << peers << " in groups of " << size;
+    }
   }
 }
 
-TEST(Grid, RandomGroupsReduceTheVarianceAsTheorySays) {
+TEST(Grid, GroupsStaySmallIfAllCanSum) {
+  for (int peers = 1; peers < 200; ++peers) {
+    std::vector<double> values(static_cast<size_t>(peers));
+    size_t largest = 0;
+    average_all(values, singles(peers), 8, kAllSum, largest);
+    EXPECT_LE(largest, 16u) << peers;
+  }
+}
+
+// (r - 1) / (N - 1) for r groups of N peers, drawn without replacement.
+TEST(Grid, OneRoundReducesTheVarianceAsTheorySays) {
   EXPECT_DOUBLE_EQ(variance_factor(4, 16), 0.2);
   double ratio = 0;
   constexpr int kTrials = 4000;
@@ -66,10 +121,13 @@ TEST(Grid, RandomGroupsReduceTheVarianceAsTheorySays) {
     Random random(derive_seed(7, static_cast<uint64_t>(trial)));
     std::vector<double> values(16);
     for (double& value : values) value = random.normal();
-    std::vector<int64_t> order = random_permutation(16, random.next());
-    std::vector<std::vector<int>> groups(4);
-    for (size_t i = 0; i < 16; ++i) groups[i / 4].push_back(static_cast<int>(order[i]));
+    std::vector<GridClass> classes;
+    for (int64_t peer : random_permutation(16, random.next()))
+      classes.push_back({{static_cast<int>(peer)}, 1});
     const double before = variance(values);
+    std::vector<std::vector<int>> groups;
+    for (const GridBundle& bundle : grid_round(classes, 4, kAllSum))
+      for (const GridGroup& group : bundle.groups) groups.push_back(group.givers);
     average(values, groups);
     ratio += variance(values) / before / kTrials;
   }

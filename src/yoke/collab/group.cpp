@@ -1,8 +1,9 @@
 // The exchange of a group: one thread, all links at once.
 //
-// Frames are kData with the kind in `channel` and the chunk in `context`. A sender posts all its chunks at
-// the start; the reducer returns chunk k when everybody gave it, is lost, or is late. A result overwrites the
-// values it was computed from: by then they have been sent.
+// A kept connection begins with a kMessage frame with the token in `context`. Otherwise frames are kData with
+// the kind in `channel` and the chunk in `context`. A sender posts all its chunks at the start; the reducer
+// returns chunk k when everybody gave it, is lost, or is late. A result overwrites the values it was computed
+// from: by then they have been sent.
 #include "yoke/collab/group.h"
 
 #include <poll.h>
@@ -20,18 +21,32 @@ constexpr uint16_t kContribution = 1, kMean = 2;
 constexpr double kReducerPatience = 3;  // times the stall: a reducer itself waits for others
 constexpr int kPollMs = 20;
 constexpr int kConnectingPollMs = 1;
+constexpr int64_t kChunks = 64;                                       // of a small vector
+constexpr int64_t kLeastChunk = 16 << 10, kLargestChunk = 256 << 10;  // bytes
 constexpr const char* kGroupPurpose = "collab.group";
 
 size_t chunks_of(int64_t count, size_t chunk) {
   return (static_cast<size_t>(count) + chunk - 1) / chunk;
 }
 
+// A mean returns when its whole chunk has arrived: of a slow link, one chunk is what all wait for in the end.
+size_t chunk_elements(const GroupPlan& plan, const GroupOptions& options) {
+  const int64_t bytes =
+      options.chunk_bytes > 0
+          ? options.chunk_bytes
+          : std::clamp(plan.elements * 4 / kChunks, kLeastChunk, kLargestChunk) & ~int64_t{3};
+  return static_cast<size_t>(bytes) / sizeof(float);
+}
+
 struct GroupLink {
   size_t member = 0;
   std::future<std::unique_ptr<net::Connection>> dialing;  // to a reducer
   std::unique_ptr<net::Connection> connection;
+  std::unique_ptr<net::Connection> kept;  // of a sender that may use it again
+  bool reused = false;
   size_t received = 0, posted = 0;
   double progress = 0;  // when something last arrived
+  int64_t bytes = 0;    // that arrived
   bool done = false;
 };
 
@@ -44,13 +59,16 @@ class GroupRound {
         acceptor_(acceptor),
         ticket_(ticket),
         options_(options),
-        chunk_(static_cast<size_t>(options.chunk_bytes) / sizeof(float)),
+        chunk_(chunk_elements(plan, options)),
         deadline_(Deadline::after(plan.seconds)),
         part_(plan, part_of(plan.self), chunk_) {
     for (size_t i = 0; i < plan_.members.size(); ++i) {
       if (i == plan_.self) continue;
-      if (plan_.sums(i)) dial(i);
-      if (plan_.sums(plan_.self)) senders_.push_back({.member = i, .progress = now_seconds()});
+      if (plan_.sums(i)) reach(i);
+      if (!plan_.sums(plan_.self)) continue;
+      senders_.push_back({.member = i, .progress = now_seconds()});
+      if (options_.links != nullptr)
+        senders_.back().kept = options_.links->take_accepted(plan_.members[i].peer);
     }
   }
 
@@ -77,7 +95,12 @@ class GroupRound {
       std::copy(own.begin(), own.end(), part_of(plan_.self).begin());
     else
       result_.complete = false;
+    if (options_.links != nullptr && result_.complete) keep_links();
     result_.outliers = part_.scores();
+    for (const auto* links : {&reducers_, &senders_})
+      for (const GroupLink& link : *links)
+        if (link.bytes > 0)
+          result_.received.push_back({plan_.members[link.member].peer, link.bytes, link.progress - begun_});
     return std::move(result_);
   }
 
@@ -91,15 +114,25 @@ class GroupRound {
     return part.subspan(chunk * chunk_, std::min(chunk_, part.size() - chunk * chunk_));
   }
 
-  void dial(size_t member) {
+  void reach(size_t member) {
     const GroupMember& other = plan_.members[member];
+    reducers_.push_back({.member = member, .progress = now_seconds()});
+    GroupLink& link = reducers_.back();
+    if (options_.links != nullptr) link.connection = options_.links->take_dialed(other.peer, other.address);
+    if (link.connection == nullptr) return dial(link);
+    link.reused = true;
+    link.connection->post_copy({.type = net::FrameType::kMessage, .context = other.send_token}, {});
+    if (plan_.members[plan_.self].weight > 0) post_contributions(link);
+  }
+
+  void dial(GroupLink& link) {
+    const GroupMember& other = plan_.members[link.member];
     net::Introduction self{
         .rank = plan_.members[plan_.self].peer, .purpose = kGroupPurpose, .group = other.send_token};
     auto connect = [address = other.address, ticket = ticket_, self, limit = options_.stall] {
       return net::dial(net::parse_address(address), ticket, self, Deadline::after(limit));
     };
-    reducers_.push_back(
-        {.member = member, .dialing = std::async(std::launch::async, connect), .progress = now_seconds()});
+    link.dialing = std::async(std::launch::async, connect);
   }
 
   void connect() {
@@ -118,11 +151,29 @@ class GroupRound {
     for (GroupLink& link : senders_) {
       if (link.connection != nullptr || link.done) continue;
       const GroupMember& from = plan_.members[link.member];
+      if (begins_again(link, from.receive_token)) continue;
       link.connection = acceptor_->take_now([&](const net::Introduction& peer) {
         return peer.rank == from.peer && peer.purpose == kGroupPurpose && peer.group == from.receive_token;
       });
       if (link.connection != nullptr) link.progress = now_seconds();
     }
+  }
+
+  bool begins_again(GroupLink& link, uint64_t token) {
+    if (link.kept == nullptr) return false;
+    try {
+      const net::FrameHeader* header = link.kept->next_header();
+      if (header == nullptr) return false;
+      if (header->type == net::FrameType::kMessage && header->context == token && header->length == 0 &&
+          link.kept->receive({})) {
+        link.connection = std::move(link.kept);
+        link.progress = now_seconds();
+        return true;
+      }
+    } catch (const Error&) {  // the other side has closed it, and dials
+    }
+    link.kept.reset();
+    return false;
   }
 
   void post(GroupLink& link, uint16_t kind, size_t chunk, std::span<const float> values) {
@@ -145,9 +196,24 @@ class GroupRound {
       link.connection->flush();
       if (!link.done) receive();
     } catch (const Error& error) {
-      if (!link.done) lose(link, error.what());
       link.connection.reset();
+      if (link.done) return;
+      if (std::exchange(link.reused, false) && link.received == 0)
+        return dial(link);  // closed since the last round
+      lose(link, error.what());
     }
+  }
+
+  // Links on which nothing is left to come or to go.
+  void keep_links() {
+    for (GroupLink& link : reducers_)
+      if (link.connection != nullptr && link.done && !link.connection->has_unsent())
+        options_.links->keep_dialed(plan_.members[link.member].peer, plan_.members[link.member].address,
+                                    std::move(link.connection));
+    for (GroupLink& link : senders_)
+      if (link.connection != nullptr && link.done && !part_.expects(link.member) &&
+          link.posted == part_.chunks())
+        options_.links->keep_accepted(plan_.members[link.member].peer, std::move(link.connection));
   }
 
   // The next frame into `place`; false: not complete yet.
@@ -161,6 +227,7 @@ class GroupRound {
     if (!link.connection->receive(std::as_writable_bytes(place))) return false;
     ++link.received;
     link.progress = now_seconds();
+    link.bytes += static_cast<int64_t>(place.size_bytes());
     return true;
   }
 
@@ -230,6 +297,7 @@ class GroupRound {
     bool connecting = false;
     auto add = [&](const GroupLink& link) {
       connecting = connecting || (link.connection == nullptr && !link.done);
+      if (link.kept != nullptr) waits.push_back({link.kept->fd(), link.kept->poll_events(true), 0});
       if (link.connection == nullptr) return;
       const bool sums = is_reducer(link);
       const short events =
@@ -248,6 +316,7 @@ class GroupRound {
   GroupOptions options_;
   size_t chunk_;
   Deadline deadline_;
+  const double begun_ = now_seconds();
   GroupPart part_;
   std::vector<GroupLink> reducers_, senders_;
   GroupResult result_;

@@ -8,7 +8,8 @@
 //   the rest is averaged over the others.
 //   A reducer that vanishes leaves its part un-averaged: the result names it and is not complete.
 //
-// A connection is accepted only with the token of its round and pair. Encrypted (ticket.h).
+// A connection is accepted only with the token of its round and pair; one that was kept from an earlier round
+// begins with it. Encrypted (ticket.h).
 #pragma once
 
 #include <cstdint>
@@ -17,6 +18,7 @@
 #include <string>
 #include <vector>
 
+#include "yoke/collab/kept_links.h"
 #include "yoke/collab/robust.h"
 #include "yoke/net/connection.h"
 
@@ -34,12 +36,14 @@ struct GroupMember {
 
 struct GroupPlan {
   int64_t epoch = 0;
+  int64_t phase = 0;  // later ones average what earlier ones gave
   int64_t attempt = 0;
   size_t self = 0;  // index in members
   int64_t elements = 0;
   Robust robust = Robust::kNone;
   int suspects = 0;
-  double seconds = 60;  // until the whole round is given up
+  double seconds = 60;   // until the whole round is given up
+  double patience = 60;  // until the meeting point answers the result
   std::vector<GroupMember> members;
 
   bool sums(size_t member) const { return members[member].count > 0; }
@@ -64,11 +68,18 @@ struct GroupResult {
   };
   std::vector<Score> outliers;  // seen by this reducer, see outlier_scores(); empty with Robust::kNone
   int64_t bytes_sent = 0;
+  struct Received {
+    int peer;
+    int64_t bytes;
+    double seconds;  // from the start of the round to the last of them
+  };
+  std::vector<Received> received;  // by member that sent anything
 };
 
 struct GroupOptions {
-  double stall = 15;                // seconds without progress of a link
-  int64_t chunk_bytes = 256 << 10;  // of one frame
+  KeptLinks* links = nullptr;  // from earlier rounds, and for later ones; nullptr: none
+  double stall = 15;           // seconds without progress of a link
+  int64_t chunk_bytes = 0;     // of one frame, the same on all members; 0: follows from the vector
 };
 
 // Replaces `values` by the average. `acceptor`: of this peer, at the address the others know; nullptr if it

@@ -37,11 +37,14 @@ GroupMember parse_member(const Json& row) {
 GroupPlan parse_group(const Json& message) {
   GroupPlan plan;
   plan.epoch = integer_field(message, "epoch", 0, INT64_MAX);
+  plan.phase = integer_field(message, "phase", 0, 1024);
   plan.attempt = integer_field(message, "attempt", 0, INT32_MAX);
   plan.elements = integer_field(message, "elements", 0, kMostElements);
   plan.suspects = static_cast<int>(integer_field(message, "suspects", 0, 1024));
   plan.seconds = number_field(message, "seconds");
   if (!(plan.seconds > 0 && plan.seconds < 1e9)) throw BadMessage("field 'seconds' is out of range");
+  plan.patience = number_field(message, "patience");
+  if (!(plan.patience > 0 && plan.patience < 1e9)) throw BadMessage("field 'patience' is out of range");
   try {
     plan.robust = parse_robust(text_field(message, "robust", 32));
   } catch (const ConfigError&) {

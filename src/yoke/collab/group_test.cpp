@@ -37,6 +37,23 @@ TEST(Group, UnequalPartsAndWeightsGiveTheWeightedMeanToAll) {
   for (size_t i = 1; i < 4; ++i) EXPECT_EQ(group.values_[i], group.values_[0]) << i;  // bit by bit
 }
 
+TEST(Group, ConnectionsServeLaterRoundsToo) {
+  TestGroup group({1000, 0, 3000}, {1, 2, 0}, {false, true, false});
+  std::vector<KeptLinks> links(3);
+  for (int round = 0; round < 5; ++round) {
+    group.values_ = group.inputs_;
+    if (round == 3) links[0] = {};  // its ends are closed: others notice, and dial
+    for (const GroupResult& result : group.run({0, 1, 2}, &links)) {
+      EXPECT_TRUE(result.complete) << round;
+      EXPECT_TRUE(result.senders.empty()) << round;
+    }
+    EXPECT_LT(largest_difference(group.values_[1], group.expected({0, 1}), 0, 4000), 1e-6) << round;
+    EXPECT_EQ(group.values_[0], group.values_[2]);
+  }
+  EXPECT_NE(links[1].take_dialed(0, group.plan_.members[0].address), nullptr);
+  EXPECT_NE(links[0].take_accepted(1), nullptr);
+}
+
 TEST(Group, PeersWithoutIncomingConnectionsWorkThroughOthers) {
   TestGroup group({50'000, 0, 50'000, 0}, {1, 2, 3, 4}, {false, true, false, true});
   for (const GroupResult& result : group.run()) EXPECT_TRUE(result.complete);
@@ -149,12 +166,14 @@ TEST(GroupPlan, MessagesThatDoNotAddUpAreRefused) {
     nlohmann::json member = {{"peer", 0},  {"name", "a"}, {"address", "h:1"}, {"weight", 1},
                              {"begin", 0}, {"count", 10}, {"send_token", 1},  {"receive_token", 2}};
     return nlohmann::json({{"epoch", 0},
+                           {"phase", 0},
                            {"attempt", 0},
                            {"self", 0},
                            {"elements", 10},
                            {"robust", "none"},
                            {"suspects", 0},
                            {"seconds", 1},
+                           {"patience", 1},
                            {"members", {member}}});
   };
   EXPECT_EQ(parse_group(message()).members.size(), 1u);
@@ -167,6 +186,8 @@ TEST(GroupPlan, MessagesThatDoNotAddUpAreRefused) {
   refused([](auto& m) { m["self"] = 1; });
   refused([](auto& m) { m["robust"] = "x"; });
   refused([](auto& m) { m["seconds"] = -1; });
+  refused([](auto& m) { m["phase"] = -1; });
+  refused([](auto& m) { m.erase("patience"); });
   refused([](auto& m) { m["members"][0]["begin"] = 1; });
   refused([](auto& m) { m["members"][0]["address"] = ""; });
   refused([](auto& m) { m["members"][0]["weight"] = -1; });

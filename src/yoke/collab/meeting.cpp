@@ -68,6 +68,12 @@ int Meeting::present() const {
       std::count_if(peers_.begin(), peers_.end(), [](const Peer& peer) { return peer.link >= 0; }));
 }
 
+int Meeting::working() const {
+  return static_cast<int>(std::count_if(peers_.begin(), peers_.end(), [this](const Peer& peer) {
+    return peer.link >= 0 && peer.epoch == epoch_;
+  }));
+}
+
 void Meeting::request(int link, const Json& message, double now) try {
   const std::string type = text_field(message, "type", 16);
   if (type == "watch") return reply(link, status(now));
@@ -106,8 +112,7 @@ void Meeting::hello(int link, const Json& message) {
     } catch (const ConfigError&) {
       throw BadMessage("field 'address' is not HOST:PORT");
     }
-  if (double rate = number_field(message, "bandwidth"); !(rate >= 0 && rate < 1e15))
-    throw BadMessage("field 'bandwidth' is out of range");
+  speed_field(message);
   if (applicants_.size() >= kMaxApplicants) applicants_.erase(applicants_.begin());
   Applicant& applicant = applicants_[link] = {message, random_text()};
   reply(link, {{"type", "challenge"}, {"nonce", applicant.nonce}});
@@ -148,8 +153,9 @@ void Meeting::prove(int link, const Json& message, double now) {
   peer->host = text_field(hello, "host");
   peer->address = text_field(hello, "address");
   peer->client_only = peer->address.empty();
-  peer->bandwidth = number_field(hello, "bandwidth");
-  peer->says_bandwidth = peer->bandwidth > 0;
+  peer->says = speed_field(hello);
+  peer->measured = {};
+  peer->computes = true;
   peer->epoch = -1;
   peer->discarded = false;
   peer->wanted.reset();
@@ -183,12 +189,10 @@ void Meeting::closed(int link, double now) {
 void Meeting::drop(Peer& peer, const std::string& why) {
   take_back(peer);
   peer.discarded = true;
+  roles_are_old_ = true;
   peer.why_dropped = why;
   ++peer.times_dropped;
-  if (round_ && std::erase(round_->members, peer.number) > 0) {
-    round_->complete.erase(peer.number);
-    round_->incomplete.erase(peer.number);
-  }
+  if (round_) leave_round(peer.number);
 }
 
 void Meeting::tick(double now) {
@@ -226,14 +230,18 @@ void Meeting::tick(double now) {
   start_round_if_ready(now);
 }
 
+// A peer that never asked for work does not count.
 void Meeting::check_quorum(double now) {
-  if (present() >= options_.min_peers) {
+  const auto here = std::count_if(peers_.begin(), peers_.end(), [&](const Peer& peer) {
+    return peer.link >= 0 && (peer.epoch == epoch_ || now <= peer.heard + options_.timeout);
+  });
+  if (here >= options_.min_peers) {
     quorum_since_ = now;
   } else if (now > quorum_since_ + options_.quorum_timeout) {
     end(
         fmt::format("quorum lost: {} of at least {} peers for {:.0f} s (collab.min_peers, "
                     "collab.quorum_timeout)",
-                    present(), options_.min_peers, options_.quorum_timeout));
+                    here, options_.min_peers, options_.quorum_timeout));
   }
 }
 

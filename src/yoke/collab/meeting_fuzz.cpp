@@ -17,6 +17,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   options.steps = 3;
   options.elements = 100;
   options.target_batch = 8;
+  options.group_size = 1 + static_cast<int64_t>(size % 3);
   Meeting meeting(options, 0);
   std::string_view rest(reinterpret_cast<const char*>(data), size);
   double now = 0;

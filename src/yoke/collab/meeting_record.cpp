@@ -24,20 +24,28 @@ Position parse_position(const Json& row) {
 
 }  // namespace
 
-void write_record(const std::filesystem::path& file, const MeetingRecord& record) {
+std::string to_text(const MeetingRecord& record) {
   const Json all = {
       {"run_id", record.run_id}, {"newest", to_json(record.newest)}, {"previous", to_json(record.previous)}};
-  write_file_atomically(file, all.dump() + "\n");
+  return all.dump() + "\n";
 }
 
-std::optional<MeetingRecord> read_record(const std::filesystem::path& file) try {
-  if (!std::filesystem::exists(file)) return std::nullopt;
-  const Json all = Json::parse(read_file(file, kMaxFile), nullptr, /*allow_exceptions=*/false);
-  return MeetingRecord{text_field(all, "run_id"), parse_position(field(all, "newest")),
-                       parse_position(field(all, "previous"))};
+MeetingRecord parse_record(const std::string& text, const std::string& where) try {
+  const Json all = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  return {text_field(all, "run_id"), parse_position(field(all, "newest")),
+          parse_position(field(all, "previous"))};
 } catch (const BadMessage& error) {
-  throw ConfigError("{} is not the record of a meeting point: {}. Next: remove it to start a new run.",
-                    file.string(), error.what());
+  throw ConfigError("{} is not the record of a meeting point: {}. Next: remove it to start a new run.", where,
+                    error.what());
+}
+
+void write_record(const std::filesystem::path& file, const MeetingRecord& record) {
+  write_file_atomically(file, to_text(record));
+}
+
+std::optional<MeetingRecord> read_record(const std::filesystem::path& file) {
+  if (!std::filesystem::exists(file)) return std::nullopt;
+  return parse_record(read_file(file, kMaxFile), file.string());
 }
 
 }  // namespace yoke::collab

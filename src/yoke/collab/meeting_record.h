@@ -21,6 +21,10 @@ struct MeetingRecord {
   Position newest, previous;
 };
 
+std::string to_text(const MeetingRecord& record);
+// Throws ConfigError, which names `where`.
+MeetingRecord parse_record(const std::string& text, const std::string& where);
+
 // Atomic: readers see the old record or the new one.
 void write_record(const std::filesystem::path& file, const MeetingRecord& record);
 // nullopt: there is no such file. Throws ConfigError for a file that is not a record.

@@ -25,10 +25,10 @@ struct MeetingServer::Impl {
     bool closing = false;
   };
 
-  Impl(const Ticket& ticket, MeetingOptions options, std::filesystem::path record)
+  Impl(const Ticket& ticket, MeetingOptions options, Save saving)
       : job(job_ticket(ticket)),
         run_id(ticket.run_id),
-        record_file(std::move(record)),
+        save(std::move(saving)),
         gate(ticket.meeting, job),
         address(gate.address()),
         meeting(std::move(options), now_seconds()),
@@ -111,9 +111,9 @@ struct MeetingServer::Impl {
 
   void save_record() {
     MeetingRecord record = meeting.record();
-    if (record_file.empty() || record.newest == saved) return;
+    if (!save || record.newest == saved) return;
     record.run_id = run_id;
-    write_record(record_file, record);
+    save(record);
     saved = record.newest;
   }
 
@@ -140,7 +140,7 @@ struct MeetingServer::Impl {
 
   net::JobTicket job;
   std::string run_id;
-  std::filesystem::path record_file;
+  Save save;
   Position saved;
   net::Gate gate;
   net::Address address;
@@ -155,9 +155,20 @@ struct MeetingServer::Impl {
   std::thread thread;
 };
 
+namespace {
+
+MeetingServer::Save into(const std::filesystem::path& file) {
+  if (file.empty()) return {};
+  return [file](const MeetingRecord& record) { write_record(file, record); };
+}
+
+}  // namespace
+
 MeetingServer::MeetingServer(const Ticket& ticket, MeetingOptions options,
                              const std::filesystem::path& record)
-    : impl_(std::make_unique<Impl>(ticket, std::move(options), record)) {}
+    : MeetingServer(ticket, std::move(options), into(record)) {}
+MeetingServer::MeetingServer(const Ticket& ticket, MeetingOptions options, Save save)
+    : impl_(std::make_unique<Impl>(ticket, std::move(options), std::move(save))) {}
 MeetingServer::~MeetingServer() = default;
 
 net::Address MeetingServer::address() const {
@@ -168,9 +179,10 @@ int64_t MeetingServer::refused() const {
   return impl_->refused;
 }
 
-void MeetingServer::wait_until_empty(Deadline deadline) {
+bool MeetingServer::wait_until_empty(Deadline deadline) {
   std::unique_lock lock(impl_->mutex);
-  impl_->changed.wait_for(lock, std::chrono::duration<double>(deadline.left()), [&] { return impl_->empty; });
+  return impl_->changed.wait_for(lock, std::chrono::duration<double>(deadline.left()),
+                                 [&] { return impl_->empty; });
 }
 
 }  // namespace yoke::collab

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <memory>
 
 #include "yoke/collab/meeting.h"
@@ -20,6 +21,10 @@ class MeetingServer {
   // Listens at ticket.meeting (port 0: any free one). Throws Error with kRendezvous if it cannot.
   // `record`: file that is replaced before peers are told of a step, to take up the run later; empty: none.
   MeetingServer(const Ticket& ticket, MeetingOptions options, const std::filesystem::path& record = {});
+  // `save`: called with the record instead, in the thread of the meeting point, which ends if it throws
+  // Error.
+  using Save = std::function<void(const MeetingRecord&)>;
+  MeetingServer(const Ticket& ticket, MeetingOptions options, Save save);
   ~MeetingServer();
   MeetingServer(const MeetingServer&) = delete;
   MeetingServer& operator=(const MeetingServer&) = delete;
@@ -27,8 +32,8 @@ class MeetingServer {
   net::Address address() const;
   // Connections refused so far: strangers.
   int64_t refused() const;
-  // Waits until the run has ended and all peers have left, at most until the deadline.
-  void wait_until_empty(Deadline deadline);
+  // Waits until the run has ended and all peers have left, at most until the deadline; whether they have.
+  bool wait_until_empty(Deadline deadline);
 
  private:
   struct Impl;

@@ -1,4 +1,4 @@
-// Leases of samples, and progress towards the target batch.
+// Requests for work, reports of it, and progress towards the target batch.
 #include <algorithm>
 #include <cmath>
 
@@ -13,33 +13,22 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr int64_t kMaxSamples = int64_t{1} << 40;
-constexpr double kRateMemory = 0.8;    // of the moving average of samples per second
-constexpr double kLeasePatience = 8;   // times the time it should take
-constexpr double kFirstPatience = 10;  // times the timeout, of a peer whose speed is unknown
-constexpr double kLongestWait = 0.2;   // seconds until a waiting peer is answered: it sees that we live
-constexpr double kHold = 2;            // seconds that a full batch waits for a peer without samples in it
+constexpr double kRateMemory = 0.8;   // of the moving average of samples per second
+constexpr double kLongestWait = 0.2;  // seconds until a waiting peer is answered: it sees that we live
+constexpr double kHold = 8;           // part of the timeout that it waits for a peer without samples in it
 
 }  // namespace
 
 void Meeting::work(Peer& peer, const Json& message, double now) {
   const int64_t epoch = integer_field(message, "epoch", -1, kMaxSamples);
-  peer.wanted = integer_field(message, "want", 1, kMaxSamples);
+  peer.wanted = peer.batch = integer_field(message, "want", 1, kMaxSamples);
   peer.asked = now;
+  roles_are_old_ = roles_are_old_ || peer.epoch != epoch;
   peer.epoch = epoch;
-  if (message.contains("link")) take_rate(peer, message.at("link"));
+  if (message.contains("probe")) take_probe(peer, message.at("probe"));
   if (message.contains("done")) take_report(peer, message.at("done"), now);
   serve(peer, now);
   start_round_if_ready(now);
-}
-
-// A download shows what its own link can do, and at least what the donor's can.
-void Meeting::take_rate(Peer& peer, const Json& link) {
-  const double rate = number_field(link, "rate");
-  const auto donor = static_cast<size_t>(integer_field(link, "donor", 0, INT32_MAX));
-  if (!(rate > 0 && rate < 1e15)) throw BadMessage("field 'rate' is out of range");
-  if (!peer.says_bandwidth) peer.bandwidth = rate;
-  if (donor < peers_.size() && !peers_[donor].says_bandwidth)
-    peers_[donor].bandwidth = std::max(peers_[donor].bandwidth, rate);
 }
 
 void Meeting::take_report(Peer& peer, const Json& done, double now) {
@@ -49,7 +38,13 @@ void Meeting::take_report(Peer& peer, const Json& done, double now) {
   if (!std::isfinite(seconds) || seconds < 0) throw BadMessage("field 'seconds' is out of range");
   if (seconds > 0) {
     const double rate = static_cast<double>(samples) / seconds;
+    roles_are_old_ = roles_are_old_ || peer.rate == 0;
     peer.rate = peer.rate == 0 ? rate : kRateMemory * peer.rate + (1 - kRateMemory) * rate;
+    if (peer.lease && peer.epoch == epoch_) {
+      const double overhead = std::max(0.0, now - peer.lease_begun - seconds);
+      peer.overhead =
+          peer.overhead == 0 ? overhead : kRateMemory * peer.overhead + (1 - kRateMemory) * overhead;
+    }
   }
   if (!peer.lease || peer.epoch != epoch_) return;  // it was given to others
   if (samples != peer.lease->count)
@@ -97,7 +92,7 @@ void Meeting::serve(Peer& peer, double now) {
     reply(peer.link, std::move(message));
   };
   if (!failure_.empty()) return answer({{"type", "ended"}, {"why", failure_}});
-  if (over_) return answer({{"type", "over"}, {"epoch", epoch_}});
+  if (over_ && !somebody_fetches_the_last_state(now)) return answer({{"type", "over"}, {"epoch", epoch_}});
   if (taking_up_) {
     // later
   } else if (peer.epoch != epoch_) {
@@ -105,7 +100,7 @@ void Meeting::serve(Peer& peer, double now) {
   } else if (std::exchange(peer.discarded, false)) {
     take_back(peer);
     return answer(restart_reply(peer));
-  } else if (!round_ && present() >= options_.min_peers && grant(peer, now)) {
+  } else if (!over_ && !round_ && working() >= options_.min_peers && grant(peer, now)) {
     return answer({{"type", "lease"}, {"first", peer.lease->first}, {"count", peer.lease->count}});
   }
   if (now > peer.asked + kLongestWait) answer({{"type", "wait"}});
@@ -121,7 +116,7 @@ Json Meeting::catch_up_reply(Peer& peer, double now) {
   peer.discarded = false;
   if (own)
     peer.epoch = 0;
-  else if (!std::exchange(peer.held, true))
+  else if (++peer.fetches == 2)  // the first state was too old when it had arrived
     peer.hold_until = now + options_.timeout;
   return message;
 }
@@ -131,32 +126,23 @@ bool Meeting::somebody_has_the_state() const {
                      [&](const Peer& peer) { return peer.link >= 0 && peer.epoch == epoch_; });
 }
 
-bool Meeting::grant(Peer& peer, double now) {
-  const int64_t left = options_.target_batch - done_ - leased_;
-  if (left <= 0 || peer.lease) return false;
-  Range lease{0, std::min(*peer.wanted, left)};
-  if (returned_.empty()) {
-    lease.first = std::exchange(next_sample_, next_sample_ + lease.count);
-  } else {
-    Range& from = returned_.back();
-    lease.count = std::min(lease.count, from.count);
-    lease.first = from.first;
-    from.first += lease.count;
-    from.count -= lease.count;
-    if (from.count == 0) returned_.pop_back();
+// The run is over, but a peer has missed its last step. The others stay until it has taken the state from one
+// of them, at most `timeout`.
+bool Meeting::somebody_fetches_the_last_state(double now) const {
+  if (now > over_since_ + options_.timeout) return false;
+  bool fetches = false, donor = false;
+  for (const Peer& peer : peers_) {
+    if (peer.link < 0) continue;
+    fetches = fetches || peer.epoch != epoch_;
+    donor = donor || (peer.epoch == epoch_ && !peer.address.empty());
   }
-  leased_ += lease.count;
-  peer.lease = lease;
-  const double expected = peer.rate > 0 ? kLeasePatience * static_cast<double>(lease.count) / peer.rate
-                                        : kFirstPatience * options_.timeout;
-  peer.lease_ends = now + std::max(options_.timeout, expected);
-  return true;
+  return fetches && donor;
 }
 
 // The batch is full, so nobody computes: all who have the state must be waiting, or be late. Those who have
-// samples in the batch may be late by `timeout`.
+// samples in the batch may be late by `timeout`, since then or since they last asked.
 void Meeting::start_round_if_ready(double now) {
-  if (round_ || ended() || done_ < options_.target_batch || present() < options_.min_peers) return;
+  if (round_ || ended() || done_ < options_.target_batch || working() < options_.min_peers) return;
   std::vector<int> members;
   bool somebody_sums = false;
   for (Peer& peer : peers_) {
@@ -165,7 +151,7 @@ void Meeting::start_round_if_ready(double now) {
     if (peer.wanted) {
       members.push_back(peer.number);
       somebody_sums = somebody_sums || !peer.address.empty();
-    } else if (now < full_since_ + (peer.samples > 0 ? options_.timeout : kHold)) {
+    } else if (now < std::max(full_since_, peer.asked) + options_.timeout / (peer.samples > 0 ? 1 : kHold)) {
       return;
     } else if (peer.samples > 0) {
       log::warn("collab: peer {} ({}) did not come to the averaging: others repeat its samples", peer.number,
@@ -174,9 +160,14 @@ void Meeting::start_round_if_ready(double now) {
     }
   }
   if (somebody_sums)
-    start_attempt(std::move(members), 0, now);
+    start_round(std::move(members), now);
   else if (now > full_since_ + options_.timeout)
-    end("nobody is left who accepts connections and can sum. Start a peer without --client-only");
+    go_back_or_end();
+}
+
+const char* Meeting::role_of(const Peer& peer) {
+  if (!peer.computes) return peer.share > 0 ? "sums" : "receives";
+  return peer.client_only ? "client" : "peer";
 }
 
 Json Meeting::status(double now) const {
@@ -191,10 +182,10 @@ Json Meeting::status(double now) const {
     Json row = {{"id", peer.number},
                 {"name", short_name(peer.key)},
                 {"host", peer.host},
-                {"role", peer.client_only ? "client" : "peer"},
+                {"role", role_of(peer)},
                 {"samples_per_s", peer.link < 0 ? 0 : peer.rate},
-                {"upload", peer.bandwidth},
-                {"download", peer.bandwidth},
+                {"upload", speed_of(peer).upload},
+                {"download", speed_of(peer).download},
                 {"share", peer.share},
                 {"samples", peer.total_samples},
                 {"outlier", peer.outlier},

@@ -3,12 +3,15 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <future>
 #include <optional>
 #include <thread>
 
 #include "yoke/base/error.h"
 #include "yoke/base/fault.h"
 #include "yoke/base/log.h"
+#include "yoke/base/units.h"
+#include "yoke/collab/link_probe.h"
 #include "yoke/collab/meeting_fields.h"
 
 namespace yoke::collab {
@@ -17,9 +20,11 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr float kLie = -100;
-constexpr double kLeastDial = 0.2;            // seconds
-constexpr double kRedialEvery = 0.2;          // seconds
-constexpr double kLeastMeasured = 256 << 10;  // bytes: a shorter download says nothing about the link
+constexpr double kLeastDial = 0.2;                  // seconds
+constexpr double kRedialEvery = 0.2;                // seconds
+constexpr double kOneAddress = 1;                   // seconds
+constexpr int64_t kMostSamples = int64_t{1} << 40;  // of a lease
+constexpr size_t kMostReceived = 256;               // links of a round that are reported
 
 class PeerLoop {
  public:
@@ -34,6 +39,7 @@ class PeerLoop {
     if (!options.client_only) {
       acceptor_.emplace(options.listen, ticket_);
       states_.emplace(*acceptor_, options.timeout);
+      probes_.emplace(*acceptor_, options.timeout);
     }
     join(patience());
   }
@@ -44,7 +50,9 @@ class PeerLoop {
       const std::string type = text_field(reply, "type", 16);
       if (type == "over") break;
       if (type == "ended") throw CommError("collab: the run ended: {}", reply.value("why", ""));
-      if (options_.stopped() || (options_.most_steps > 0 && summary_.steps >= options_.most_steps)) {
+      // Members of a group count on each other.
+      const bool averages = type == "average" || type == "commit";
+      if (!averages && wants_to_leave()) {
         leave();
         return summary_;
       }
@@ -62,19 +70,38 @@ class PeerLoop {
   }
 
  private:
+  bool wants_to_leave() const {
+    return options_.stopped() || (options_.most_steps > 0 && summary_.steps >= options_.most_steps);
+  }
+
   void join(Deadline limit) {
-    client_.emplace(run_, limit);
-    Hello hello{options_.run, acceptor_ ? reachable_address() : "", options_.bandwidth};
+    reach_meeting(limit);
+    Hello hello{options_.run, acceptor_ ? reachable_address() : "", options_.link};
     Welcome welcome = join_run(*client_, identity_, hello, limit);
     summary_.peer = welcome.peer;
     log::info("collab: joined run '{}' as peer {} at step {} of {}", run_.run_id, welcome.peer, welcome.epoch,
               welcome.steps);
   }
 
+  // A meeting point that moves may be gone from where it was a moment ago.
+  void reach_meeting(Deadline limit) {
+    for (; options_.meeting;) {
+      run_.meeting = options_.meeting(limit);
+      try {
+        client_.emplace(run_, Deadline::after(std::min(kOneAddress, limit.left())));
+        return;
+      } catch (const Error&) {
+        if (limit.passed()) throw;
+      }
+    }
+    client_.emplace(run_, limit);
+  }
+
   // With the state it has; the gradients since the last step belong to samples that are leased again.
   void come_back(const MeetingLost& lost) {
     log::warn("{}; this peer waits for it, at most {:.0f} s", lost.what(), options_.reconnect);
     forget();
+    links_ = {};
     for (Deadline deadline = Deadline::after(options_.reconnect); !options_.stopped();) {
       try {
         join(Deadline::after(std::min(options_.timeout, std::max(kLeastDial, deadline.left()))));
@@ -112,20 +139,42 @@ class PeerLoop {
   Json ask_for_work(const Json& done) {
     Json request = {{"type", "work"}, {"epoch", epoch_}, {"want", trainer_.batch()}};
     if (!done.is_null()) request["done"] = done;
-    if (!link_.is_null()) request["link"] = std::exchange(link_, nullptr);
+    if (Json probe = measured(); !probe.is_null()) request["probe"] = std::move(probe);
     return client_->call(request, patience());
   }
 
+  // In batches; a peer that is told to leave does not finish the lease.
   Json compute(const Json& lease) {
-    const int64_t count = integer_field(lease, "count", 1, int64_t{1} << 40);
-    fault::set_step(epoch_ + 1);
-    fault::at(fault::Point::kCollabLease);
+    const int64_t first = integer_field(lease, "first", 0, INT64_MAX - kMostSamples);
+    const int64_t count = integer_field(lease, "count", 1, kMostSamples);
     Stopwatch watch;
-    const double loss = trainer_.compute(integer_field(lease, "first", 0, INT64_MAX), count);
+    double loss = 0;
+    for (int64_t done = 0; done < count;) {
+      if (done > 0 && options_.stopped()) return {{"type", "wait"}};
+      if (done > 0) offer_state();
+      fault::set_step(epoch_ + 1);
+      fault::at(fault::Point::kCollabLease);
+      const int64_t some = std::min(trainer_.batch(), count - done);
+      loss += trainer_.compute(first + done, some) * static_cast<double>(some);
+      done += some;
+    }
     samples_ += count;
+    loss /= static_cast<double>(count);
     return ask_for_work({{"samples", count},
                          {"loss", std::isfinite(loss) ? Json(loss) : Json(nullptr)},
                          {"seconds", watch.seconds()}});
+  }
+
+  // What this peer gives to the group: its gradient, or the mean of the phase before.
+  void prepare(const GroupPlan& plan) {
+    const bool repeated = std::exchange(phase_, plan.phase) == plan.phase;
+    summary_.rounds_repeated += repeated;
+    if (plan.phase == 0)
+      trainer_.read_gradient(gradient_);
+    else if (repeated)
+      gradient_ = input_;
+    else
+      input_ = gradient_;
   }
 
   Json average(const Json& message) {
@@ -133,27 +182,32 @@ class PeerLoop {
     if (plan.elements != trainer_.elements() || plan.epoch != epoch_)
       throw CommError("collab: asked to average {} elements at step {}, this peer has {} at step {}",
                       plan.elements, plan.epoch, trainer_.elements(), epoch_);
-    summary_.rounds_repeated += plan.attempt > 0;
-    trainer_.read_gradient(gradient_);
-    if (fault::at(fault::Point::kCollabGradient) == fault::Effect::kCorrupt)
+    prepare(plan);
+    if (plan.phase == 0 && fault::at(fault::Point::kCollabGradient) == fault::Effect::kCorrupt)
       for (float& value : gradient_) value *= kLie;
     Stopwatch watch;
     GroupResult result = average_in_group(plan, gradient_, acceptor_ ? &*acceptor_ : nullptr, ticket_,
-                                          {.stall = options_.timeout / 3});
-    news_ = {plan.epoch + 1, 0, samples_, watch.seconds(), static_cast<int>(plan.members.size())};
+                                          {.links = &links_, .stall = options_.timeout / 3});
+    const double before = plan.phase > 0 ? news_.average_seconds : 0;
+    news_ = {plan.epoch + 1, 0, samples_, before + watch.seconds(), static_cast<int>(plan.members.size())};
     summary_.bytes_sent += result.bytes_sent;
-    Json lost = Json::array(), outliers = Json::array();
+    Json lost = Json::array(), outliers = Json::array(), received = Json::array();
     for (const auto* list : {&result.senders, &result.reducers})
       for (const LostPeer& peer : *list) lost.push_back({{"peer", peer.peer}, {"why", peer.why}});
     for (const GroupResult::Score& score : result.outliers)
       outliers.push_back({{"peer", score.peer}, {"score", score.score}});
+    for (size_t i = 0; i < std::min(kMostReceived, result.received.size()); ++i)
+      received.push_back({{"peer", result.received[i].peer},
+                          {"bytes", result.received[i].bytes},
+                          {"seconds", result.received[i].seconds}});
     return client_->call({{"type", "result"},
                           {"epoch", plan.epoch},
                           {"attempt", plan.attempt},
                           {"complete", result.complete},
                           {"lost", lost},
-                          {"outliers", outliers}},
-                         Deadline::after(plan.seconds + options_.timeout));
+                          {"outliers", outliers},
+                          {"received", received}},
+                         Deadline::after(plan.patience + options_.timeout));
   }
 
   Json commit(const Json& message) {
@@ -164,12 +218,16 @@ class PeerLoop {
     summary_.samples += samples_;
     options_.on_step(news_);
     forget();
-    return ask_for_work(Json());
+    if (!message.contains("lease")) return ask_for_work(Json());
+    Json lease = message.at("lease");
+    if (lease.is_object()) lease["type"] = "lease";
+    return lease;
   }
 
   void forget() {
     trainer_.discard();
     samples_ = 0;
+    phase_ = -1;
   }
 
   Json restart(const Json& message) {
@@ -187,20 +245,43 @@ class PeerLoop {
     for (size_t i = 0; i < donors.size(); ++i) {
       const Json& donor = donors[(i + static_cast<size_t>(summary_.peer)) % donors.size()];
       try {
-        Stopwatch watch;
         SharedState state = fetch_state(text_field(donor, "address"), ticket_, summary_.peer, epoch,
                                         trainer_.state_bytes(), options_.timeout);
-        const auto bytes = static_cast<double>(state.bytes.size());
-        if (bytes >= kLeastMeasured) link_ = {{"donor", donor.at("peer")}, {"rate", bytes / watch.seconds()}};
         trainer_.restore(state.bytes, state.epoch);
         epoch_ = state.epoch;
         ++summary_.downloads;
+        start_probe(donor);
         log::info("collab: took the state of step {} from peer {}", epoch_, donor.value("peer", -1));
         return;
       } catch (const CommError& error) {
         log::warn("{}", error.what());
       }
     }
+  }
+
+  // Once, beside the work: later rounds show what the link can do.
+  void start_probe(const Json& donor) {
+    if (std::exchange(probed_, true) || (options_.link.upload > 0 && options_.link.download > 0)) return;
+    probing_ = std::async(std::launch::async,
+                          [address = text_field(donor, "address"), ticket = ticket_, with = donor.at("peer"),
+                           peer = summary_.peer, limit = options_.timeout / 3]() -> Json {
+                            try {
+                              const LinkSpeed speed = probe_link(address, ticket, peer, limit);
+                              log::info("collab: this peer sends {}/s and receives {}/s",
+                                        format_bytes(speed.upload), format_bytes(speed.download));
+                              return {{"with", with}, {"upload", speed.upload}, {"download", speed.download}};
+                            } catch (const Error& error) {
+                              log::info("{}", error.what());
+                              return nullptr;
+                            }
+                          });
+  }
+
+  // What was measured since the last call; null: nothing.
+  Json measured() {
+    const bool ready =
+        probing_.valid() && probing_.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
+    return ready ? probing_.get() : Json();
   }
 
   void offer_state() {
@@ -217,7 +298,7 @@ class PeerLoop {
     }
   }
 
-  const Ticket& run_;
+  Ticket run_;
   const Identity& identity_;
   net::JobTicket ticket_;
   Trainer& trainer_;
@@ -225,11 +306,15 @@ class PeerLoop {
   std::optional<MeetingClient> client_;
   std::optional<net::Acceptor> acceptor_;
   std::optional<StateServer> states_;
-  std::vector<float> gradient_;
+  std::optional<ProbeServer> probes_;
+  KeptLinks links_;                      // between this peer and others
+  std::vector<float> gradient_, input_;  // of a later phase
+  int64_t phase_ = -1;
   int64_t epoch_;
   int64_t samples_ = 0;
   PeerOptions::StepNews news_;
-  Json link_;  // what the last download measured, until it is reported
+  std::future<Json> probing_;  // of the link
+  bool probed_ = false;
   PeerSummary summary_;
 };
 

@@ -39,9 +39,11 @@ struct PeerOptions {
   nlohmann::json run;  // see MeetingOptions
   bool client_only = false;
   net::Address listen{.host = "127.0.0.1", .port = 0};
-  double bandwidth = 0;                                  // bytes per second; 0: unknown
-  double timeout = 15;                                   // of anything that should happen at once
-  double reconnect = 60;                                 // seconds to wait for a meeting point that is lost
+  LinkSpeed link;         // 0: measured
+  double timeout = 15;    // of anything that should happen at once
+  double reconnect = 60;  // seconds to wait for a meeting point that is lost
+  // Where the run meets, if that is not what the ticket says; asked whenever it joins. Throws Error.
+  std::function<net::Address(Deadline)> meeting;
   int64_t first_epoch = -1;                              // step of the state it has; -1: it needs the run's
   int64_t most_steps = 0;                                // leave after so many; 0: at the end of the run
   std::function<bool()> stopped = [] { return false; };  // leave between two batches

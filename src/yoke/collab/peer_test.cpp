@@ -52,6 +52,7 @@ class QuadraticTrainer : public Trainer {
     std::fill(sum_.begin(), sum_.end(), 0.0);
   }
   void read_gradient(std::span<float> into) override {
+    before_averaging();
     for (size_t k = 0; k < kElements; ++k)
       into[k] = samples_ == 0 ? 0 : static_cast<float>(sum_[k] / static_cast<double>(samples_));
   }
@@ -69,6 +70,7 @@ class QuadraticTrainer : public Trainer {
   const std::vector<float>& weights() const { return weights_; }
 
   std::function<void(int64_t)> before_batch = [](int64_t) {};
+  std::function<void()> before_averaging = [] {};
 
  private:
   int64_t batch_;
@@ -97,6 +99,13 @@ struct TestRun {
     peer.run = options.run;
     peer.timeout = 10;
   }
+  // Before anybody has joined.
+  template <class Change>
+  void restart(Change&& change) {
+    change(options);
+    server.reset();
+    server.emplace(ticket, options);
+  }
   std::future<PeerSummary> start(Trainer& trainer, PeerOptions how, Identity identity = Identity::random()) {
     return std::async(std::launch::async,
                       [this, &trainer, how, identity = std::make_shared<Identity>(std::move(identity))] {
@@ -113,6 +122,13 @@ struct TestRun {
       if (!peers.empty() && peers[0].at("state") == state) return;
     }
     FAIL() << "peer 0 is not " << state;
+  }
+
+  void wait_for_peers(size_t count) const {
+    MeetingClient watcher(ticket, Deadline::after(10));
+    for (Deadline deadline = Deadline::after(20); !deadline.passed(); std::this_thread::yield())
+      if (watcher.call({{"type", "watch"}}, Deadline::after(10)).at("peers").size() >= count) return;
+    FAIL() << "fewer than " << count << " peers";
   }
 
   Ticket ticket;
@@ -172,12 +188,14 @@ TEST(Peer, WhenAPeerDiesInMidBatchTheStepHasAllSamplesAllTheSame) {
   doomed.before_batch = [batches = 0](int64_t) mutable {
     if (++batches == 3) throw Killed();
   };
-  steady.before_batch = [](int64_t) { std::this_thread::yield(); };
+  std::promise<void> gone;
+  steady.before_batch = [dead = gone.get_future().share()](int64_t) { dead.wait(); };
   PeerOptions options = run.peer;
   auto a = run.start(steady, options);
   run.wait_for_state("waiting");
   auto b = run.start(doomed, options);
   EXPECT_THROW(b.get(), Killed);
+  gone.set_value();
   QuadraticTrainer third(4);  // the quorum is two
   auto c = run.start(third);
   EXPECT_TRUE(a.get().over);
@@ -193,7 +211,9 @@ TEST(Peer, APeerThatReturnsTakesTheStateFromAnother) {
   std::promise<void> half;
   PeerOptions with_signal = run.peer;
   with_signal.on_step = [&](const PeerOptions::StepNews& news) {
-    if (news.epoch == 10) half.set_value();
+    if (news.epoch != 10) return;
+    half.set_value();
+    run.wait_for_peers(2);
   };
   auto a = run.start(steady, with_signal);
   half.get_future().wait();
@@ -311,6 +331,53 @@ TEST(Peer, EightPeersOfWhomThreeComeAndGoEqualOneDevice) {
   for (auto& peer : peers) EXPECT_TRUE(peer.get().over);
   EXPECT_LT(distance_between(trainers[0]->weights(), one_device(kSteps, kTarget)), 1e-5);
   for (size_t i = 1; i < 5; ++i) EXPECT_EQ(trainers[i]->weights(), trainers[0]->weights());
+}
+
+// 4 x 4 peers of unequal batches; 5, of which one accepts no connections; 9 in groups of 2, in four rounds.
+TEST(Peer, PeersOnAGridEqualOneDevice) {
+  for (auto [peers, size] : {std::pair{16, 4}, {5, 3}, {9, 2}}) {
+    constexpr int64_t kSteps = 3, kTarget = 96;
+    TestRun run(kSteps, kTarget, peers);
+    run.restart([&](MeetingOptions& options) { options.group_size = size; });
+    std::vector<std::unique_ptr<QuadraticTrainer>> trainers;
+    std::vector<std::future<PeerSummary>> all;
+    for (int i = 0; i < peers; ++i) {
+      trainers.push_back(std::make_unique<QuadraticTrainer>(1 + i % 4));
+      PeerOptions how = run.peer;
+      how.client_only = i == 1;
+      how.on_step = [size = size](const PeerOptions::StepNews& news) { EXPECT_LE(news.members, 2 * size); };
+      all.push_back(run.start(*trainers.back(), how));
+    }
+    for (auto& one : all) EXPECT_TRUE(one.get().over);
+    EXPECT_LT(distance_between(trainers[0]->weights(), one_device(kSteps, kTarget)), 1e-6) << peers;
+    for (const auto& one : trainers)
+      EXPECT_EQ(one->weights(), trainers[0]->weights()) << "not one bit differs";
+  }
+}
+
+// It dies when it should average; its group goes on without it, the others do not notice.
+TEST(Peer, APeerLostInAGridDoesNotStopTheOthers) {
+  constexpr int64_t kSteps = 6, kTarget = 64;
+  TestRun run(kSteps, kTarget, /*min_peers=*/8);
+  run.restart([](MeetingOptions& options) {
+    options.group_size = 3;
+    options.timeout = 3;
+  });
+  run.peer.timeout = 3;
+  std::vector<std::unique_ptr<QuadraticTrainer>> trainers;
+  std::vector<std::future<PeerSummary>> all;
+  for (int i = 0; i < 9; ++i) {
+    trainers.push_back(std::make_unique<QuadraticTrainer>(1 + i % 4));
+    if (i == 8)
+      trainers.back()->before_averaging = [times = 0]() mutable {
+        if (++times == 3) throw Killed();
+      };
+    all.push_back(run.start(*trainers.back()));
+  }
+  EXPECT_THROW(all.back().get(), Killed);
+  all.pop_back();
+  for (auto& one : all) EXPECT_TRUE(one.get().over);
+  for (size_t i = 1; i < 8; ++i) EXPECT_EQ(trainers[i]->weights(), trainers[0]->weights());
 }
 
 TEST(Peer, StrangersOnThePortDisturbNobody) {

@@ -50,13 +50,14 @@ class TestGroup {
   }
 
   // The peers of `who` average at the same time; the others are absent.
-  std::vector<GroupResult> run(const std::vector<size_t>& who) {
+  std::vector<GroupResult> run(const std::vector<size_t>& who, std::vector<KeptLinks>* links = nullptr) {
     std::vector<GroupResult> results(values_.size());
     std::vector<std::jthread> threads;
     for (size_t self : who)
-      threads.emplace_back([this, self, &results] {
-        results[self] =
-            average_in_group(plan_of(self), values_[self], acceptors_[self].get(), job_, options_);
+      threads.emplace_back([this, self, links, &results] {
+        GroupOptions options = options_;
+        if (links != nullptr) options.links = &(*links)[self];
+        results[self] = average_in_group(plan_of(self), values_[self], acceptors_[self].get(), job_, options);
       });
     threads.clear();
     return results;

@@ -12,6 +12,7 @@
 #include "yoke/base/error.h"
 #include "yoke/base/file.h"
 #include "yoke/base/text.h"
+#include "yoke/cluster/whereabouts.h"
 #include "yoke/kernels/crc32c.h"
 
 namespace yoke::collab {
@@ -31,8 +32,15 @@ bool is_run_id(const std::string& text) {
   });
 }
 
+std::string place_of(const Ticket& ticket) {
+  if (ticket.etcd.empty()) return ticket.meeting.text();
+  std::vector<std::string> members;
+  for (const net::Address& member : ticket.etcd) members.push_back(member.text());
+  return cluster::kEtcdPrefix + join(members, ",");
+}
+
 std::string without_checksum(const Ticket& ticket) {
-  return fmt::format("{}/{}/{}/{}", kPrefix, ticket.meeting.text(), ticket.run_id, ticket.key.to_text());
+  return fmt::format("{}/{}/{}/{}", kPrefix, place_of(ticket), ticket.run_id, ticket.key.to_text());
 }
 
 }  // namespace
@@ -57,8 +65,14 @@ Ticket parse_ticket(const std::string& given) {
   if (parts[4] != checksum(checked))
     throw ConfigError("ticket: its checksum is wrong: characters were lost or changed. {}", kHint);
   Ticket ticket;
-  ticket.meeting = net::parse_address(parts[1]);
-  if (ticket.meeting.is_unix() || ticket.meeting.port <= 0)
+  const std::string etcd = cluster::kEtcdPrefix;
+  if (parts[1].starts_with(etcd))
+    ticket.etcd = cluster::etcd_members(parts[1].substr(etcd.size()));
+  else
+    ticket.meeting = net::parse_address(parts[1]);
+  if (!ticket.etcd.empty()) {
+    // the address follows from it
+  } else if (ticket.meeting.is_unix() || ticket.meeting.port <= 0)
     throw ConfigError("ticket: address '{}' instead of HOST:PORT. {}", parts[1], kHint);
   if (!is_run_id(parts[2])) throw ConfigError("ticket: run id '{}' is invalid. {}", parts[2], kHint);
   ticket.run_id = parts[2];

@@ -3,12 +3,14 @@
 //
 //   yoke1/example.org:7000/albert-4f2a/9c1e…64 hexadecimal digits…/5d0c91aa
 //
-// The last word is a checksum, so that a ticket cut off by a mail program is refused at once. Whoever has the
-// ticket can join: files are written with mode 0600.
+// With "etcd:HOST:PORT,HOST:PORT" in place of the address the meeting point may move. The last word is a
+// checksum, so that a ticket cut off by a mail program is refused at once. Whoever has the ticket can join:
+// files are written with mode 0600.
 #pragma once
 
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include "yoke/net/connection.h"
 
@@ -16,6 +18,8 @@ namespace yoke::collab {
 
 struct Ticket {
   net::Address meeting;
+  std::vector<net::Address>
+      etcd;            // whose members know where the run meets (etcd_meeting.h); empty: at `meeting`
   std::string run_id;  // letters, digits, '-', '_', '.'; 1 to 64
   net::Secret key = net::Secret::random();
 };

@@ -70,5 +70,16 @@ TEST(Ticket, ConnectionsAreEncrypted) {
   EXPECT_EQ(job_ticket(example()).protection, net::Protection::kEncrypted);
 }
 
+TEST(Ticket, EtcdMayKnowWhereTheRunMeets) {
+  Ticket ticket;
+  ticket.run_id = "r";
+  ticket.etcd = {{.host = "a", .port = 2379}, {.host = "b", .port = 1}};
+  const std::string text = to_text(ticket);
+  EXPECT_THAT(text, ::testing::HasSubstr("/etcd:a:2379,b:1/r/"));
+  const Ticket parsed = parse_ticket(text);
+  EXPECT_EQ(parsed.etcd, ticket.etcd);
+  EXPECT_EQ(to_text(parsed), text);
+}
+
 }  // namespace
 }  // namespace yoke::collab

@@ -1,4 +1,5 @@
 #include <c10/cuda/CUDAGuard.h>
+#include <fmt/format.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "yoke/compute/conv_blocks.h"
@@ -7,6 +8,7 @@
 #include "yoke/compute/image_kernels.h"
 #include "yoke/compute/image_tensors_cuda.h"
 #include "yoke/compute/precision.h"
+#include "yoke/compute/search_room_cuda.h"
 #include "yoke/kernels/cuda/activation.h"
 #include "yoke/kernels/cuda/have_kernels.h"
 #include "yoke/kernels/cuda/pool.h"
@@ -85,6 +87,48 @@ MaskedGradient relu_backward(const Tensor& grad_y, bool overwrite, const Tensor&
   return out;
 }
 
+constexpr int64_t kLeastRoom = 64 << 20;
+
+std::string name_of(const char* what, const Tensor& x, const Tensor& weight, const ConvShape& shape) {
+  return fmt::format("{} {} {} {} {} {} {} {}", what, static_cast<int>(x.scalar_type()),
+                     int{x.device().index()}, fmt::join(x.sizes(), "x"), fmt::join(weight.sizes(), "x"),
+                     fmt::join(shape.stride, "x"), fmt::join(shape.padding, "x"),
+                     at::globalContext().allowTF32CuDNN());
+}
+
+// The gradient of x will take as much as x does.
+int64_t room_of(const Tensor& x, const Tensor& weight) {
+  return static_cast<int64_t>(x.nbytes() + weight.nbytes()) + kLeastRoom;
+}
+
+// With `relu` also the bias.
+Tensor convolve(const Tensor& x, const Tensor& weight, const Tensor& bias, const ConvShape& shape,
+                bool relu) {
+  Tensor y;
+  within_search_room(name_of(relu ? "relu" : "forward", x, weight, shape), x, room_of(x, weight), [&] {
+    y = relu ? at::cudnn_convolution_relu(x, weight, bias, shape.stride, shape.padding, {1, 1}, /*groups=*/1)
+             : at::conv2d(x, weight, {}, shape.stride, shape.padding);
+  });
+  return y;
+}
+
+struct ConvPair {
+  Tensor x, weight;
+};
+
+ConvPair convolve_backward(const Tensor& grad_y, const Tensor& x, const Tensor& weight,
+                           const ConvShape& shape, std::array<bool, 2> wanted) {
+  ConvPair grad;
+  within_search_room(name_of(wanted[0] ? "both gradients" : "gradient", x, weight, shape), x,
+                     room_of(x, weight), [&] {
+                       auto [grad_x, grad_weight, none] = at::convolution_backward(
+                           grad_y, x, weight, std::nullopt, shape.stride, shape.padding, {1, 1},
+                           /*transposed=*/false, {0, 0}, /*groups=*/1, {wanted[0], wanted[1], false});
+                       grad = {grad_x, grad_weight};
+                     });
+  return grad;
+}
+
 struct ConvRelu : torch::autograd::Function<ConvRelu> {
   // `pool` with kernel 0: no pooling.
   static Tensor forward(AutogradContext* ctx, const Tensor& x, const Tensor& weight, const Tensor& bias,
@@ -92,10 +136,9 @@ struct ConvRelu : torch::autograd::Function<ConvRelu> {
     c10::cuda::CUDAGuard guard(x.device());
     Tensor y, taps;
     if (pool.kernel == 0) {
-      y = at::cudnn_convolution_relu(x, weight, bias, shape.stride, shape.padding, {1, 1}, /*groups=*/1);
+      y = convolve(x, weight, bias, shape, /*relu=*/true);
     } else {
-      Pooled out =
-          pool_forward(as_pixels(at::conv2d(x, weight, {}, shape.stride, shape.padding)), pool, false);
+      Pooled out = pool_forward(as_pixels(convolve(x, weight, bias, shape, /*relu=*/false)), pool, false);
       kernels::CudaActivation in{*number_of(out.y), out.y.numel() / out.y.size(1), out.y.size(1),
                                  stream_of(x)};
       kernels::add_bias_relu(in, out.y.data_ptr(), bias.const_data_ptr());
@@ -120,10 +163,9 @@ struct ConvRelu : torch::autograd::Function<ConvRelu> {
                       ? pool_backward(masked.y, taps, shape_of(ctx->saved_data["pool"].toIntVector()))
                       : masked.y;
     std::vector<int64_t> v = ctx->saved_data["shape"].toIntVector();
-    auto [grad_x, grad_weight, none] = at::convolution_backward(
-        grad, x, weight, std::nullopt, {v[0], v[1]}, {v[2], v[3]}, {1, 1}, /*transposed=*/false, {0, 0},
-        /*groups=*/1, {ctx->needs_input_grad(0), ctx->needs_input_grad(1), false});
-    return {grad_x, grad_weight, masked.bias, Tensor(), Tensor()};
+    ConvPair both = convolve_backward(grad, x, weight, ConvShape{{v[0], v[1]}, {v[2], v[3]}},
+                                      {ctx->needs_input_grad(0), ctx->needs_input_grad(1)});
+    return {both.x, both.weight, masked.bias, Tensor(), Tensor()};
   }
 };
 

@@ -49,6 +49,8 @@ cublasLtEpilogue_t code_of(Epilogue epilogue) {
       return CUBLASLT_EPILOGUE_BIAS;
     case Epilogue::kBiasGelu:
       return CUBLASLT_EPILOGUE_GELU_AUX_BIAS;
+    case Epilogue::kGeluSlope:
+      return CUBLASLT_EPILOGUE_DGELU;
     default:
       return CUBLASLT_EPILOGUE_DEFAULT;
   }
@@ -78,11 +80,11 @@ class Description {
     set(CUBLASLT_MATMUL_DESC_TRANSA, p.right_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
     set(CUBLASLT_MATMUL_DESC_TRANSB, p.left_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
     set(CUBLASLT_MATMUL_DESC_EPILOGUE, code_of(p.epilogue));
-    if (p.epilogue != Epilogue::kNone) {
+    if (p.epilogue == Epilogue::kBias || p.epilogue == Epilogue::kBiasGelu) {
       set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, p.bias);
       set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, type_of(p.type));
     }
-    if (p.epilogue == Epilogue::kBiasGelu) {
+    if (p.epilogue == Epilogue::kBiasGelu || p.epilogue == Epilogue::kGeluSlope) {
       set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, p.z);
       set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, p.columns);
       set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_DATA_TYPE, type_of(p.type));

@@ -1,7 +1,7 @@
 // cuBLASLt matrix products with fused epilogues: bias, GELU, a residual.
 //
-// The gradients of GELU and bias are not fused: on an H200 a product with DGELU_BGRAD takes four times as
-// long as without, one with BGRADA longer than a separate kernel (docs/performance.md).
+// Gradients of biases are not fused: on an H200 a product with DGELU_BGRAD takes four times as long as
+// without, one with BGRADA longer than a separate kernel (docs/performance.md).
 //
 // Plain memory on the current device, without LibTorch. The first call with a shape times the algorithms
 // proposed by cuBLASLt and keeps the fastest; with `search` off, or during stream capture, it uses the first
@@ -17,8 +17,9 @@ namespace yoke::compute::cuda {
 
 enum class Epilogue {
   kNone,
-  kBias,      // + bias [columns]
-  kBiasGelu,  // z = product + bias; out = GELU(z), tanh approximation
+  kBias,       // + bias [columns]
+  kBiasGelu,   // z = product + bias; out = GELU(z), tanh approximation
+  kGeluSlope,  // out = product * the derivative of that GELU at z
 };
 
 // out [rows, columns] = left [rows, inner] * right [inner, columns] (+ added), all row-major and dense; a
@@ -33,7 +34,7 @@ struct LtProduct {
   void* out = nullptr;
   const void* added = nullptr;  // [rows, columns], not `out`; or nullptr
   const void* bias = nullptr;
-  void* z = nullptr;  // [rows, columns], for kBiasGelu
+  void* z = nullptr;  // [rows, columns], for kBiasGelu; read for kGeluSlope
 };
 
 // Bytes of scratch memory for a product, 256-byte aligned.

@@ -6,6 +6,8 @@
 #include <mutex>
 #include <unordered_map>
 
+#include "yoke/base/clock.h"
+
 namespace yoke::compute {
 
 class MemoryMeter::Reporter : public c10::MemoryReportingInfoBase {
@@ -19,7 +21,10 @@ class MemoryMeter::Reporter : public c10::MemoryReportingInfoBase {
     } else if (auto found = live_.find(pointer); found != live_.end()) {
       current_ -= found->second;
       live_.erase(found);
+    } else {
+      return;
     }
+    if (remembers_) history_.push_back({watch_.seconds(), current_});
   }
   bool memoryProfilingEnabled() const override { return true; }
 
@@ -35,12 +40,24 @@ class MemoryMeter::Reporter : public c10::MemoryReportingInfoBase {
     std::lock_guard<std::mutex> lock(mutex_);
     peak_ = current_;
   }
+  void keep_history() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    remembers_ = true;
+    history_.push_back({watch_.seconds(), current_});
+  }
+  std::vector<MemoryPoint> history() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    return history_;
+  }
 
  private:
   std::mutex mutex_;
   std::unordered_map<void*, int64_t> live_;  // frees of older memory do not count
   int64_t current_ = 0;
   int64_t peak_ = 0;
+  bool remembers_ = false;
+  std::vector<MemoryPoint> history_;
+  const Stopwatch watch_;
 };
 
 MemoryMeter::MemoryMeter()
@@ -56,6 +73,12 @@ int64_t MemoryMeter::peak_bytes() const {
 }
 void MemoryMeter::reset_peak() {
   reporter_->reset_peak();
+}
+void MemoryMeter::keep_history() {
+  reporter_->keep_history();
+}
+std::vector<MemoryPoint> MemoryMeter::history() const {
+  return reporter_->history();
 }
 
 }  // namespace yoke::compute

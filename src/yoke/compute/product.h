@@ -19,4 +19,9 @@ struct GeluOfProduct {
 };
 GeluOfProduct product_gelu(const torch::Tensor& left, const torch::Tensor& right, const torch::Tensor& bias);
 
+// left * right, each number times the derivative of that GELU at z [rows, columns]: the gradient of z where
+// the product is that of GELU(z). Undefined where no library does both at once.
+torch::Tensor product_gelu_slope(const torch::Tensor& left, const torch::Tensor& right,
+                                 const torch::Tensor& z);
+
 }  // namespace yoke::compute

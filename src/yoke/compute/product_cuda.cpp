@@ -124,4 +124,18 @@ GeluOfProduct product_gelu(const Tensor& left, const Tensor& right, const Tensor
   return out;
 }
 
+Tensor product_gelu_slope(const Tensor& left, const Tensor& right, const Tensor& z) {
+  std::optional<LtProduct> p = lt_product_of(left, right);
+  if (!p || !alike(left, z) || !z.is_contiguous() || z.sizes() != at::IntArrayRef({p->rows, p->columns}))
+    return {};
+  c10::cuda::CUDAGuard guard(left.device());
+  Tensor out = matrix(*p, left);
+  p->out = out.data_ptr();
+  p->z = z.data_ptr();
+  p->epilogue = Epilogue::kGeluSlope;
+  if (!cuda::lt_can_multiply(*p, handle())) return {};
+  multiply(*p, left);
+  return out;
+}
+
 }  // namespace yoke::compute

@@ -18,4 +18,8 @@ GeluOfProduct product_gelu(const Tensor& left, const Tensor& right, const Tensor
   return {z, at::gelu(z, "tanh")};
 }
 
+Tensor product_gelu_slope(const Tensor&, const Tensor&, const Tensor&) {
+  return {};
+}
+
 }  // namespace yoke::compute

@@ -22,6 +22,13 @@ bool can_affine_gelu(const torch::Tensor& x, const torch::Tensor& weight, const 
 // GELU of x [.., in] * weight [in, out] + bias.
 torch::Tensor affine_gelu(const torch::Tensor& x, const torch::Tensor& weight, const torch::Tensor& bias);
 
+// affine_gelu of x with `up` and `up_bias`, times `down`, plus `down_bias`, plus `added` [.., out].
+struct MlpWeights {
+  torch::Tensor up, up_bias, down, down_bias;
+};
+bool can_mlp(const torch::Tensor& x, const MlpWeights& weights, const torch::Tensor& added);
+torch::Tensor mlp(const torch::Tensor& x, const MlpWeights& weights, const torch::Tensor& added);
+
 // Sum of the rows of x [rows, columns]. Not differentiable.
 bool can_sum_rows(const torch::Tensor& x);
 torch::Tensor sum_rows(const torch::Tensor& x);

@@ -21,6 +21,14 @@ Tensor affine_gelu(const Tensor&, const Tensor&, const Tensor&) {
   YOKE_CHECK(false, "affine_gelu without CUDA");
 }
 
+bool can_mlp(const Tensor&, const MlpWeights&, const Tensor&) {
+  return false;
+}
+
+Tensor mlp(const Tensor&, const MlpWeights&, const Tensor&) {
+  YOKE_CHECK(false, "mlp without CUDA");
+}
+
 bool can_sum_rows(const Tensor&) {
   return false;
 }

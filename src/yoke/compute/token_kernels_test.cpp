@@ -5,6 +5,7 @@
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/cuda.h>
 
+#include "yoke/compute/mlp.h"
 #include "yoke/kernels/cuda/have_kernels.h"
 
 namespace yoke::compute {
@@ -35,10 +36,12 @@ class TokenKernels : public ::testing::TestWithParam<torch::ScalarType> {
 };
 
 TEST_P(TokenKernels, LayerNormAndItsResidualEqualLibTorch) {
-  for (int64_t width : {8, 256, 768, 1280, 1600, 2048}) {
+  for (int64_t width : {8, 256, 768, 776, 1280, 1600, 2048}) {
     for (bool with_added : {false, true}) {
       SCOPED_TRACE(::testing::Message() << width << (with_added ? " added" : ""));
-      Pair x = leaf({3, 11, width}, 2, 1), added = leaf({3, 11, width}), weight = leaf({width}),
+      // With an added residual also more rows than blocks: each takes several in turn.
+      const int64_t rows = with_added ? 1900 : 11;
+      Pair x = leaf({3, rows, width}, 2, 1), added = leaf({3, rows, width}), weight = leaf({width}),
            bias = leaf({width});
       Tensor more = with_added ? added.ours : Tensor();
       ASSERT_TRUE(cuda::can_add_layer_norm(x.ours, more, weight.ours, bias.ours));
@@ -82,6 +85,28 @@ TEST_P(TokenKernels, LinearWithGeluEqualsLibTorch) {
   expect_near(x.ours.grad(), x.exact.grad(), 16, "grad x");
   expect_near(weight.ours.grad(), weight.exact.grad(), 16, "grad weight");
   expect_near(bias.ours.grad(), bias.exact.grad(), 16, "grad bias");
+}
+
+TEST_P(TokenKernels, TwoLayersWithGeluBetweenEqualLibTorch) {
+  for (int64_t rows : {5, 640}) {
+    Pair x = leaf({2, rows, 48}), up = leaf({48, 72}, 0.2), up_bias = leaf({72}), down = leaf({72, 40}, 0.2),
+         down_bias = leaf({40}), added = leaf({2, rows, 40});
+    const MlpWeights weights{up.ours, up_bias.ours, down.ours, down_bias.ours};
+    ASSERT_TRUE(cuda::can_mlp(x.ours, weights, added.ours));
+    Tensor y = mlp_add(x.ours, weights, added.ours);
+    Tensor inner = at::gelu(at::matmul(x.exact, up.exact) + up_bias.exact, "tanh");
+    Tensor expected = at::matmul(inner, down.exact) + down_bias.exact + added.exact;
+    expect_near(y, expected, 32, "y");
+    Tensor grad = torch::randn_like(expected).to(GetParam()).to(torch::kDouble);
+    expected.backward(grad);
+    y.backward(grad.to(torch::kCUDA).to(GetParam()));
+    expect_near(x.ours.grad(), x.exact.grad(), 32, "grad x");
+    expect_near(up.ours.grad(), up.exact.grad(), 32, "grad up");
+    expect_near(up_bias.ours.grad(), up_bias.exact.grad(), 32, "grad of its bias");
+    expect_near(down.ours.grad(), down.exact.grad(), 32, "grad down");
+    expect_near(down_bias.ours.grad(), down_bias.exact.grad(), 32, "grad of its bias");
+    expect_near(added.ours.grad(), added.exact.grad(), 1, "grad added");
+  }
 }
 
 TEST_P(TokenKernels, HeadsAreTakenApartAndTheirGradientsPacked) {

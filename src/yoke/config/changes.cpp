@@ -30,7 +30,7 @@ std::vector<std::string> changed_keys(const std::string& saved, const Schema& no
   for (const Entry& entry : now.entries()) {
     auto found = before.find(entry.key());
     if (found == before.end() || is_ignored(entry.section) || is_ignored(entry.key())) continue;
-    std::string value = to_toml(entry.field.get());
+    std::string value = value_text(entry, entry.field.get());
     if (value != found->second)
       changes.push_back(fmt::format("{} {} -> {}", entry.key(), found->second, value));
   }

@@ -9,6 +9,7 @@
 #include "yoke/base/error.h"
 #include "yoke/base/file.h"
 #include "yoke/base/text.h"
+#include "yoke/config/tables.h"
 #include "yoke/config/toml_library.h"
 #include "yoke/config/toml_text.h"
 
@@ -31,6 +32,30 @@ std::optional<Value> convert(const toml::node& node) {
     elements.push_back(std::move(*converted));
   }
   return Value(std::move(elements));
+}
+
+// Keys whose value is a list of tables, which their fields read as a text (config/tables.h).
+bool holds_tables(std::string_view key) {
+  return key == "train.groups";
+}
+
+// Empty: the node is something else.
+std::optional<Value> convert_tables(const toml::node& node) {
+  const toml::array* array = node.as_array();
+  if (array == nullptr) return std::nullopt;
+  std::vector<std::string> rows;
+  for (const toml::node& element : *array) {
+    const toml::table* table = element.as_table();
+    if (table == nullptr) return std::nullopt;
+    TableRow row;
+    for (auto&& [key, value] : *table) {
+      std::optional<Value> converted = convert(value);
+      if (!converted) return std::nullopt;
+      row.emplace_back(from_ascii(key.str()), std::move(*converted));
+    }
+    rows.push_back(config::to_toml(row));
+  }
+  return Value(Text{"[" + join(rows) + "]"});
 }
 
 // For `name = mlp` without quotes, a common mistake of YAML users.
@@ -86,6 +111,12 @@ constexpr std::pair<const char*, const char*> kOtherNames[] = {
 }
 
 }  // namespace
+
+std::string value_text(const Entry& entry, const Value& value) {
+  if (!holds_tables(entry.key())) return to_toml(value);
+  const std::string& text = std::get<std::string>(value);
+  return text.empty() ? "[]" : text;
+}
 
 void Schema::add_section(std::string name, const Fields& fields) {
   for (const Field& field : fields.list()) {
@@ -168,7 +199,8 @@ void Schema::read_text(std::string_view text, const std::string& file_name) {
     for (auto&& [key, value] : *table) {
       std::string full = name + "." + std::string(key.str());
       std::string origin = place(file_name, value.source());
-      auto converted = convert(value);
+      std::optional<Value> converted = holds_tables(full) ? convert_tables(value) : std::nullopt;
+      if (!converted) converted = convert(value);
       if (!converted) {
         if (find(full) == nullptr) unknown_key(*this, full, origin);
         throw ConfigError("{}: {} is a table or a date. Expected: {}.", origin, full, at(full).field.type);
@@ -197,7 +229,7 @@ std::string Schema::to_toml(bool origins) const {
       section = entry.section;
       out += fmt::format("{}[{}]\n", out.empty() ? "" : "\n", section);
     }
-    std::string line = fmt::format("{} = {}", entry.field.name, config::to_toml(entry.field.get()));
+    std::string line = fmt::format("{} = {}", entry.field.name, value_text(entry, entry.field.get()));
     out += origins ? fmt::format("{:<34}# {}\n", line, entry.origin) : line + "\n";
   }
   return out;

@@ -26,6 +26,9 @@ struct Entry {
   bool is_typed() const { return origin.rfind("--", 0) == 0 || origin.rfind("YOKE_", 0) == 0; }
 };
 
+// A value of this key as a file would hold it; to_toml(Value) for most.
+std::string value_text(const Entry& entry, const Value& value);
+
 // "train.lr" and its value as typed.
 struct Override {
   std::string key;

@@ -1,10 +1,11 @@
-// Any bytes as a configuration file: an error or a configuration, never a crash.
+// Any bytes as a configuration file, and as a list of tables: an error or a configuration, never a crash.
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
 
 #include "yoke/base/error.h"
 #include "yoke/config/schema.h"
+#include "yoke/config/tables.h"
 
 namespace {
 
@@ -32,6 +33,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   schema.section("s", options);
   try {
     schema.read_text({reinterpret_cast<const char*>(data), size}, "fuzz.toml");
+    std::string problem;
+    yoke::config::read_tables<Options>({reinterpret_cast<const char*>(data), size}, problem);
   } catch (const yoke::Error&) {
   }
   return 0;

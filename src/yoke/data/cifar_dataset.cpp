@@ -44,6 +44,8 @@ std::unique_ptr<Dataset> open_cifar10(const DataOptions& options, Split split, c
   images.spec = {SampleKind::kImage, {3, 32, 32}, 10};
   images.mean = {0.4914, 0.4822, 0.4465};
   images.deviation = {0.2470, 0.2435, 0.2616};
+  images.class_names = {"airplane", "automobile", "bird",  "cat",  "deer",
+                        "dog",      "frog",       "horse", "ship", "truck"};
   return make_image_dataset(std::move(images), options, wanted);
 }
 

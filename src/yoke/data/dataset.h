@@ -6,6 +6,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "yoke/base/sample_spec.h"
 #include "yoke/data/batch.h"
@@ -20,7 +21,15 @@ class Dataset {
   virtual SampleSpec spec() const = 0;
   // The samples at `indices` (each in 0..size()-1), in that order.
   virtual Batch gather(std::span<const int64_t> indices) const = 0;
+  // The same as training sees them in `epoch`: data sets that augment draw anew each time, from seed, epoch
+  // and index alone.
+  virtual Batch draw(std::span<const int64_t> indices, int64_t /*epoch*/) const { return gather(indices); }
+  // Names of the classes, or empty: they are numbered.
+  virtual std::vector<std::string> class_names() const { return {}; }
 };
+
+// The class of a test sample whose file is broken and skipped: it does not count.
+inline constexpr int64_t kNotCounted = -100;
 
 enum class Split { kTrain, kTest };
 

@@ -19,6 +19,7 @@ struct Source {
   double mean;
   double deviation;
   std::string_view hint;
+  std::vector<std::string> class_names{};
 };
 
 std::vector<fs::path> places(const DataOptions& options, const Source& source) {
@@ -68,6 +69,7 @@ std::unique_ptr<Dataset> open_source(const Source& source, const DataOptions& op
   images.spec = {SampleKind::kImage, {1, array.shape[1], array.shape[2]}, kClasses};
   images.mean = {source.mean};
   images.deviation = {source.deviation};
+  images.class_names = source.class_names;
   return make_image_dataset(std::move(images), options, wanted);
 }
 
@@ -82,7 +84,8 @@ std::unique_ptr<Dataset> open_fashion_mnist(const DataOptions& options, Split sp
       0.3530,
       "Install the Debian package dataset-fashion-mnist, put the files of "
       "github.com/zalandoresearch/fashion-mnist into "
-      "data/fashion-mnist, or set data.dir."};
+      "data/fashion-mnist, or set data.dir.",
+      {"T-shirt", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "ankle boot"}};
   return open_source(source, options, split, wanted);
 }
 

@@ -29,6 +29,7 @@ class ImageDataset : public Dataset {
 
   int64_t size() const override { return size_; }
   SampleSpec spec() const override { return spec_; }
+  std::vector<std::string> class_names() const override { return images_.class_names; }
 
   Batch gather(std::span<const int64_t> indices) const override {
     check_indices(indices, size_);

@@ -17,6 +17,7 @@ struct ByteImages {
   SampleSpec spec;              // kImage
   std::vector<double> mean;     // per channel, for pixels scaled to 0..1
   std::vector<double> deviation;
+  std::vector<std::string> class_names{};  // empty: classes are numbered
 };
 
 // Uses the first data.limit images. Images become vectors for a model that takes as many features. Throws

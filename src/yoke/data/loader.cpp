@@ -21,7 +21,7 @@ struct Loader::Impl {
         options(o),
         order_seed(seed),
         sampler(data.size(), o, seed, shard),
-        prefetch(std::max<int64_t>(1, o.prefetch)) {
+        prefetch(std::max({int64_t{1}, o.prefetch, o.workers})) {
     for (int64_t i = 0; i < o.workers; ++i)
       workers.emplace_back([this](std::stop_token stop) { work(stop); });
   }
@@ -37,7 +37,7 @@ struct Loader::Impl {
   };
 
   Batch make(Position position) const {
-    Batch batch = dataset.gather(sampler.indices_at(position));
+    Batch batch = dataset.draw(sampler.indices_at(position), position.epoch);
     batch.global_samples = sampler.global_samples_at(position);
     batch.weight = sampler.weight_at(position);
     return batch;

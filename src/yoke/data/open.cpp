@@ -5,6 +5,7 @@
 #include "yoke/data/fit.h"
 #include "yoke/data/formats/names.h"
 #include "yoke/data/idx_dataset.h"
+#include "yoke/data/images_dataset.h"
 #include "yoke/data/libsvm_dataset.h"
 #include "yoke/data/synthetic_dataset.h"
 #include "yoke/data/tokens_dataset.h"
@@ -22,6 +23,7 @@ std::vector<Entry>& table() {
       {"fashion_mnist", open_fashion_mnist},
       {"mnist", open_mnist},
       {"cifar10", open_cifar10},
+      {"images", open_images},
       {"tokens", open_tokens},
       {"libsvm", open_libsvm},
       {"synthetic", open_synthetic},
@@ -36,6 +38,10 @@ class FirstSamples : public Dataset {
   int64_t size() const override { return count_; }
   SampleSpec spec() const override { return all_->spec(); }
   Batch gather(std::span<const int64_t> indices) const override { return all_->gather(indices); }
+  Batch draw(std::span<const int64_t> indices, int64_t epoch) const override {
+    return all_->draw(indices, epoch);
+  }
+  std::vector<std::string> class_names() const override { return all_->class_names(); }
 
  private:
   std::unique_ptr<Dataset> all_;

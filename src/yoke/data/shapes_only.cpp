@@ -8,7 +8,8 @@ namespace {
 
 class ShapesOnly : public Dataset {
  public:
-  explicit ShapesOnly(const Dataset& dataset) : spec_(dataset.spec()), size_(dataset.size()) {
+  explicit ShapesOnly(const Dataset& dataset)
+      : spec_(dataset.spec()), size_(dataset.size()), names_(dataset.class_names()) {
     YOKE_CHECK(spec_.kind != SampleKind::kSparse && size_ > 0, "samples without a common shape: {} of {}",
                size_, to_string(spec_));
     const int64_t first = 0;
@@ -17,6 +18,7 @@ class ShapesOnly : public Dataset {
 
   int64_t size() const override { return size_; }
   SampleSpec spec() const override { return spec_; }
+  std::vector<std::string> class_names() const override { return names_; }
   Batch gather(std::span<const int64_t> indices) const override {
     check_indices(indices, size_);
     return without_values(one_, static_cast<int64_t>(indices.size()));
@@ -36,6 +38,7 @@ class ShapesOnly : public Dataset {
 
   SampleSpec spec_;
   int64_t size_;
+  std::vector<std::string> names_;
   Batch one_;
 };
 

@@ -13,6 +13,7 @@ struct ElasticOptions {
   int64_t min = 1;  // ranks
   int64_t restarts = 0;
   std::string batch = "global";
+  int64_t replicas = 1;
 };
 
 inline void describe(config::Fields& f, ElasticOptions& o) {
@@ -25,6 +26,10 @@ inline void describe(config::Fields& f, ElasticOptions& o) {
       "batch", o.batch, {"global", "per_rank"},
       "after a change: the same global batch, divided anew; or the same batch per rank, with the learning "
       "rate in proportion to the ranks");
+  f.integer("replicas", o.replicas,
+            "copies of every shard (parallel.zero) or stage, held by another rank and renewed after every "
+            "step; 0: what a lost rank held comes from the last checkpoint",
+            0, 1);
 }
 
 }  // namespace yoke::engine

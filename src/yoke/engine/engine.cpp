@@ -12,6 +12,7 @@
 #include "yoke/engine/stop_signal.h"
 #include "yoke/optim/grad_scaler.h"
 #include "yoke/parallel/looks_ahead.h"
+#include "yoke/parallel/takes_batches.h"
 
 namespace yoke::engine {
 namespace {
@@ -168,9 +169,10 @@ Engine::StepLoss Engine::compute_gradients(metrics::TimeSplit& split) {
   for (int64_t i = 0; i < plan_.accumulate; ++i) {
     if (i > 0 && requested_stop() != 0) tell_that_it_stops(i, since_first.seconds());
     Stopwatch waiting;
+    const bool handed_out = take_handed_out();
     data::Batch batch = loader_.next();
     split.data += waiting.seconds();
-    if (i + 1 == plan_.accumulate) tell_upcoming();
+    if (i + 1 == plan_.accumulate && !handed_out) tell_upcoming();
     double weight = batch.weight / static_cast<double>(plan_.accumulate);
     parallel::ComputeResult result =
         strategy_.compute(batch.inputs, batch.target,
@@ -187,6 +189,14 @@ Engine::StepLoss Engine::compute_gradients(metrics::TimeSplit& split) {
   stop_signal_ = news.stop_signal;
   if (plan_.wait_for_loss) loss.finite = std::isfinite(loss.sum.item<double>());
   return loss;
+}
+
+// Whether somebody else decides which batch is next.
+bool Engine::take_handed_out() {
+  auto* strategy = dynamic_cast<parallel::TakesBatches*>(&strategy_);
+  const std::optional<int64_t> batch = strategy != nullptr ? strategy->next_batch() : std::nullopt;
+  if (batch) loader_.seek(loader_.after(plan_.first_position, *batch));
+  return batch.has_value();
 }
 
 void Engine::tell_upcoming() {
@@ -214,6 +224,7 @@ bool Engine::measures_norm() const {
 }
 
 bool Engine::commit(const StepLoss& loss, metrics::TimeSplit& split) {
+  if (before_update_) before_update_();
   if (!loss.finite) return handle_non_finite("the loss", step_ + 1);
   Stopwatch watch;
   const bool scaled = strategy_.loss_scale().has_value();

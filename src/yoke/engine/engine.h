@@ -25,6 +25,7 @@ struct LoopPlan {
   double batches_per_epoch = 1;
   int64_t first_step = 0;
   double first_epoch = 0;
+  data::Position first_position{};  // of batches that are handed out
   int64_t accumulate = 1;
   int64_t replicas = 1;  // each with its own batches
   int64_t log_every = 10;
@@ -80,6 +81,9 @@ class Engine {
   void attach_balance(std::function<void(int64_t samples, double seconds)> balance) {
     balance_ = std::move(balance);
   }
+  // Called in every step when all ranks have given their gradients to it, before parameters and optimizer
+  // state change (or not, if the step is skipped).
+  void attach_before_update(std::function<void()> call) { before_update_ = std::move(call); }
   // Called after each epoch and at the end. `evaluate` returns nothing if it was interrupted.
   void attach_evaluation(std::function<std::optional<Evaluation>()> evaluate) {
     evaluate_ = std::move(evaluate);
@@ -114,6 +118,7 @@ class Engine {
   void train_step();
   StepLoss compute_gradients(metrics::TimeSplit& split);
   bool measures_norm() const;
+  bool take_handed_out();
   void tell_upcoming();
   bool commit(const StepLoss& loss, metrics::TimeSplit& split);
   bool handle_non_finite(const char* what, int64_t step);
@@ -139,6 +144,7 @@ class Engine {
   std::function<OutOfMemory(const std::exception&, const std::string&)> memory_report_;
   bool evaluating_ = false;
   std::function<void(int64_t, double)> balance_;
+  std::function<void()> before_update_;
   std::function<bool(int64_t)> checkpoint_due_;
   std::function<void(const SaveRequest&)> save_;
 

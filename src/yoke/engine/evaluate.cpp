@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <utility>
 #include <vector>
 
 #include "yoke/base/error.h"
@@ -23,6 +24,34 @@ class EvaluationMode {
   bool was_training_;
 };
 
+// What is summed over ranks, and after it the counts of the classes.
+enum Sum { kLoss, kCorrect, kStopped, kCounted, kSkipped, kSums };
+
+// Without the samples whose files are broken.
+void leave_out_skipped(models::Tensors& outputs, torch::Tensor& target) {
+  if (target.dim() != 1 || target.scalar_type() != torch::kInt64) return;
+  const torch::Tensor rows = (target != data::kNotCounted).nonzero().squeeze(1);
+  if (rows.size(0) == target.size(0)) return;
+  for (torch::Tensor& output : outputs) output = output.index_select(0, rows);
+  target = target.index_select(0, rows);
+}
+
+// Evaluates the moving average of the weights, if there is one.
+class WithAverage {
+ public:
+  explicit WithAverage(const Worker& worker) : strategy_(*worker.strategy) {
+    const bool wanted = worker.options != nullptr && worker.options->optimizer.ema > 0;
+    exchanged_ = wanted && strategy_.exchange_average();
+  }
+  void end() {
+    if (std::exchange(exchanged_, false)) strategy_.exchange_average();
+  }
+
+ private:
+  parallel::Strategy& strategy_;
+  bool exchanged_ = false;
+};
+
 }  // namespace
 
 std::optional<Evaluation> evaluate(const Worker& worker, const data::Dataset& dataset, int64_t batch_size,
@@ -30,6 +59,7 @@ std::optional<Evaluation> evaluate(const Worker& worker, const data::Dataset& da
   const models::Model& model = worker.model;
   parallel::Strategy& strategy = *worker.strategy;
   strategy.share_buffers();
+  WithAverage average(worker);
   EvaluationMode mode(*model.module);
   torch::NoGradGuard no_grad;
   AutocastGuard autocast(worker.device.type(), worker.autocast);
@@ -40,8 +70,8 @@ std::optional<Evaluation> evaluate(const Worker& worker, const data::Dataset& da
     share.parts = 1;
   }
   int64_t last = dataset.size() * (share.part + 1) / share.parts;
-  double loss = 0;
-  int64_t correct = 0, counted = 0;
+  std::vector<double> own(kSums, 0.0);
+  ClassCounts classes(model);
   bool stopped = false;
   std::vector<int64_t> indices;
   const int64_t first = dataset.size() * share.part / share.parts;
@@ -59,30 +89,38 @@ std::optional<Evaluation> evaluate(const Worker& worker, const data::Dataset& da
     models::Tensors outputs = strategy.forward(batch.inputs);
     // Other ranks have the outputs. This one continues to the end, because they wait for what it sends.
     if (!outputs.empty() && counts) {
-      counted += static_cast<int64_t>(indices.size());
       torch::Tensor target = batch.target.to(worker.device);
-      loss += model.loss(outputs, target).item<double>() * static_cast<double>(indices.size());
-      if (model.correct) correct += model.correct(outputs, target).item<int64_t>();
+      leave_out_skipped(outputs, target);
+      const auto samples = batch.target.size(0) == target.size(0) ? static_cast<double>(indices.size())
+                                                                  : static_cast<double>(target.size(0));
+      own[kCounted] += samples;
+      own[kSkipped] += static_cast<double>(indices.size()) - samples;
+      if (samples > 0) own[kLoss] += model.loss(outputs, target).item<double>() * samples;
+      if (model.correct) own[kCorrect] += static_cast<double>(model.correct(outputs, target).item<int64_t>());
+      classes.add(outputs[0], target);
     }
     strategy.keep_alive();
     stopped = stop() && !share.together;
   }
-  torch::Tensor sums =
-      torch::tensor({loss, static_cast<double>(correct), stopped ? 1.0 : 0.0, static_cast<double>(counted)},
-                    torch::kFloat64);
+  own[kStopped] = stopped ? 1 : 0;
+  own.insert(own.end(), classes.sums().begin(), classes.sums().end());
+  torch::Tensor sums = torch::tensor(own, torch::kFloat64);
   if (team != nullptr) {
     sums = sums.to(worker.device);
     comm::all_reduce(*team, sums, ReduceOp::kSum, "evaluation");
     sums = sums.cpu();
   }
+  average.end();
   const double* all = sums.const_data_ptr<double>();
-  if (all[2] > 0) return std::nullopt;
+  if (all[kStopped] > 0) return std::nullopt;
   // Ranks that hold slices of one replica all have its outputs: a sample may count several times.
-  const double samples = all[3];
-  YOKE_CHECK(std::fmod(samples, static_cast<double>(dataset.size())) == 0, "{} samples of {} were evaluated",
-             samples, dataset.size());
-  Evaluation result{all[0] / samples, std::nullopt, dataset.size()};
-  if (model.correct) result.accuracy = all[1] / samples;
+  const double copies = (all[kCounted] + all[kSkipped]) / static_cast<double>(dataset.size());
+  YOKE_CHECK(std::fmod(copies, 1) == 0, "{} samples of {} were evaluated", all[kCounted], dataset.size());
+  if (!(all[kCounted] > 0)) throw ConfigError("the evaluation has no sample: every file is broken.");
+  Evaluation result{all[kLoss] / all[kCounted], std::nullopt,
+                    static_cast<int64_t>(std::llround(all[kCounted] / copies)),
+                    classes.scores(all + kSums, copies, dataset.class_names())};
+  if (model.correct) result.accuracy = all[kCorrect] / all[kCounted];
   return result;
 }
 

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "yoke/data/dataset.h"
+#include "yoke/engine/class_counts.h"
 #include "yoke/engine/worker.h"
 
 namespace yoke::engine {
@@ -13,7 +14,8 @@ namespace yoke::engine {
 struct Evaluation {
   double loss = 0;                 // mean over the samples
   std::optional<double> accuracy;  // if the task has correct answers
-  int64_t samples = 0;
+  int64_t samples = 0;             // that counted: those with broken files do not
+  ClassScores classes;
 };
 
 // Evaluates every sample of `dataset` once, in evaluation mode, without gradients; restores the model's mode.

@@ -172,5 +172,77 @@ TEST(Evaluate, CopiesOfAPipelineReportWhatIsSaved) {
   for (double loss : reported) EXPECT_NEAR(loss / loss_alone(saved), 1, 1e-12);
 }
 
+// 40 samples of 7 classes; the file of the fourth is broken.
+class ClassesDataset final : public data::Dataset {
+ public:
+  int64_t size() const override { return 40; }
+  SampleSpec spec() const override { return {SampleKind::kVector, {7}, 7}; }
+  std::vector<std::string> class_names() const override { return {"a", "b", "c", "d", "e", "f", "g"}; }
+  data::Batch gather(std::span<const int64_t> indices) const override {
+    const torch::Tensor at = torch::tensor(std::vector<int64_t>(indices.begin(), indices.end()));
+    const torch::Tensor classes = at.remainder(7);
+    // Most are recognised; every third one looks like the next class.
+    const torch::Tensor seen = (classes + at.remainder(3).eq(0).to(torch::kInt64)).remainder(7);
+    data::Batch batch;
+    batch.inputs = {torch::one_hot(seen, 7).to(torch::kFloat64) + torch::sin(at.view({-1, 1})) * 0.1};
+    batch.target = torch::where(at.eq(3), torch::full_like(at, data::kNotCounted), classes);
+    batch.samples = static_cast<int64_t>(indices.size());
+    return batch;
+  }
+};
+
+models::Model classifier() {
+  models::Model model;
+  model.name = "classifier";
+  model.sample = ClassesDataset().spec();
+  model.module = std::make_shared<torch::nn::Module>();
+  model.module->register_parameter("scale", torch::ones({7}, torch::kFloat64));
+  torch::Tensor scale = model.module->parameters()[0];
+  model.blocks = {
+      {"scale", [=](const models::Tensors& x) { return models::Tensors{x[0] * scale}; }, {model.module}}};
+  model.loss = [](const models::Tensors& outputs, const torch::Tensor& target) {
+    return torch::cross_entropy_loss(outputs[0], target);
+  };
+  model.correct = [](const models::Tensors& outputs, const torch::Tensor& target) {
+    return (outputs[0].argmax(1) == target).sum();
+  };
+  return model;
+}
+
+Evaluation classes_on(int ranks) {
+  std::mutex evaluating;
+  std::optional<Evaluation> first;
+  comm::run_ranks(ranks, [&](comm::Communicator& comm) {
+    Worker worker = worker_of(classifier());
+    worker.optimizer = optim::make(plain_sgd(), parameters_of(worker.model));
+    worker.strategy = std::make_unique<parallel::DdpStrategy>(
+        worker.model, *worker.optimizer, worker.scaler, parallel::OneDeviceOptions{}, comm, DdpOptions{});
+    const auto result = evaluate(worker, ClassesDataset(), 6, [] { return false; });
+    std::lock_guard lock(evaluating);
+    if (!first) first = result;
+    EXPECT_EQ(first->classes.results->confusion, result->classes.results->confusion) << "on every rank";
+  });
+  return *first;
+}
+
+TEST(Evaluate, CountsClassesOverRanksAndLeavesBrokenFilesOut) {
+  const Evaluation alone = classes_on(1);
+  ASSERT_TRUE(alone.classes.results.has_value());
+  const metrics::ClassResults& classes = *alone.classes.results;
+  EXPECT_EQ(classes.names.size(), 7u);
+  EXPECT_EQ(alone.samples, 39);
+  EXPECT_EQ(classes.samples, (std::vector<int64_t>{6, 6, 6, 5, 6, 5, 5})) << "sample 3 is of class 3";
+  EXPECT_EQ(classes.correct[0] + classes.confusion[0][1], 6);
+  EXPECT_NEAR(*alone.accuracy, 26.0 / 39, 1e-12);
+  EXPECT_GT(*alone.classes.top5, *alone.accuracy);
+  for (int ranks : {2, 3}) {
+    const Evaluation together = classes_on(ranks);
+    EXPECT_EQ(together.classes.results->confusion, classes.confusion);
+    EXPECT_EQ(together.classes.top5, alone.classes.top5);
+    EXPECT_EQ(together.accuracy, alone.accuracy);
+    EXPECT_NEAR(together.loss, alone.loss, 1e-12);
+  }
+}
+
 }  // namespace
 }  // namespace yoke::engine

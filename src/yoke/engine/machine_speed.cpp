@@ -53,4 +53,11 @@ double convolution_flops(torch::Device device, Precision precision) {
   return best_rate(operations, device, [&] { at::conv2d(x, w, {}, 1, 1); });
 }
 
+double copy_bandwidth(torch::Device device) {
+  const int64_t bytes = int64_t{1} << (device.is_cuda() ? 30 : 27);
+  auto options = torch::TensorOptions().device(device).dtype(torch::kUInt8);
+  torch::Tensor from = torch::ones({bytes}, options), to = torch::zeros_like(from);
+  return best_rate(2 * static_cast<double>(bytes), device, [&] { to.copy_(from); });
+}
+
 }  // namespace yoke::engine

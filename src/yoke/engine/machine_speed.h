@@ -14,4 +14,7 @@ double matmul_flops(torch::Device device, Precision precision);
 // Likewise for a forward 3x3 convolution.
 double convolution_flops(torch::Device device, Precision precision);
 
+// Bytes per second read and written by a copy that no cache holds.
+double copy_bandwidth(torch::Device device);
+
 }  // namespace yoke::engine

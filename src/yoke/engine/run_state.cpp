@@ -118,13 +118,17 @@ data::Position saved_position(const nlohmann::json& rest, const std::string& whe
   return {position.at("epoch"), position.at("batch").get<int64_t>() * batch_size * parts};
 }
 
-Progress restore_state(const checkpoint::Loaded& loaded, Worker& worker, data::Loader& loader) {
+Progress restore_state(const checkpoint::Loaded& loaded, Worker& worker, data::Loader& loader,
+                       const std::function<void()>& fill) {
   torch::NoGradGuard no_grad;
   if (loaded.state.rest.contains("weights_only")) {  // created by `yoke ckpt import`
     restore_weights(loaded.state.model, worker, loaded.path.string());
     return {};
   }
-  restore_pieces(loaded.state, worker, loaded.path.string());
+  if (fill)
+    fill();
+  else
+    restore_pieces(loaded.state, worker, loaded.path.string());
   const nlohmann::json& rest = loaded.state.rest;
   try {
     worker.scaler.restore(rest.at("scaler").at("scale"), rest.at("scaler").at("growth_tracker"));

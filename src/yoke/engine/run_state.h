@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <string>
 
@@ -30,7 +31,9 @@ checkpoint::State collect_state(Worker& worker, const Progress& progress, const 
 // number of ranks has changed, new random states are derived; the position counts samples and is valid for
 // any batch size and number of ranks (older checkpoints count batches, which is supported). Throws
 // CheckpointError for a checkpoint of another model or optimizer.
-Progress restore_state(const checkpoint::Loaded& loaded, Worker& worker, data::Loader& loader);
+// `fill`, if there is one, restores parameters, buffers and optimizer in place of loaded.state.
+Progress restore_state(const checkpoint::Loaded& loaded, Worker& worker, data::Loader& loader,
+                       const std::function<void()>& fill = {});
 
 // The data position stored in a checkpoint. Throws CheckpointError.
 data::Position saved_position(const nlohmann::json& rest, const std::string& where);

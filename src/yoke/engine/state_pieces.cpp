@@ -201,7 +201,7 @@ void restore_pieces(const checkpoint::State& whole, Worker& worker, const std::s
                             name);
   const bool keeps_state = std::any_of(state.begin(), state.end(),
                                        [](const StatePiece& one) { return one.kind == Kind::kOptimizer; });
-  if (!whole.optimizer.empty() && !keeps_state && worker.optimizer->state().empty())
+  if (!whole.optimizer.empty() && !state.empty() && !keeps_state && worker.optimizer->state().empty())
     throw CheckpointError(
         "{}, optimizer: '{}' is not in this run's: it is of another optimizer. Start with --resume never.",
         where, whole.optimizer.front().first);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "yoke/base/clock.h"
 #include "yoke/compute/device.h"
 #include "yoke/compute/graph.h"
 #include "yoke/compute/memory_meter.h"
@@ -82,7 +83,8 @@ std::vector<compute::BlockCost> StepProbe::block_costs(int64_t batch_size) {
   return measure_blocks(blocks_, sample(batch_size).inputs);
 }
 
-void StepProbe::forward_and_backward(const Sample& sample, const std::vector<compute::Segment>& segments) {
+void StepProbe::forward_and_backward(const Sample& sample, const std::vector<compute::Segment>& segments,
+                                     const std::function<void()>& between) {
   RandomStateGuard later{RandomState(sample.inputs)};
   RecomputationMark leave_statistics;
   torch::Tensor loss;
@@ -90,6 +92,7 @@ void StepProbe::forward_and_backward(const Sample& sample, const std::vector<com
     AutocastGuard autocast(worker_.device.type(), worker_.autocast);
     loss = worker_.model.loss(run_blocks(blocks_, sample.inputs, segments), sample.target);
   }
+  if (between) between();
   loss.backward();
 }
 
@@ -134,6 +137,49 @@ StepProbe::Peak StepProbe::peak_of_pass(const std::vector<compute::Segment>& seg
 
 int64_t StepProbe::pass_tensor_bytes(const std::vector<compute::Segment>& segments, int64_t batch_size) {
   return peak_of_pass(segments, batch_size).tensors;
+}
+
+PassTrace StepProbe::trace(const std::vector<compute::Segment>& segments, int64_t batch_size) {
+  PassTrace trace;
+  const Sample one = sample(batch_size);
+  keep_gradients();  // else each block's would be added to the curve
+  auto pass = [&] {
+    compute::MemoryMeter meter;
+    Stopwatch watch;
+    meter.keep_history();
+    forward_and_backward(one, segments, [&] { trace.forward_end = watch.seconds(); });
+    trace.points = meter.history();
+  };
+  if (worker_.device.is_cuda())
+    compute::DeviceGraph::warm_up(pass);
+  else
+    pass();
+  drop_gradients();
+  return trace;
+}
+
+GradientSizes StepProbe::gradient_sizes(int64_t batch_size) {
+  constexpr int kLowest = -160, kBins = 320;  // of fp32, subnormal numbers included
+  drop_gradients();
+  forward_and_backward(sample(batch_size), {});
+  GradientSizes sizes;
+  torch::Tensor counts = torch::zeros({kBins}, torch::kInt64);
+  for (const torch::Tensor& parameter : parameters_) {
+    if (!parameter.grad().defined()) continue;
+    const torch::Tensor size = parameter.grad().detach().to(torch::kCPU, torch::kFloat).abs().flatten();
+    const torch::Tensor kept = size.masked_select(size.gt(0).logical_and(size.isfinite()));
+    sizes.zeros += size.eq(0).sum().item<int64_t>();
+    // frexp() gives a fraction of at least a half.
+    counts += torch::bincount(std::get<1>(torch::frexp(kept)).to(torch::kInt64) - 1 - kLowest, {}, kBins);
+  }
+  drop_gradients();
+  const int64_t* first = counts.data_ptr<int64_t>();
+  const int64_t *end = first + kBins, *from = first;
+  while (from < end && *from == 0) ++from;
+  while (end > from && end[-1] == 0) --end;
+  sizes.lowest_exponent = kLowest + static_cast<int>(from - first);
+  sizes.counts.assign(from, end);
+  return sizes;
 }
 
 int64_t StepProbe::peak_bytes(const std::vector<compute::Segment>& segments, int64_t batch_size) {

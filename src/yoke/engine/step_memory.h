@@ -3,9 +3,11 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
+#include "yoke/compute/memory_meter.h"
 #include "yoke/compute/recompute.h"
 #include "yoke/compute/recompute_policy.h"
 #include "yoke/engine/worker.h"
@@ -19,6 +21,20 @@ struct HeldMemory {
   int64_t optimizer = 0;  // moments, fp32 masters
 };
 HeldMemory held_memory(Worker& worker);
+
+// Tensors allocated along one forward and backward, without weights and gradients.
+struct PassTrace {
+  std::vector<compute::MemoryPoint> points;
+  double forward_end = 0;  // seconds, as the points
+};
+
+// Elements of gradients by size: counts[i] of them are at least 2^(lowest_exponent + i), less than twice
+// that.
+struct GradientSizes {
+  int64_t zeros = 0;
+  int lowest_exponent = 0;
+  std::vector<int64_t> counts;
+};
 
 // Runs steps of a worker that has no strategy yet: nothing is communicated, and parameters, statistics,
 // optimizer and random states are not changed. Requires: no pipeline, no synchronised BatchNorm. Passes on
@@ -37,13 +53,20 @@ class StepProbe {
   // Tensors of forward and backward only, beyond what is in use without them.
   int64_t pass_tensor_bytes(const std::vector<compute::Segment>& segments, int64_t batch_size);
 
+  // The same along the pass. Host time: on CUDA the kernels run later.
+  PassTrace trace(const std::vector<compute::Segment>& segments, int64_t batch_size);
+
+  // Of the gradients of one pass; those that are not finite are not counted.
+  GradientSizes gradient_sizes(int64_t batch_size);
+
   // Likewise for an evaluation with batches of that size.
   int64_t evaluation_peak_bytes(int64_t batch_size);
 
  private:
   struct Sample;
   Sample sample(int64_t batch_size) const;
-  void forward_and_backward(const Sample& sample, const std::vector<compute::Segment>& segments);
+  void forward_and_backward(const Sample& sample, const std::vector<compute::Segment>& segments,
+                            const std::function<void()>& between = {});
   struct Peak {
     int64_t bytes;    // in use, as counted by the device
     int64_t tensors;  // allocated since the start

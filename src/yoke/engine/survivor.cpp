@@ -12,6 +12,18 @@ namespace {
 
 using Named = std::vector<optim::NamedTensor>;
 
+void broadcast(Named& tensors, comm::Communicator& comm, int root) {
+  for (auto& [name, tensor] : tensors) comm::broadcast(comm, tensor, root, name.substr(0, 40));
+}
+
+void replace(Named& tensors, const Named& by) {
+  std::map<std::string, torch::Tensor> others(by.begin(), by.end());
+  for (auto& [name, tensor] : tensors)
+    if (auto found = others.find(name); found != others.end()) tensor = found->second;
+}
+
+}  // namespace
+
 nlohmann::json outline(const Named& tensors) {
   nlohmann::json list = nlohmann::json::array();
   for (const auto& [name, tensor] : tensors)
@@ -31,18 +43,6 @@ Named laid_out(const nlohmann::json& list) {
                                           static_cast<torch::ScalarType>(one.at("type").get<int>()))));
   return tensors;
 }
-
-void broadcast(Named& tensors, comm::Communicator& comm, int root) {
-  for (auto& [name, tensor] : tensors) comm::broadcast(comm, tensor, root, name.substr(0, 40));
-}
-
-void replace(Named& tensors, const Named& by) {
-  std::map<std::string, torch::Tensor> others(by.begin(), by.end());
-  for (auto& [name, tensor] : tensors)
-    if (auto found = others.find(name); found != others.end()) tensor = found->second;
-}
-
-}  // namespace
 
 StepKeeper::StepKeeper(Worker& worker, const data::Loader& loader, const Engine& engine)
     : worker_(worker), loader_(loader), engine_(engine) {
@@ -72,21 +72,24 @@ checkpoint::State StepKeeper::state(const std::string& configuration) {
   replace(state.model, buffers_);
   nlohmann::json names = nlohmann::json::object();
   for (const auto& [name, tensor] : buffers_) names[name] = true;
-  const Finished& at = engine_.finished();
-  state.rest = {
+  state.rest = rest_of(engine_.finished(), position_, worker_);
+  state.rest["configuration"] = configuration;
+  state.rest["buffers"] = std::move(names);
+  return state;
+}
+
+nlohmann::json rest_of(const Finished& at, const data::Position& position, const Worker& worker) {
+  return {
       {"regrouped", true},
       {"step", at.step},
       {"samples", at.samples},
-      {"position", {{"epoch", position_.epoch}, {"sample", position_.sample}}},
+      {"position", {{"epoch", position.epoch}, {"sample", position.sample}}},
       {"loss", std::isfinite(at.loss) ? nlohmann::json(at.loss) : nullptr},
       {"scaler",
-       {{"scale", worker_.scaler.current_scale()}, {"growth_tracker", worker_.scaler.growth_tracker()}}},
+       {{"scale", worker.scaler.current_scale()}, {"growth_tracker", worker.scaler.growth_tracker()}}},
       {"ranks", nlohmann::json::array()},
-      {"replicas", worker_.strategy->share().parts},
-      {"configuration", configuration},
-      {"buffers", names},
+      {"replicas", worker.strategy->share().parts},
   };
-  return state;
 }
 
 Agreement agree_on_state(std::optional<checkpoint::State>& own, comm::Communicator& comm) {

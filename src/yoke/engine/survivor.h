@@ -35,6 +35,14 @@ class StepKeeper : public metrics::Sink {
   std::vector<optim::NamedTensor> buffers_;
 };
 
+// checkpoint::State::rest of a run after the last finished step, to resume from memory. Without its
+// configuration.
+nlohmann::json rest_of(const Finished& at, const data::Position& position, const Worker& worker);
+
+// Names, shapes and types of tensors, and host memory for them.
+nlohmann::json outline(const std::vector<optim::NamedTensor>& tensors);
+std::vector<optim::NamedTensor> laid_out(const nlohmann::json& outline);
+
 // What all ranks of a new epoch found out about their states.
 struct Agreement {
   int64_t step = 0;

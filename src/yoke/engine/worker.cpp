@@ -14,10 +14,12 @@
 #include "yoke/compute/conv_path.h"
 #include "yoke/compute/determinism.h"
 #include "yoke/compute/device.h"
+#include "yoke/compute/label_smoothing.h"
 #include "yoke/data/dataset.h"
 #include "yoke/engine/fit_budget.h"
 #include "yoke/engine/out_of_memory.h"
 #include "yoke/engine/run_state.h"
+#include "yoke/models/outline/outline.h"
 #include "yoke/parallel/can_record.h"
 
 namespace yoke::engine {
@@ -101,6 +103,21 @@ void remember_choices(const std::filesystem::path& file) {
   compute::ConvChoices::global().use_file(file);
 }
 
+// Evaluations, which run without gradients, have the plain loss.
+void smooth_labels(models::Model& model, double amount) {
+  if (amount == 0) return;
+  if (!models::is_built_in(model.name) || model.sample.kind == SampleKind::kSparse)
+    throw ConfigError(
+        "train.label_smoothing = {}: model.name = \"{}\" has a loss of its own, not a cross entropy over "
+        "classes. Smooth its targets there, and set train.label_smoothing = 0.",
+        amount, model.name);
+  model.loss = [amount, loss = std::move(model.loss)](const models::Tensors& outputs,
+                                                      const torch::Tensor& target) {
+    compute::LabelSmoothing scope(torch::GradMode::is_enabled() ? amount : 0);
+    return loss(outputs, target);
+  };
+}
+
 // Measured choices may differ in the next run.
 void choose_convolutions(const WorkerOptions& options) {
   bool fixed = options.compute.deterministic && options.compute.conv == "auto";
@@ -123,7 +140,7 @@ models::Tensors inputs_of_one_sample(const models::Model& model) {
   return data::open(data, data::Split::kTrain, model.sample, /*seed=*/1)->gather(first).inputs;
 }
 
-void build(Worker* worker, const WorkerOptions& options) {
+void build(Worker* worker, WorkerOptions& options) {
   worker->device = compute::resolve_device(device_of(options));
   worker->precision = parse_precision(options.compute.precision);
   compute::set_threads(options.compute.threads, options.local_ranks);
@@ -135,7 +152,9 @@ void build(Worker* worker, const WorkerOptions& options) {
   torch::manual_seed(static_cast<uint64_t>(options.seed));
   worker->model = options.init.empty() ? models::build(options.model) : models::lay_out(options.model);
   worker->parameters = worker->model.parameter_count();
+  smooth_labels(worker->model, options.label_smoothing);
   load_weights(*worker, options);
+  options.optimizer = parallel::settle_groups(*worker, options.optimizer);
   const std::optional<torch::ScalarType> narrow = narrow_type(*worker, options);
   // In host memory: the device may not have room for them.
   std::vector<optim::NamedTensor> full_weights;
@@ -150,7 +169,7 @@ void build(Worker* worker, const WorkerOptions& options) {
 
   if (channels_last) spread_channels_last(*worker->model.module);
   worker->maker = parallel::place_model(*worker, options);
-  worker->optimizer = optim::make(options.optimizer, worker->maker->parameters());
+  worker->optimizer = parallel::make_optimizer(*worker, options.optimizer);
   fill_masters(*worker, std::exchange(full_weights, {}));
   worker->scaler = optim::GradScaler({.enabled = worker->precision == Precision::kFp16});
   worker->segments = fit_recomputation(*worker, options);
@@ -185,7 +204,11 @@ std::unique_ptr<Worker> make_worker(const WorkerOptions& given) {
   worker->options = std::make_unique<WorkerOptions>(given);
   WorkerOptions& options = *worker->options;
   options.cuda_graph = options.compute.cuda_graph;
-  options.another_model = [model = options.model] { return models::lay_out(model); };
+  options.another_model = [model = options.model, smoothing = options.label_smoothing] {
+    models::Model another = models::lay_out(model);
+    smooth_labels(another, smoothing);
+    return another;
+  };
   options.sample_inputs = [&model = worker->model] { return inputs_of_one_sample(model); };
   try {
     build(worker.get(), options);

@@ -22,8 +22,9 @@ struct WorkerOptions : parallel::MakeOptions {
   compute::ComputeOptions compute;
   int64_t seq_len = 0;  // of token samples; 0: the model's default
   // Host memory the caller will use besides the worker, for recomputation budgets on the CPU.
-  int64_t batches_ahead = 0;  // prepared by loaders
-  bool copies_state = false;  // checkpoints are written from a copy
+  int64_t batches_ahead = 0;   // prepared by loaders
+  bool copies_state = false;   // checkpoints are written from a copy
+  double label_smoothing = 0;  // of training losses
   int64_t seed = 1;
   torch::ScalarType type = torch::kFloat32;  // of weights; kFloat64 if rounding must not matter
   std::string init;                          // safetensors; empty: initialised

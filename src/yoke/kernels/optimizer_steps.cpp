@@ -122,6 +122,20 @@ void ftrl(const FtrlStep& step, double weight, const T* gradient, const T* from,
 }
 
 template <class T>
+void lion(const LionStep& step, double weight, const T* gradient, const T* from, T* to, T* momentum,
+          int64_t count) {
+  const T scale = static_cast<T>(weight), lr = static_cast<T>(step.lr),
+          rest1 = static_cast<T>(1 - step.beta1), rest2 = static_cast<T>(1 - step.beta2),
+          keep = static_cast<T>(1 - step.lr * step.weight_decay);
+  for (int64_t i = 0; i < count; ++i) {
+    const T g = gradient[i] * scale, direction = momentum[i] + rest1 * (g - momentum[i]);
+    const T sign = direction > 0 ? T{1} : direction < 0 ? T{-1} : T{0};
+    to[i] = from[i] * keep - lr * sign;
+    momentum[i] += rest2 * (g - momentum[i]);
+  }
+}
+
+template <class T>
 void proximal(const ProximalStep& step, double weight, const T* gradient, const T* from, T* to,
               int64_t count) {
   const T by = static_cast<T>(step.lr * weight), l1 = static_cast<T>(step.lr * step.l1),
@@ -191,6 +205,7 @@ double squared_distance(const T* a, const T* b, int64_t count) {
   template void adagrad(const AdagradStep&, double, const T*, const T*, T*, T*, int64_t); \
   template void ftrl(const FtrlStep&, double, const T*, const T*, T*, T*, T*, int64_t);   \
   template void proximal(const ProximalStep&, double, const T*, const T*, T*, int64_t);   \
+  template void lion(const LionStep&, double, const T*, const T*, T*, T*, int64_t);       \
   template void add_scaled(T*, const T*, double, int64_t);                                \
   template bool all_finite(const T*, int64_t);                                            \
   template double squared_distance(const T*, const T*, int64_t);

@@ -69,6 +69,18 @@ template <class T>
 void proximal(const ProximalStep& step, double weight, const T* gradient, const T* from, T* to,
               int64_t count);
 
+// Lion (Chen et al. 2023): w moves by lr in the direction of sign(beta1 m + (1 - beta1) g).
+struct LionStep {
+  double lr = 0;
+  double beta1 = 0.9;
+  double beta2 = 0.99;
+  double weight_decay = 0;  // decoupled
+};
+
+template <class T>
+void lion(const LionStep& step, double weight, const T* gradient, const T* from, T* to, T* momentum,
+          int64_t count);
+
 // into[i] += scale * from[i].
 template <class T>
 void add_scaled(T* into, const T* from, double scale, int64_t count);

@@ -5,6 +5,8 @@
 #include <system_error>
 
 #include "yoke/base/error.h"
+#include "yoke/base/fault.h"
+#include "yoke/base/file.h"
 #include "yoke/base/log.h"
 
 namespace yoke::metrics {
@@ -41,27 +43,65 @@ RecordFile parse_records(std::string_view text) {
   return file;
 }
 
-std::string to_lines(const std::vector<Record>& records) {
-  std::string text;
-  for (const Record& record : records) text += to_json(record).dump() + "\n";
-  return text;
+// What stays of a file of which records up to a step are kept.
+struct Kept {
+  int64_t step = 0;  // of its last record; 0: there is none
+  size_t bytes = 0;
+  bool ends_line = true;  // the last byte is a newline
+  int64_t bad_lines = 0;  // dropped; a torn end does not count
+  std::string last_error;
+};
+
+// From the end, as far as it must: runs may be long.
+Kept kept_up_to(int64_t step, std::string_view text) {
+  Kept kept;
+  while (!text.empty()) {
+    const bool whole = text.ends_with('\n');
+    const std::string_view line = text.substr(0, text.size() - (whole ? 1 : 0));
+    const size_t begin = line.rfind('\n') + 1;  // 0 if there is none before
+    try {
+      if (begin < line.size()) {
+        const Record record = parse_record(std::string(line.substr(begin)));
+        if (record.step <= step) {
+          kept.step = record.step;
+          kept.bytes = text.size();
+          kept.ends_line = whole;
+          return kept;
+        }
+      }
+    } catch (const ConfigError& error) {
+      kept.bad_lines += whole;
+      if (whole) kept.last_error = error.what();
+    }
+    text = text.substr(0, begin);
+  }
+  return kept;
 }
 
-void cut_behind(const std::filesystem::path& path, int64_t step) {
+Kept kept_up_to(int64_t step, const std::filesystem::path& path) {
+  const MappedFile file(path);
+  return kept_up_to(step, file.view());
+}
+
+bool is_file(const std::filesystem::path& path) {
   std::error_code none;
-  if (!std::filesystem::is_regular_file(path, none)) return;
-  const std::string before = read_file(path, kLargestFile);
-  RecordFile file = parse_records(before);
-  int64_t other_lines = file.bad_lines - (file.torn_end ? 1 : 0);
-  if (step > 0 && other_lines > 0) {
-    log::warn("{}:{}: {} {} such line(s) are dropped.", path.string(), file.first_bad_line, file.first_error,
-              other_lines);
-  }
-  // A run from the start replaces everything, an evaluation at step 0 included.
-  if (step == 0) file.records.clear();
-  while (!file.records.empty() && file.records.back().step > step) file.records.pop_back();
-  const std::string after = to_lines(file.records);
-  if (after != before) write_file_atomically(path, after);
+  return std::filesystem::is_regular_file(path, none);
+}
+
+// False: the last line has no newline yet.
+bool cut_behind(const std::filesystem::path& path, int64_t step) {
+  if (!is_file(path)) return true;
+  const Kept kept = step > 0 ? kept_up_to(step, path) : Kept();  // from the start: all is replaced
+  if (kept.bad_lines > 0)
+    log::warn("{}: {} {} such line(s) at its end are dropped.", path.string(), kept.last_error,
+              kept.bad_lines);
+  std::error_code error;
+  const bool cut = kept.bytes < std::filesystem::file_size(path, error);
+  if (!error && cut) std::filesystem::resize_file(path, kept.bytes, error);
+  if (error)
+    throw ConfigError("{}: cannot write: {}. Choose another folder with --out.dir.", path.string(),
+                      error.message());
+  return kept.ends_line;
 }
 
 }  // namespace
@@ -70,13 +110,19 @@ RecordFile read_records(const std::filesystem::path& path) {
   return parse_records(read_file(path, kLargestFile));
 }
 
+int64_t last_recorded_step(const std::filesystem::path& path) {
+  return is_file(path) ? kept_up_to(INT64_MAX, path).step : 0;
+}
+
 void JsonLines::start(const RunInfo& info) {
-  cut_behind(path_, info.first_step);
+  const bool ends_line = cut_behind(path_, info.first_step);
   file_.emplace(path_);
+  if (!ends_line) file_->keep("\n");
 }
 
 void JsonLines::write(const Record& record) {
   YOKE_CHECK(file_.has_value(), "{}: write before start", path_.string());
+  fault::at(fault::Point::kMetricsRecord);
   file_->keep(to_json(record).dump() + "\n");
 }
 

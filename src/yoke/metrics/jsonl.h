@@ -25,6 +25,9 @@ struct RecordFile {
 // Throws ConfigError if the file cannot be read; invalid lines are counted, not thrown.
 RecordFile read_records(const std::filesystem::path& path);
 
+// Of the last valid record; 0: there is none. Reads the end of the file only.
+int64_t last_recorded_step(const std::filesystem::path& path);
+
 // Appends each record immediately. A run that starts again at step S first removes records after S, so that
 // the file contains each step once and in order.
 class JsonLines : public Sink {
@@ -32,7 +35,7 @@ class JsonLines : public Sink {
   // Touches nothing before start().
   explicit JsonLines(std::filesystem::path path) : path_(std::move(path)) {}
 
-  // Reads the existing file, rewrites it if records must be removed (atomically), and opens it.
+  // Cuts off what is behind the step it starts from, and opens the file. Takes no longer for a longer file.
   void start(const RunInfo& info) override;
   void write(const Record& record) override;
 

@@ -83,6 +83,39 @@ TEST(JsonLines, EndsAWholeLastLineThatLacksItsNewline) {
   EXPECT_THAT(steps_in(path), ElementsAre(10, 20, 30));
 }
 
+TEST(JsonLines, DropsDamagedLinesBehindTheStepAndLeavesThoseBefore) {
+  auto path = fresh_folder() / "metrics.jsonl";
+  write_run(path, 0, {10});
+  std::ofstream(path, std::ios::app) << "early\n\n" << to_json(at(20)).dump() << "\nlate\n\n[]\n";
+  ::testing::internal::CaptureStderr();
+  write_run(path, 20, {30});
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("2 such line(s) at its end are dropped"));
+  EXPECT_THAT(steps_in(path), ElementsAre(10, 20, 30));
+  EXPECT_EQ(read_records(path).bad_lines, 1);
+}
+
+TEST(JsonLines, ReadsTheEndOnlyOfALongFile) {
+  auto path = fresh_folder() / "metrics.jsonl";
+  write_run(path, 0, {10, 20});
+  std::filesystem::resize_file(path, 0);
+  std::filesystem::resize_file(path, size_t{1} << 33);  // a hole
+  std::ofstream(path, std::ios::app) << "\n"
+                                     << to_json(at(20)).dump() << "\n"
+                                     << to_json(at(30)).dump() << "\n";
+  EXPECT_EQ(last_recorded_step(path), 30);
+  write_run(path, 20, {25});
+  EXPECT_EQ(last_recorded_step(path), 25);
+}
+
+TEST(JsonLines, AFileWithoutARecordHasNoLastStep) {
+  auto path = fresh_folder() / "metrics.jsonl";
+  EXPECT_EQ(last_recorded_step(path), 0);
+  std::ofstream(path) << "\n\ngarbage";
+  EXPECT_EQ(last_recorded_step(path), 0);
+  write_run(path, 5, {6});
+  EXPECT_THAT(steps_in(path), ElementsAre(6));
+}
+
 TEST(JsonLines, StartsOverWithARunFromStepZero) {
   auto path = fresh_folder() / "metrics.jsonl";
   write_run(path, 0, {0, 10, 20});

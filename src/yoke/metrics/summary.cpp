@@ -100,7 +100,34 @@ nlohmann::ordered_json to_json(const ElasticSummary& elastic) {
           {"losses", elastic.losses},
           {"joins", elastic.joins},
           {"repeated", elastic.repeated},
+          {"copied_bytes", elastic.copied_bytes},
+          {"copy_memory", elastic.copy_memory},
+          {"rebuilt_bytes", elastic.rebuilt_bytes},
           {"changes", changes}};
+}
+
+}  // namespace
+
+namespace {
+
+void put_compute(Writer& out, const Summary& summary) {
+  out.put("train_flops", summary.train_flops);
+  if (summary.train_flops) out.put("train_pflop_days", pflop_days(*summary.train_flops));
+  if (!summary.whole_training) return;
+  const WholeTraining& whole = *summary.whole_training;
+  Writer inner;
+  inner.put("epochs", whole.epochs);
+  inner.put("seconds", whole.seconds);
+  inner.put("flops", whole.flops);
+  if (whole.flops) inner.put("pflop_days", pflop_days(*whole.flops));
+  out.put("whole_training", inner.take());
+}
+
+void read_compute(const JsonFields& fields, Summary& summary) {
+  summary.train_flops = fields.optional_number("train_flops");
+  if (!fields.has("whole_training")) return;
+  const JsonFields whole = fields.object("whole_training");
+  summary.whole_training = {whole.number("epochs"), whole.number("seconds"), whole.optional_number("flops")};
 }
 
 }  // namespace
@@ -119,10 +146,13 @@ nlohmann::ordered_json to_json(const Summary& summary) {
   out.put("final_loss", summary.final_loss);
   out.put("accuracy", summary.accuracy);
   out.put("eval_loss", summary.eval_loss);
+  out.put("perplexity", summary.perplexity);
+  out.put("top5_accuracy", summary.top5_accuracy);
   out.put("samples_per_s", summary.samples_per_s);
   out.put("tokens_per_s", summary.tokens_per_s);
   out.put("step_seconds", nlohmann::ordered_json{{"median", finite_or_null(summary.step_seconds.median)},
                                                  {"p95", finite_or_null(summary.step_seconds.p95)}});
+  put_compute(out, summary);
   out.put("parameters", summary.parameters);
   out.put("parameter_hash", summary.parameter_hash);
   out.put("seconds", summary.seconds);
@@ -131,6 +161,7 @@ nlohmann::ordered_json to_json(const Summary& summary) {
   out.put("scaling_efficiency", summary.scaling_efficiency);
   out.put("one_device_samples_per_s", summary.one_device_samples_per_s);
   out.put("resumed_from", summary.resumed_from);
+  if (summary.classes) out.put("classes", to_json(*summary.classes));
   if (summary.elastic) out.put("elastic", to_json(*summary.elastic));
   out.put("started", summary.started);
   out.put("command", summary.command);
@@ -153,10 +184,14 @@ Summary parse_summary(const std::string& text) {
   summary.final_loss = fields.number("final_loss");
   summary.accuracy = fields.optional_number("accuracy");
   summary.eval_loss = fields.optional_number("eval_loss");
+  summary.perplexity = fields.optional_number("perplexity");
+  summary.top5_accuracy = fields.optional_number("top5_accuracy");
+  if (fields.has("classes")) summary.classes = parse_class_results(fields.object("classes"));
   summary.samples_per_s = fields.number("samples_per_s");
   summary.tokens_per_s = fields.optional_number("tokens_per_s");
   const JsonFields step_seconds = fields.object("step_seconds");
   summary.step_seconds = {step_seconds.number("median"), step_seconds.number("p95")};
+  read_compute(fields, summary);
   summary.parameters = fields.count("parameters");
   summary.parameter_hash = fields.optional_text("parameter_hash");
   summary.seconds = fields.number("seconds");

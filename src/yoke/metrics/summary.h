@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "yoke/metrics/class_results.h"
+
 namespace yoke::metrics {
 
 struct StepSeconds {
@@ -39,6 +41,9 @@ struct ElasticSummary {
   int64_t losses = 0;    // of ranks
   int64_t joins = 0;     // of ranks into the running job
   int64_t repeated = 0;  // steps
+  // Shards (parallel.zero): bytes that this rank has sent as copies, holds as copies, and has received where
+  // shards were cut anew.
+  int64_t copied_bytes = 0, copy_memory = 0, rebuilt_bytes = 0;
   struct Change {
     int64_t epoch = 0, step = 0, ranks = 0;
     double pause = 0;  // seconds from the error to the first finished step
@@ -47,6 +52,18 @@ struct ElasticSummary {
   };
   std::vector<Change> changes{};
 };
+
+// What all of train.epochs takes, at the measured speed, without evaluations and checkpoints.
+struct WholeTraining {
+  double epochs = 0;
+  double seconds = 0;
+  std::optional<double> flops{};
+};
+
+// 10^15 operations a second for a day.
+inline double pflop_days(double flops) {
+  return flops / (1e15 * 24 * 3600);
+}
 
 struct Summary {
   std::string model{};
@@ -61,9 +78,15 @@ struct Summary {
   double final_loss = 0;
   std::optional<double> accuracy{};
   std::optional<double> eval_loss{};
+  std::optional<double> perplexity{};  // of a language model on the test set: exp(eval_loss)
+  std::optional<double> top5_accuracy{};
+  std::optional<ClassResults> classes{};  // of the last evaluation
   double samples_per_s = 0;
   std::optional<double> tokens_per_s{};
   StepSeconds step_seconds{};
+  // Model FLOPs (forward and backward) of `steps`; empty if the model does not count them
+  std::optional<double> train_flops{};
+  std::optional<WholeTraining> whole_training{};
   int64_t parameters = 0;
   std::string parameter_hash{};
   double seconds = 0;                        // of this run

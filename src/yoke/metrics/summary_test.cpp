@@ -26,6 +26,9 @@ Summary full() {
           .final_loss = 0.31,
           .accuracy = 0.89,
           .eval_loss = 0.3,
+          .perplexity = 1.35,
+          .top5_accuracy = 0.99,
+          .classes = make_class_results({4, 1, 0, 5}, {"bag", "coat"}),
           .samples_per_s = 9000,
           .tokens_per_s = 1e6,
           .step_seconds = {0.007, 0.009},
@@ -88,6 +91,21 @@ TEST(Summary, RefusesMalformedDocumentsAndNamesTheField) {
 TEST(Summary, TellsTimeInUtc) {
   EXPECT_EQ(utc_time(0), "1970-01-01T00:00:00Z");
   EXPECT_EQ(utc_time(1700000000.9), "2023-11-14T22:13:20Z");
+}
+
+TEST(Summary, SaysWhatTheTrainingComputesAndTheWholeWould) {
+  Summary summary;
+  summary.train_flops = 8.64e19;
+  summary.whole_training = WholeTraining{90, 3600, 8.64e20};
+  const nlohmann::ordered_json json = to_json(summary);
+  EXPECT_DOUBLE_EQ(json.at("train_pflop_days"), 1);
+  EXPECT_DOUBLE_EQ(json.at("whole_training").at("pflop_days"), 10);
+  const Summary read = parse_summary(json.dump());
+  EXPECT_EQ(read.train_flops, 8.64e19);
+  EXPECT_EQ(read.whole_training->epochs, 90);
+  EXPECT_EQ(read.whole_training->seconds, 3600);
+  EXPECT_EQ(read.whole_training->flops, 8.64e20);
+  EXPECT_FALSE(to_json(Summary()).contains("train_flops"));
 }
 
 }  // namespace

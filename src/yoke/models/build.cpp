@@ -12,10 +12,10 @@
 #include "yoke/models/mlp/mlp.h"
 #include "yoke/models/model.h"
 #include "yoke/models/outline/outline.h"
-#include "yoke/models/resnet50/resnet50.h"
+#include "yoke/models/resnet/resnet.h"
 #include "yoke/models/s2vt/s2vt.h"
 #include "yoke/models/sparse_lr/sparse_lr.h"
-#include "yoke/models/vgg16/vgg16.h"
+#include "yoke/models/vgg/vgg.h"
 #include "yoke/models/vgg_small/vgg_small.h"
 
 namespace yoke::models {
@@ -33,8 +33,16 @@ std::vector<Entry>& table() {
       {"mlp", make_mlp, {"sizes"}},
       {"vgg_small", make_vgg_small, {"classes", "image_size"}},
       {"alexnet", make_alexnet, {"classes", "image_size", "dropout"}},
+      {"alexnet_original", make_alexnet_of_two, {"classes", "image_size", "dropout"}},
+      {"vgg11", make_vgg11, {"classes", "image_size", "dropout"}},
+      {"vgg11_bn", make_vgg11_bn, {"classes", "image_size", "dropout"}},
       {"vgg16", make_vgg16, {"classes", "image_size", "dropout"}},
+      {"vgg16_bn", make_vgg16_bn, {"classes", "image_size", "dropout"}},
+      {"resnet18", make_resnet18, {"classes", "image_size"}},
+      {"resnet34", make_resnet34, {"classes", "image_size"}},
       {"resnet50", make_resnet50, {"classes", "image_size"}},
+      {"resnet101", make_resnet101, {"classes", "image_size"}},
+      {"resnet152", make_resnet152, {"classes", "image_size"}},
       {"inception_v3", make_inception_v3, {"classes", "image_size", "dropout"}},
       {"gpt2", make_gpt2, {"size", "layers", "heads", "width", "vocabulary", "positions", "dropout"}},
       {"s2vt", make_s2vt, {"width", "vocabulary", "frames", "features", "words"}},

@@ -36,8 +36,16 @@ TEST(Build, GivesThePublishedParameterCounts) {
   EXPECT_EQ(count("mlp"), 784 * 256 + 256 + 2560 + 10);
   EXPECT_EQ(count("vgg_small"), 14'727'466);
   EXPECT_EQ(count("alexnet"), 61'100'840);
+  EXPECT_EQ(count("alexnet_original"), 60'965'224);
+  EXPECT_EQ(count("vgg11"), 132'863'336);
+  EXPECT_EQ(count("vgg11_bn"), 132'868'840);
   EXPECT_EQ(count("vgg16"), 138'357'544);
+  EXPECT_EQ(count("vgg16_bn"), 138'365'992);
+  EXPECT_EQ(count("resnet18"), 11'689'512);
+  EXPECT_EQ(count("resnet34"), 21'797'672);
   EXPECT_EQ(count("resnet50"), 25'557'032);
+  EXPECT_EQ(count("resnet101"), 44'549'160);
+  EXPECT_EQ(count("resnet152"), 60'192'808);
   EXPECT_EQ(count("inception_v3"), 27'161'264);
   EXPECT_EQ(count("gpt2"), 124'439'808);
   EXPECT_EQ(count("sparse_lr"), 4097);
@@ -122,11 +130,16 @@ TEST(Build, TakesOtherClassesAndImageSizes) {
   EXPECT_EQ(model.module->named_parameters()["fc.weight"].size(0), 10);
 }
 
-// torchvision's published figures for one forward pass are 4.089, 15.470, 0.714 and 5.713 giga multiply-adds
-// (the last without the auxiliary head).
+// torchvision's published figures for one forward pass, in giga multiply-adds; that of Inception is without
+// the auxiliary head.
 TEST(Build, CountsTheWorkOfATrainingStep) {
   auto giga = [](const std::string& name) { return lay_out({.name = name}).step_flops_per_sample / 6e9; };
+  EXPECT_NEAR(giga("resnet18"), 1.814, 0.001);
+  EXPECT_NEAR(giga("resnet34"), 3.664, 0.001);
   EXPECT_NEAR(giga("resnet50"), 4.089, 0.001);
+  EXPECT_NEAR(giga("resnet101"), 7.801, 0.001);
+  EXPECT_NEAR(giga("resnet152"), 11.514, 0.001);
+  EXPECT_NEAR(giga("vgg11"), 7.609, 0.001);
   EXPECT_NEAR(giga("vgg16"), 15.470, 0.001);
   EXPECT_NEAR(giga("alexnet"), 0.714, 0.001);
   EXPECT_NEAR(giga("inception_v3"), 5.713, 0.01);

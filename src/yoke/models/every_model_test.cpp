@@ -174,6 +174,7 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(
         ModelOptions{.name = "lenet"}, ModelOptions{.name = "mlp", .sizes = {6, 5, 4, 3}},
         ModelOptions{.name = "resnet50", .classes = 5, .image_size = 32},
+        ModelOptions{.name = "resnet18", .classes = 5, .image_size = 32},
         ModelOptions{.name = "inception_v3", .classes = 5, .image_size = 75, .dropout = 0},
         ModelOptions{.name = "gpt2", .layers = 2, .heads = 2, .width = 8, .vocabulary = 11, .positions = 6},
         ModelOptions{.name = "s2vt", .width = 6, .vocabulary = 9, .frames = 3, .features = 5, .words = 4},

@@ -14,7 +14,10 @@ namespace {
 class Adagrad final : public FirstOrderOptimizer {
  public:
   Adagrad(const OptimizerOptions& options, std::vector<NamedTensor> parameters)
-      : FirstOrderOptimizer(std::move(parameters)), options_(options), sum_(list().zeros()), steps_(list()) {
+      : FirstOrderOptimizer(options, std::move(parameters)),
+        options_(options),
+        sum_(list().zeros()),
+        steps_(list()) {
     options_.eps = effective_eps(options);
   }
 
@@ -30,19 +33,19 @@ class Adagrad final : public FirstOrderOptimizer {
     steps_.advance(group.indices);
     auto sum = select(sum_, group.indices);
     auto steps = steps_.select(group.indices);
-    with_lr([&](const auto& lr) {
+    with_lr(group.settings, [&](const auto& lr) {
       at::_fused_adagrad_(group.targets, group.gradients, sum, steps, lr, /*lr_decay=*/0,
-                          options_.weight_decay, options_.eps, /*maximize=*/false);
+                          group.settings.weight_decay, options_.eps, /*maximize=*/false);
     });
   }
 
   // Only the rows in the gradient move: their squares were the only ones to grow.
   void update_sparse(const SparseUpdate& update) override {
-    if (options_.weight_decay != 0) {
+    if (update.settings.weight_decay != 0) {
       throw ConfigError(
           "train.weight_decay = {}: parameter '{}' has sparse gradients, which do not support it. Hint: "
           "weight_decay = 0",
-          options_.weight_decay, list().name(update.index));
+          update.settings.weight_decay, list().name(update.index));
     }
     steps_.advance({update.index});
     torch::Tensor& sum = sum_[update.index];
@@ -52,7 +55,7 @@ class Adagrad final : public FirstOrderOptimizer {
     };
     sum.add_(like_gradient(gradient.values().square()));
     torch::Tensor root = sum.sparse_mask(gradient).values().sqrt().add_(options_.eps);
-    update.target.add_(like_gradient(gradient.values() / root), -lr());
+    update.target.add_(like_gradient(gradient.values() / root), -lr() * update.settings.lr);
   }
 
  private:

@@ -14,7 +14,7 @@ namespace {
 class AdamW final : public FirstOrderOptimizer {
  public:
   AdamW(const OptimizerOptions& options, std::vector<NamedTensor> parameters)
-      : FirstOrderOptimizer(std::move(parameters)),
+      : FirstOrderOptimizer(options, std::move(parameters)),
         options_(options),
         mean_(list().zeros()),
         mean_square_(list().zeros()),
@@ -32,7 +32,9 @@ class AdamW final : public FirstOrderOptimizer {
 
   void update(const LossFunction& loss) override {
     torch::NoGradGuard no_grad;
-    if (!update_on_cuda(list(), {mean_, mean_square_, steps_, lr_on_device(), divisor(), skip()}, options_))
+    // The kernel takes one learning rate and weight decay for all.
+    if (!list().uniform() ||
+        !update_on_cuda(list(), {mean_, mean_square_, steps_, lr_on_device(), divisor(), skip()}, options_))
       FirstOrderOptimizer::update(loss);
   }
 
@@ -44,9 +46,9 @@ class AdamW final : public FirstOrderOptimizer {
     auto mean = select(mean_, group.indices);
     auto mean_square = select(mean_square_, group.indices);
     auto steps = steps_.select(group.indices);
-    with_lr([&](const auto& lr) {
+    with_lr(group.settings, [&](const auto& lr) {
       at::_fused_adamw_(group.targets, group.gradients, mean, mean_square, /*max_exp_avg_sqs=*/{}, steps, lr,
-                        options_.beta1, options_.beta2, options_.weight_decay, options_.eps,
+                        options_.beta1, options_.beta2, group.settings.weight_decay, options_.eps,
                         /*amsgrad=*/false, /*maximize=*/false, divisor(), skip());
     });
   }

@@ -8,7 +8,8 @@
 
 namespace yoke::optim {
 
-FirstOrderOptimizer::FirstOrderOptimizer(std::vector<NamedTensor> parameters) : list_(std::move(parameters)) {
+FirstOrderOptimizer::FirstOrderOptimizer(const OptimizerOptions& options, std::vector<NamedTensor> parameters)
+    : list_(options, std::move(parameters)) {
   if (list_.device().is_cuda()) {
     lr_on_device_ = at::zeros({}, at::TensorOptions().dtype(torch::kFloat).device(list_.device()));
   }
@@ -17,6 +18,11 @@ FirstOrderOptimizer::FirstOrderOptimizer(std::vector<NamedTensor> parameters) : 
 void FirstOrderOptimizer::set_lr(double lr) {
   lr_ = lr;
   if (lr_on_device_.defined()) lr_on_device_.fill_(lr);
+}
+
+torch::Tensor FirstOrderOptimizer::rate(const ParameterSettings& group, torch::ScalarType type) const {
+  if (lr_on_device_.defined()) return (lr_on_device_ * group.lr).to(type);
+  return torch::full({}, lr_ * group.lr, torch::TensorOptions().dtype(type).device(list_.device()));
 }
 
 bool FirstOrderOptimizer::follow(const ScaledUpdate& scaled) {

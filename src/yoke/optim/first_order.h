@@ -1,4 +1,4 @@
-// Common base of SGD, AdamW, Adagrad, FTRL and proximal gradient: grouped gradients, and a learning rate that
+// Common base of all optimizers but L-BFGS: grouped gradients, and a learning rate that
 // CUDA graphs can follow.
 #pragma once
 
@@ -14,7 +14,7 @@ namespace yoke::optim {
 
 class FirstOrderOptimizer : public Optimizer {
  public:
-  explicit FirstOrderOptimizer(std::vector<NamedTensor> parameters);
+  FirstOrderOptimizer(const OptimizerOptions& options, std::vector<NamedTensor> parameters);
 
   void set_lr(double lr) override;
   void update(const LossFunction& loss) override;
@@ -27,15 +27,18 @@ class FirstOrderOptimizer : public Optimizer {
   virtual void update_dense(const UpdateGroup& group) = 0;
   virtual void update_sparse(const SparseUpdate& update) = 0;
 
-  // Calls a fused operator with the learning rate in the form this device needs.
+  // Calls a fused operator with the learning rate of a group in the form this device needs.
   template <class Operator>
-  void with_lr(const Operator& fused) const {
+  void with_lr(const ParameterSettings& group, const Operator& fused) const {
     if (lr_on_device_.defined()) {
-      fused(lr_on_device_);
+      fused(group.lr == 1 ? lr_on_device_ : lr_on_device_ * group.lr);
     } else {
-      fused(lr_);
+      fused(lr_ * group.lr);
     }
   }
+
+  // The learning rate of a group as a scalar tensor of this type, which a replayed CUDA graph reads anew.
+  torch::Tensor rate(const ParameterSettings& group, torch::ScalarType type) const;
 
   const ParameterList& list() const { return list_; }
   double lr() const { return lr_; }

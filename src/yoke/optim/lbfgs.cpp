@@ -13,6 +13,7 @@
 #include "yoke/optim/lbfgs_state.h"
 #include "yoke/optim/optimizers.h"
 #include "yoke/optim/parameter_list.h"
+#include "yoke/optim/settings.h"
 
 namespace yoke::optim {
 namespace {
@@ -22,7 +23,8 @@ using Vector = kernels::LbfgsVector;
 // All state lives in tensors of fixed shape, so that a checkpoint can copy into them at any time.
 class Lbfgs final : public Optimizer, private kernels::LbfgsVectors {
  public:
-  Lbfgs(const OptimizerOptions& options, std::vector<NamedTensor> parameters) : list_(std::move(parameters)) {
+  Lbfgs(const OptimizerOptions& options, std::vector<NamedTensor> parameters)
+      : list_(options, std::move(parameters)) {
     YOKE_CHECK(list_.size() > 0, "L-BFGS without parameters");
     auto wide = list_.target(0).options().requires_grad(false);
     options_ = {options.history, options.inner_steps, options.line_search == "strong_wolfe",
@@ -162,6 +164,11 @@ std::unique_ptr<Optimizer> make_lbfgs(const OptimizerOptions& options, std::vect
         "train.weight_decay = {}: L-BFGS does not support it. Hint: add the term to the loss, or set 0",
         options.weight_decay);
   }
+  if (has_groups(options))
+    throw ConfigError(
+        "train.groups = {}: L-BFGS takes one step along one direction for all parameters; only freeze works "
+        "with it. Hint: sgd or adamw",
+        options.groups);
   return std::make_unique<Lbfgs>(options, std::move(parameters));
 }
 

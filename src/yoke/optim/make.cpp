@@ -6,6 +6,7 @@
 #include "yoke/base/text.h"
 #include "yoke/optim/optimizer.h"
 #include "yoke/optim/optimizers.h"
+#include "yoke/optim/settings.h"
 
 namespace yoke::optim {
 namespace {
@@ -16,6 +17,7 @@ const std::map<std::string, Factory>& factories() {
   static const std::map<std::string, Factory> table = {
       {"sgd", make_sgd},   {"adamw", make_adamw},       {"adagrad", make_adagrad},
       {"ftrl", make_ftrl}, {"proximal", make_proximal}, {"lbfgs", make_lbfgs},
+      {"lars", make_lars}, {"lamb", make_lamb},         {"lion", make_lion},
   };
   return table;
 }
@@ -30,7 +32,11 @@ std::unique_ptr<Optimizer> make(const OptimizerOptions& options, std::vector<Nam
     throw ConfigError("train.optimizer = \"{}\": unknown optimizer. Accepted: {}", options.optimizer,
                       join(names));
   }
-  return found->second(options, std::move(parameters));
+  OptimizerOptions settled = options.settings.empty() ? with_settings(options, parameters) : options;
+  std::erase_if(parameters, [&](const NamedTensor& one) { return settings_of(settled, one.first).freeze; });
+  if (options.ema == 0) return found->second(settled, std::move(parameters));
+  auto optimizer = found->second(settled, parameters);
+  return make_averaging(settled, std::move(parameters), std::move(optimizer));
 }
 
 }  // namespace yoke::optim

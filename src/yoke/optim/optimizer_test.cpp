@@ -323,7 +323,7 @@ std::string message(const std::function<void()>& action) {
 
 TEST(Optimizer, RefusesWhatCannotWork) {
   EXPECT_THAT(message<ConfigError>([] { make(options_of("adam", 0), {}); }),
-              HasSubstr("Accepted: adagrad, adamw, ftrl, lbfgs, proximal, sgd"));
+              HasSubstr("Accepted: adagrad, adamw, ftrl, lamb, lars, lbfgs, lion, proximal, sgd"));
   EXPECT_THAT(message<ConfigError>([] {
                 auto options = options_of("sgd", 0);
                 options.nesterov = true;

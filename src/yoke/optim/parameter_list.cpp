@@ -6,9 +6,11 @@
 #include <torch/utils.h>
 
 #include <map>
+#include <tuple>
 #include <utility>
 
 #include "yoke/base/error.h"
+#include "yoke/optim/settings.h"
 
 namespace yoke::optim {
 namespace {
@@ -43,16 +45,19 @@ torch::Tensor with_layout_of(const torch::Tensor& target, const torch::Tensor& g
 
 }  // namespace
 
-ParameterList::ParameterList(std::vector<NamedTensor> parameters) : parameters_(std::move(parameters)) {
+ParameterList::ParameterList(const OptimizerOptions& options, std::vector<NamedTensor> parameters)
+    : parameters_(std::move(parameters)) {
   torch::NoGradGuard no_grad;
-  std::map<torch::ScalarType, std::vector<size_t>> by_type;
+  std::map<std::tuple<torch::ScalarType, double, double>, std::vector<size_t>> together;
   for (size_t i = 0; i < parameters_.size(); ++i) {
     check_parameter(name(i), parameter(i), parameter(0).device());
     torch::ScalarType type = parameter(i).scalar_type();
-    by_type[type].push_back(i);
+    const ParameterSettings& own = settings_.emplace_back(settings_of(options, name(i)));
+    uniform_ = uniform_ && own.lr == 1 && own.weight_decay == options.weight_decay;
+    together[{type, own.lr, own.weight_decay}].push_back(i);
     targets_.push_back(is_low_precision(type) ? parameter(i).detach().to(torch::kFloat) : parameter(i));
   }
-  for (auto& [type, indices] : by_type) groups_.push_back(std::move(indices));
+  for (auto& [key, indices] : together) groups_.push_back(std::move(indices));
 }
 
 torch::Device ParameterList::device() const {
@@ -61,6 +66,7 @@ torch::Device ParameterList::device() const {
 
 UpdateGroup ParameterList::gather(const std::vector<size_t>& group) const {
   UpdateGroup update;
+  update.settings = settings_[group[0]];
   std::vector<torch::Tensor> low, wide;
   for (size_t i : group) {
     if (!has_dense_gradient(parameter(i))) continue;
@@ -92,7 +98,7 @@ std::vector<SparseUpdate> ParameterList::sparse_updates() const {
   for (size_t i = 0; i < size(); ++i) {
     const torch::Tensor& gradient = parameter(i).grad();
     if (!gradient.defined() || !gradient.is_sparse()) continue;
-    updates.push_back({i, target(i), gradient.to(target(i).scalar_type()).coalesce()});
+    updates.push_back({i, target(i), gradient.to(target(i).scalar_type()).coalesce(), settings_[i]});
   }
   return updates;
 }

@@ -8,26 +8,29 @@
 #include <vector>
 
 #include "yoke/optim/optimizer.h"
+#include "yoke/optim/options.h"
 
 namespace yoke::optim {
 
-// Parameters of the same type, as lists for fused operators.
+// Parameters of the same type and settings, as lists for fused operators.
 struct UpdateGroup {
   std::vector<size_t> indices;           // into the parameter list
   std::vector<torch::Tensor> targets;    // what to update: parameter or master
   std::vector<torch::Tensor> gradients;  // same dtype and layout as the target
+  ParameterSettings settings = {};
 };
 
 struct SparseUpdate {
   size_t index;
   torch::Tensor target;
   torch::Tensor gradient;  // coalesced
+  ParameterSettings settings = {};
 };
 
 class ParameterList {
  public:
   // Requires: dense leaves without overlapping elements, on one device.
-  explicit ParameterList(std::vector<NamedTensor> parameters);
+  ParameterList(const OptimizerOptions& options, std::vector<NamedTensor> parameters);
 
   size_t size() const { return parameters_.size(); }
   const std::string& name(size_t index) const { return parameters_[index].first; }
@@ -35,6 +38,9 @@ class ParameterList {
   // The fp32 master of a bf16 or fp16 parameter, else the parameter.
   const torch::Tensor& target(size_t index) const { return targets_[index]; }
   torch::Device device() const;
+  const ParameterSettings& settings(size_t index) const { return settings_[index]; }
+  // Whether all have the learning rate and weight decay of the options.
+  bool uniform() const { return uniform_; }
 
   // The parameters with a dense gradient; groups are never empty. Gradients of low-precision parameters are
   // fp32 copies.
@@ -58,7 +64,9 @@ class ParameterList {
 
   std::vector<NamedTensor> parameters_;
   std::vector<torch::Tensor> targets_;
-  std::vector<std::vector<size_t>> groups_;  // indices with the same parameter dtype
+  std::vector<ParameterSettings> settings_;
+  std::vector<std::vector<size_t>> groups_;  // indices with the same parameter dtype and settings
+  bool uniform_ = true;
 };
 
 // Elements of `tensors` at `indices`.

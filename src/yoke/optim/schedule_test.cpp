@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <limits>
 
 #include "yoke/base/error.h"
@@ -51,6 +52,33 @@ TEST(Schedule, WarmUpRisesFromOneShareToTheFullRate) {
   EXPECT_DOUBLE_EQ(learning_rate(options, 1.0, context, 9), 1.0);
   options.warmup_epochs = 1;  // five steps: the longer one counts
   EXPECT_DOUBLE_EQ(learning_rate(options, 1.0, context, 0), 0.2);
+}
+
+TEST(Schedule, CosineRestartsInPeriodsThatGrow) {
+  ScheduleContext context{.total_steps = 1000, .steps_per_epoch = 10};
+  ScheduleOptions options{.schedule = "cosine_restarts",
+                          .warmup_epochs = 2,
+                          .min_lr = 0.2,
+                          .restart_epochs = 4,
+                          .restart_factor = 2};
+  auto at_epoch = [&](double epoch) {
+    return learning_rate(options, 1.0, context, static_cast<int64_t>(std::llround(epoch * 10)));
+  };
+  EXPECT_DOUBLE_EQ(at_epoch(0), 0.05) << "warm-up";
+  for (double start : {2.0, 6.0, 14.0, 30.0}) EXPECT_NEAR(at_epoch(start), 1.0, 1e-7) << start;
+  EXPECT_NEAR(at_epoch(4), 0.6, 1e-6) << "half of 4 epochs";
+  EXPECT_NEAR(at_epoch(10), 0.6, 1e-6) << "half of 8 epochs";
+  EXPECT_NEAR(at_epoch(22), 0.6, 1e-6) << "half of 16 epochs";
+  EXPECT_LT(at_epoch(13.9), 0.201);
+  options.restart_factor = 1;
+  for (double start : {2.0, 6.0, 10.0, 14.0, 18.0}) EXPECT_NEAR(at_epoch(start), 1.0, 1e-7) << start;
+  EXPECT_NEAR(at_epoch(16), 0.6, 1e-6);
+}
+
+TEST(Schedule, APeriodOfNothingIsRefused) {
+  ScheduleOptions options{.schedule = "cosine_restarts", .restart_epochs = 0};
+  ScheduleContext context{.total_steps = 10, .steps_per_epoch = 5};
+  EXPECT_THROW(learning_rate(options, 1.0, context, 0), ConfigError);
 }
 
 TEST(Schedule, CosineAndLinearEndAtTheirLeast) {

@@ -13,7 +13,7 @@ namespace {
 class Sgd final : public FirstOrderOptimizer {
  public:
   Sgd(const OptimizerOptions& options, std::vector<NamedTensor> parameters)
-      : FirstOrderOptimizer(std::move(parameters)), options_(options) {
+      : FirstOrderOptimizer(options, std::move(parameters)), options_(options) {
     // A first step on a velocity of zeros makes it equal to the gradient: no special case for that step.
     if (options_.momentum != 0) velocity_ = list().zeros();
   }
@@ -31,19 +31,19 @@ class Sgd final : public FirstOrderOptimizer {
   void update_dense(const UpdateGroup& group) override {
     std::vector<torch::Tensor> velocity;
     if (!velocity_.empty()) velocity = select(velocity_, group.indices);
-    with_lr([&](const auto& lr) {
-      at::_fused_sgd_(group.targets, group.gradients, velocity, options_.weight_decay, options_.momentum, lr,
-                      /*dampening=*/0, options_.nesterov, /*maximize=*/false, /*is_first_step=*/false,
-                      divisor(), skip());
+    with_lr(group.settings, [&](const auto& lr) {
+      at::_fused_sgd_(
+          group.targets, group.gradients, velocity, group.settings.weight_decay, options_.momentum, lr,
+          /*dampening=*/0, options_.nesterov, /*maximize=*/false, /*is_first_step=*/false, divisor(), skip());
     });
   }
 
   void update_sparse(const SparseUpdate& update) override {
     // Momentum and decay touch every row, so nothing is saved by staying sparse.
-    if (options_.momentum != 0 || options_.weight_decay != 0) {
-      update_dense({{update.index}, {update.target}, {update.gradient.to_dense()}});
+    if (options_.momentum != 0 || update.settings.weight_decay != 0) {
+      update_dense({{update.index}, {update.target}, {update.gradient.to_dense()}, update.settings});
     } else {
-      update.target.add_(update.gradient, -lr());
+      update.target.add_(update.gradient, -lr() * update.settings.lr);
     }
   }
 

@@ -21,7 +21,7 @@ Tensor shrink(const Tensor& values, const Tensor& by) {
 class SparsifyingOptimizer : public FirstOrderOptimizer {
  public:
   SparsifyingOptimizer(const OptimizerOptions& options, std::vector<NamedTensor> parameters)
-      : FirstOrderOptimizer(std::move(parameters)), options_(options) {}
+      : FirstOrderOptimizer(options, std::move(parameters)), options_(options) {}
 
  protected:
   struct Elements {
@@ -34,7 +34,8 @@ class SparsifyingOptimizer : public FirstOrderOptimizer {
   void update_dense(const UpdateGroup& group) override {
     if (lr() == 0) return;
     for (size_t i = 0; i < group.indices.size(); ++i)
-      move({group.targets[i], arrays_of(group.indices[i])}, group.gradients[i], rate_for(group.targets[i]));
+      move({group.targets[i], arrays_of(group.indices[i])}, group.gradients[i],
+           rate(group.settings, group.targets[i].scalar_type()));
   }
 
   // Only the rows in the gradient move.
@@ -44,7 +45,7 @@ class SparsifyingOptimizer : public FirstOrderOptimizer {
     std::vector<Tensor> all = arrays_of(sparse.index);
     Elements own{sparse.target.index_select(0, rows), {}};
     for (const Tensor& array : all) own.arrays.push_back(array.index_select(0, rows));
-    move(own, sparse.gradient.values(), rate_for(sparse.target));
+    move(own, sparse.gradient.values(), rate(sparse.settings, sparse.target.scalar_type()));
     Tensor(sparse.target).index_copy_(0, rows, own.weight);
     for (size_t i = 0; i < all.size(); ++i) all[i].index_copy_(0, rows, own.arrays[i]);
   }
@@ -52,12 +53,6 @@ class SparsifyingOptimizer : public FirstOrderOptimizer {
   const OptimizerOptions& options() const { return options_; }
 
  private:
-  // A tensor, which a replayed CUDA graph reads anew.
-  Tensor rate_for(const Tensor& target) const {
-    if (lr_on_device().defined()) return lr_on_device().to(target.scalar_type());
-    return torch::full({}, lr(), target.options().requires_grad(false));
-  }
-
   OptimizerOptions options_;
 };
 
@@ -116,6 +111,11 @@ void check(const OptimizerOptions& options) {
   if (options.weight_decay != 0)
     throw ConfigError("train.weight_decay = {} with train.optimizer = \"{}\": set train.l2 instead.",
                       options.weight_decay, options.optimizer);
+  for (const auto& [name, settings] : options.settings)
+    if (settings.weight_decay != 0)
+      throw ConfigError(
+          "train.groups: weight_decay = {} for '{}' with train.optimizer = \"{}\": set train.l2.",
+          settings.weight_decay, name, options.optimizer);
 }
 
 }  // namespace

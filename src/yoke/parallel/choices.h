@@ -24,6 +24,7 @@ struct Choices {
   PipelineOptions pipeline;
   std::vector<int> stage_replicas;  // of a plan; not a configuration key
   std::vector<int> node_parts;      // of a partition, by node of the model's graph; not a configuration key
+  int spares = 0;                   // last ranks, which hold no part of the model; not a configuration key
 };
 
 }  // namespace yoke::parallel

@@ -54,6 +54,7 @@ int parts_of(const Choices& choices, int workers) {
 Mesh mesh_of(const Choices& choices, int workers) {
   const ParallelOptions& axes = choices.parallel;
   if (in_one_process(choices)) return {.data = static_cast<int>(std::max<int64_t>(1, axes.data))};
+  workers -= choices.spares;
   if (!axes.partition.empty() && workers > 1)
     return fit_mesh(workers, parts_of(choices, workers), axes.data, 1);
   const std::vector<int>& replicas = choices.stage_replicas;

@@ -11,8 +11,9 @@
 
 namespace yoke::parallel {
 
-// The mesh of that many workers. A plan counts with its stages and their replicas once they are known
-// (Choices::stage_replicas). Throws ConfigError, naming the nearest numbers that fit.
+// The mesh of that many workers, without spares (Choices::spares). A plan counts with its stages and their
+// replicas once they are known (Choices::stage_replicas). Throws ConfigError, naming the nearest numbers that
+// fit.
 Mesh mesh_of(const Choices& choices, int workers);
 
 // The number of parts that parallel.partition makes of the model on `workers` workers: that of its file,

@@ -1,6 +1,7 @@
 #include "yoke/parallel/held_part.h"
 
 #include "yoke/parallel/common/ddp/sync_batchnorm.h"
+#include "yoke/parallel/layer_sums.h"
 #include "yoke/parallel/placement/stage/stage_state.h"
 #include "yoke/parallel/sync/sharded/check_sharded.h"
 
@@ -45,6 +46,10 @@ void HeldPart::share_norms() {
 
 std::vector<optim::NamedTensor> HeldPart::parameters() {
   return shards() ? shards().source().owned : stage_->versions.newest();
+}
+
+optim::LayerSums HeldPart::layer_sums() {
+  return shards() ? sums_over_pieces(shards().source(), kit_.device) : optim::LayerSums();
 }
 
 std::vector<StatePiece> HeldPart::optimizer_state() {

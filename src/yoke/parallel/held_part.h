@@ -17,6 +17,7 @@ class HeldPart : public Maker {
  public:
   std::vector<optim::NamedTensor> parameters() override;
   std::vector<StatePiece> optimizer_state() override;
+  optim::LayerSums layer_sums() override;
 
  protected:
   HeldPart(Kit& kit, const MakeOptions& options);

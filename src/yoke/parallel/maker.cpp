@@ -9,15 +9,20 @@
 #include "yoke/base/file.h"
 #include "yoke/base/log.h"
 #include "yoke/comm/connect_first.h"
+#include "yoke/optim/settings.h"
 #include "yoke/parallel/can_record.h"
 #include "yoke/parallel/common/ddp/ddp_strategy.h"
 #include "yoke/parallel/common/ddp/sync_batchnorm.h"
 #include "yoke/parallel/common/slow_motion.h"
 #include "yoke/parallel/held_part.h"
+#include "yoke/parallel/layer_sums.h"
 #include "yoke/parallel/placement/slice/sliced_strategy.h"
+#include "yoke/parallel/recipe_checks.h"
 #include "yoke/parallel/registry.h"
 #include "yoke/parallel/schedule/graphed/graphed_device.h"
+#include "yoke/parallel/schedule/graphed/graphed_replicas.h"
 #include "yoke/parallel/schedule/threads/threads_strategy.h"
+#include "yoke/parallel/spares.h"
 #include "yoke/parallel/sync/average/average_strategy.h"
 #include "yoke/parallel/sync/servers/ps_strategy.h"
 #include "yoke/parallel/sync/servers/sandblaster_strategy.h"
@@ -115,8 +120,19 @@ class WholeMaker : public Maker {
     if (options_.parallel.sync == "average")
       return std::make_unique<AverageStrategy>(kit_.model, *kit_.optimizer, kit_.scaler, std::move(device),
                                                *replicas_, options_.average, options_.ddp);
+    if (records())
+      return std::make_unique<GraphedReplicas>(kit_.model, *kit_.optimizer, kit_.scaler, device, *replicas_,
+                                               options_.ddp);
     return std::make_unique<DdpStrategy>(kit_.model, *kit_.optimizer, kit_.scaler, std::move(device),
                                          *replicas_, options_.ddp);
+  }
+
+  bool records() const {
+    if (!kit_.device.is_cuda()) return false;
+    const std::string why = why_not_recorded(kit_, options_);
+    if (!why.empty() && options_.cuda_graph && options_.links.rank == 0)
+      log::info("steps are not recorded as CUDA graphs: {}", why);
+    return why.empty();
   }
 
   Kit& kit_;
@@ -146,6 +162,9 @@ class WholeMaker : public Maker {
       const auto devices = std::max<int64_t>(1, static_cast<int64_t>(torch::cuda::device_count()));
       if (device.is_cuda()) device = torch::Device(torch::kCUDA, static_cast<c10::DeviceIndex>(i % devices));
       others.back().module->to(device);
+      const std::vector<torch::Tensor> first = kit_.model.module->parameters();
+      std::vector<torch::Tensor> own = others.back().module->parameters();
+      for (size_t p = 0; p < own.size(); ++p) own[p].requires_grad_(first[p].requires_grad());
     }
     return others;
   }
@@ -165,6 +184,7 @@ class ShardedMaker : public WholeMaker {
   std::vector<StatePiece> optimizer_state() override {
     return sharded_state(shards_->source(), kit_.optimizer->state());
   }
+  optim::LayerSums layer_sums() override { return sums_over_pieces(shards_->source(), kit_.device); }
 
  protected:
   std::unique_ptr<Strategy> among_replicas(OneDeviceOptions device) override {
@@ -187,6 +207,7 @@ class GatheringMaker : public WholeMaker {
   std::vector<StatePiece> optimizer_state() override {
     return sharded_state(fully_->pieces(), kit_.optimizer->state());
   }
+  optim::LayerSums layer_sums() override { return sums_over_pieces(fully_->pieces(), kit_.device); }
 
  protected:
   std::unique_ptr<Strategy> among_replicas(OneDeviceOptions device) override {
@@ -232,6 +253,9 @@ class SliceMaker : public Maker {
     }
     return all;
   }
+  optim::LayerSums layer_sums() override {
+    return sums_over_slices(inner_->layer_sums(), inner_->parameters(), cut_, *axis_);
+  }
   std::unique_ptr<Strategy> strategy() override {
     return std::make_unique<SlicedStrategy>(inner_->strategy(), cut_, *axis_, world_);
   }
@@ -262,7 +286,7 @@ class SliceMaker : public Maker {
 
 Links links_of(Membership& member) {
   return {member.world(),  member.messenger(), &member.job(),
-          member.server(), member.workers(),   member.rank()};
+          member.server(), member.workers(),   member.worker()};
 }
 
 int64_t MakeOptions::replicas_in_process() const {
@@ -280,6 +304,8 @@ bool MakeOptions::holds_part() const {
 std::shared_ptr<Maker> place_model(Kit& kit, const MakeOptions& options) {
   Chosen chosen = choose(options);
   check_optimizer(options, options.optimizer.optimizer);
+  check_recipe(options, options.optimizer);
+  if (options.spares > 0 && options.has_peers()) return place_beside_spares(kit, options);
   if (chosen.has("servers") && options.holds_part())
     return make_served_parts(kit, options, device_options(kit, options));
   if (chosen.has("slice") && options.has_peers()) return std::make_shared<SliceMaker>(kit, options);
@@ -290,6 +316,23 @@ std::shared_ptr<Maker> place_model(Kit& kit, const MakeOptions& options) {
   if (chosen.has("gathered") && options.has_peers()) return std::make_shared<GatheringMaker>(kit, options);
   if (chosen.has("sharded") && options.has_peers()) return std::make_shared<ShardedMaker>(kit, options);
   return std::make_shared<WholeMaker>(kit, options);
+}
+
+optim::OptimizerOptions settle_groups(Kit& kit, const optim::OptimizerOptions& options) {
+  std::vector<optim::NamedTensor> parameters;
+  for (const auto& item : kit.model.module->named_parameters())
+    parameters.emplace_back(item.key(), item.value());
+  optim::OptimizerOptions settled = optim::with_settings(options, parameters);
+  for (auto& [name, parameter] : parameters)
+    if (settled.settings.at(name).freeze) parameter.requires_grad_(false);
+  return settled;
+}
+
+std::unique_ptr<optim::Optimizer> make_optimizer(Kit& kit, const optim::OptimizerOptions& options) {
+  auto optimizer = optim::make(options, kit.maker->parameters());
+  if (optim::LayerSums sums = kit.maker->layer_sums(); sums.complete)
+    optim::complete_layer_sums(*optimizer, std::move(sums));
+  return optimizer;
 }
 
 void register_sync(const std::string& name, const std::string& sentence, MakeReplica make) {

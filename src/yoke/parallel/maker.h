@@ -13,6 +13,7 @@
 #include "yoke/compute/recompute_policy.h"
 #include "yoke/models/model.h"
 #include "yoke/optim/grad_scaler.h"
+#include "yoke/optim/layer_sums.h"
 #include "yoke/optim/optimizer.h"
 #include "yoke/parallel/choices.h"
 #include "yoke/parallel/common/global_norm.h"
@@ -77,12 +78,22 @@ class Maker {
   virtual std::vector<optim::NamedTensor> parameters() = 0;
   // The state of that optimizer as pieces of the whole.
   virtual std::vector<StatePiece> optimizer_state() = 0;
+  // How that optimizer gets sums over whole layers, where ranks hold pieces of them; `complete` is empty
+  // where they hold them whole.
+  virtual optim::LayerSums layer_sums() { return {}; }
   // Collective. Once; the kit has its optimizer and segments.
   virtual std::unique_ptr<Strategy> strategy() = 0;
 };
 
 // Places the kit's model. `kit` and `options` must outlive the maker. Collective. Throws ConfigError.
 std::shared_ptr<Maker> place_model(Kit& kit, const MakeOptions& options);
+
+// Settles what train.groups means for the kit's model, whole, and freezes parameters: before it is placed.
+// Throws ConfigError for patterns that match nothing.
+optim::OptimizerOptions settle_groups(Kit& kit, const optim::OptimizerOptions& options);
+
+// The optimizer of what kit.maker has placed.
+std::unique_ptr<optim::Optimizer> make_optimizer(Kit& kit, const optim::OptimizerOptions& options);
 
 // A rule of the program's own for keeping replicas equal: `parallel.sync = name` makes a strategy with it.
 // Before a configuration is read. Replica (common/replica.h) is a good base.

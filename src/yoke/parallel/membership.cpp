@@ -7,6 +7,7 @@
 #include "yoke/comm/summation/local_summation.h"
 #include "yoke/parallel/registry.h"
 #include "yoke/parallel/sync/hybrid/summation_ranks.h"
+#include "yoke/parallel/sync/servers/late_server.h"
 #include "yoke/parallel/sync/servers/server_ranks.h"
 #include "yoke/ps/connect.h"
 
@@ -17,6 +18,7 @@ Membership::Membership(const JoinRequest& request) {
   cluster::JoinOptions options;
   const bool served = has_servers(choices);
   if (served) options.expendable = expendable_ranks(choices, identity.world_size);
+  if (served) options.late_ranks = late_ranks(choices, workers_beside_servers(choices, identity.world_size));
   options.elastic = request.elastic;
   options.elastic_min = request.elastic_min;
   job_ = std::make_unique<cluster::World>(identity, options);
@@ -29,7 +31,7 @@ Membership::Membership(const JoinRequest& request) {
   job_->take_role(ps::role_name(replica_ranks(choices, workers_), rank()) +
                   (hosts ? fmt::format(" with parameter server {}", rank()) : ""));
   if (!inside) {
-    messenger_ = ps::connect(*job_, choices.parallel.backend);
+    messenger_ = ps::connect(*job_, choices.parallel.backend, places_of(choices, workers_));
     return;
   }
   ps::Colocated seats =
@@ -37,7 +39,15 @@ Membership::Membership(const JoinRequest& request) {
   messenger_ = std::move(seats.worker);
   if (seats.server)
     server_ = std::make_unique<HostedServer>(choices, request.optimizer, request.out, *job_,
-                                             std::move(seats.server));
+                                             std::move(seats.server), workers_);
+}
+
+Membership::Membership(const JoinRequest& request, cluster::JobContact job) {
+  LateRank late = join_late(request.choices, request.optimizer, std::move(job), LateRank::kWorker);
+  workers_ = late.places.workers;
+  late_worker_ = late.number;
+  job_ = std::move(late.world);
+  messenger_ = std::move(late.messenger);
 }
 
 void Membership::connect(const JoinRequest& request) {
@@ -104,6 +114,7 @@ cluster::LaunchOptions job_of(const Choices& choices, int workers, const std::ve
   cluster::LaunchOptions job = cluster::own_job(ranks, words);
   if (!served) return job;
   job.expendable = expendable_ranks(choices, ranks);
+  job.late_ranks = late_ranks(choices, workers);
   if (choices.ps.on_worker_loss == "restart") {
     job.rank_restarts = static_cast<int>(choices.ps.restarts);
     job.restartable = workers;  // what a lost server held is on other servers
@@ -134,6 +145,11 @@ int serve_others(const JoinRequest& request) {
   else
     serve(request.choices, request.optimizer, request.out);
   return 0;
+}
+
+int serve_running_job(const JoinRequest& request, cluster::JobContact job,
+                      const std::function<void(int server)>& joined) {
+  return serve_late(request.choices, request.optimizer, request.out, std::move(job), joined);
 }
 
 }  // namespace yoke::parallel

@@ -2,8 +2,11 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <memory>
+#include <optional>
 
+#include "yoke/cluster/job_contact.h"
 #include "yoke/cluster/launcher/launcher.h"
 #include "yoke/cluster/world.h"
 #include "yoke/comm/communicator.h"
@@ -34,6 +37,9 @@ class Membership {
   // Joins the job that the environment names, as a worker. A process that was started alone is a world of
   // one. Collective. Throws ConfigError, CommError.
   explicit Membership(const JoinRequest& request);
+  // Joins a running job with servers, as its next worker. Throws ConfigError, CommError, Error with
+  // kRendezvous.
+  Membership(const JoinRequest& request, cluster::JobContact job);
   ~Membership();
   Membership(Membership&&) noexcept;
 
@@ -45,7 +51,10 @@ class Membership {
   void connect(const JoinRequest& request);
 
   int rank() const { return job_->rank(); }
-  int workers() const { return workers_; }
+  int workers() const { return workers_; }  // at the start
+  // This rank among the workers. Another number than its rank if it has joined later.
+  int worker() const { return late_worker_.value_or(rank()); }
+  bool late() const { return late_worker_.has_value(); }
   bool first() const { return rank() == 0; }
   cluster::World& job() { return *job_; }
   // Of the workers. Null: they talk to servers alone.
@@ -56,6 +65,7 @@ class Membership {
  private:
   std::unique_ptr<cluster::World> job_;
   int workers_ = 1;
+  std::optional<int> late_worker_;
   std::unique_ptr<comm::Communicator> everyone_;  // hybrid: workers and spare ranks; comm_ uses it
   std::unique_ptr<comm::Communicator> comm_;
   std::unique_ptr<comm::Messenger> messenger_;
@@ -98,5 +108,9 @@ bool only_serves(const Choices& choices);
 
 // Its whole life. Returns the exit code.
 int serve_others(const JoinRequest& request);
+// One more parameter server of a running job, until it ends. `joined` is called with its number once it is
+// connected; returned, too. Throws ConfigError, CommError, Error with kRendezvous.
+int serve_running_job(const JoinRequest& request, cluster::JobContact job,
+                      const std::function<void(int server)>& joined);
 
 }  // namespace yoke::parallel

@@ -29,14 +29,14 @@ Pipeline::Pipeline(models::Model model, models::Tensors sample, comm::Communicat
   MakeOptions& how = parts_->options;
   how.pipeline = options;
   how.parallel.pipeline = comm.size() / options.copies;
-  how.optimizer = options.optimizer;
+  how.optimizer = settle_groups(kit, options.optimizer);
   how.links.world = &comm;
   how.links.workers = comm.size();
   how.links.rank = comm.rank();
   how.batch_size = options.batch_size;
   how.sample_inputs = [sample = std::move(sample)] { return sample; };
   kit.maker = place_model(kit, how);
-  kit.optimizer = optim::make(options.optimizer, kit.maker->parameters());
+  kit.optimizer = make_optimizer(kit, how.optimizer);
   kit.scaler = optim::GradScaler({.enabled = false});
   parts_->strategy = kit.maker->strategy();
 }

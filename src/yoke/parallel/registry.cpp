@@ -225,6 +225,18 @@ void check_optimizer(const Choices& choices, const std::string& optimizer) {
         "train.optimizer = \"lbfgs\" with parallel.sync = \"ps\" cannot be combined with ps.replicas = {}: "
         "servers keep no copies of its vectors. Set ps.replicas = 0.",
         choices.ps.replicas);
+  if (choices.ps.max_servers > 0)
+    throw ConfigError(
+        "train.optimizer = \"lbfgs\" with parallel.sync = \"ps\" cannot be combined with ps.max_servers = "
+        "{}: "
+        "its vectors do not move to servers that join. Set ps.max_servers = 0.",
+        choices.ps.max_servers);
+  if (choices.ps.max_workers > 0)
+    throw ConfigError(
+        "train.optimizer = \"lbfgs\" with parallel.sync = \"ps\" cannot be combined with ps.max_workers = "
+        "{}: "
+        "the coordinator shares portions among the workers of the start. Set ps.max_workers = 0.",
+        choices.ps.max_workers);
   if (choices.ps.on_worker_loss == "restart")
     throw ConfigError(
         "train.optimizer = \"lbfgs\" with parallel.sync = \"ps\" cannot be combined with "

@@ -181,6 +181,10 @@ class Strategy {
   // The model's outputs for one batch, in evaluation mode; empty if another rank has them.
   virtual std::vector<torch::Tensor> forward(const std::vector<torch::Tensor>& inputs) = 0;
 
+  // Exchanges the weights for their moving average (train.ema), for forward(); the second call exchanges them
+  // back. Collective, between steps, after drain(). Returns false, having done nothing, without an average.
+  virtual bool exchange_average() { return false; }
+
   // Distribution of the model over the ranks, for people (`yoke ckpt ls`).
   virtual nlohmann::json layout() const { return nullptr; }
   // Everything a checkpoint holds of this rank: parameters, buffers, optimizer state. The tensors are live:

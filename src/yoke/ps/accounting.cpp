@@ -35,7 +35,8 @@ double Accounting::seconds_per_update() const {
 nlohmann::json to_json(const Accounting& accounting) {
   nlohmann::json workers = nlohmann::json::array();
   for (const WorkerTime& one : accounting.workers)
-    workers.push_back({{"gradients", one.gradients},
+    workers.push_back({{"worker", one.id},
+                       {"gradients", one.gradients},
                        {"cancelled", one.cancelled},
                        {"compute_seconds", one.compute},
                        {"push_seconds", one.push},
@@ -58,6 +59,11 @@ nlohmann::json to_json(const Accounting& accounting) {
                              {"idle_fraction", accounting.idle_fraction()},
                              {"servers_lost", accounting.servers_lost},
                              {"workers", workers}};
+  if (accounting.batches)
+    document["batches"] = {{"used", accounting.batches->used},
+                           {"complete", accounting.batches->complete},
+                           {"given_back", accounting.batches->given_back},
+                           {"twice", accounting.batches->twice}};
   if (!accounting.losses.empty()) document["loss_curve"] = to_json(accounting.losses);
   return document;
 }

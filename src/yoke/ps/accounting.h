@@ -3,8 +3,10 @@
 
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <vector>
 
+#include "yoke/ps/batch_order.h"
 #include "yoke/ps/loss_curve.h"
 
 namespace yoke::ps {
@@ -19,6 +21,7 @@ struct WorkerTime {
   double idle = 0;            // waiting for the rule
   double cancelled_time = 0;  // spent on cancelled minibatches
   int64_t rejoined = 0;       // number of times it rejoined
+  int64_t id = 0;             // its number
   bool lost = false;          // and has not rejoined
 };
 
@@ -37,9 +40,10 @@ struct Accounting {
   int64_t staleness_sum = 0;
   std::vector<int64_t> staleness;
   std::vector<WorkerTime> workers;
-  std::vector<LossPoint> losses;  // of the whole run; empty if not recorded
+  std::vector<LossPoint> losses;                // of the whole run; empty if not recorded
+  std::optional<BatchOrder::Counts> batches{};  // of the whole run, where they are handed out
 
-  // See ps/archive.h. Without `losses`.
+  // See ps/archive.h. Without `losses` and `batches`.
   template <class Archive>
   void exchange(Archive& archive) {
     archive(updates);

@@ -29,7 +29,8 @@ struct Client::Operation {
 Client::Client(comm::Messenger& messenger, ClientOptions options)
     : messenger_(messenger),
       options_(options),
-      servers_(messenger, options.workers, options.servers, options.replicas, {options.workers}),
+      servers_(messenger, options.workers, options.servers, options.replicas, options.at_start,
+               {options.workers}),
       element_(size_of(options.type)),
       lines_(static_cast<size_t>(std::max(0, options.servers))) {
   std::vector<int64_t> tensors = {options_.keys * options_.width};
@@ -102,13 +103,22 @@ Client::Number Client::next_number(int server) {
 
 // What a request refers to lives as long as its operation, so it can be sent again.
 void Client::send(const std::shared_ptr<Operation>& operation, int home, const Message& message,
-                  std::span<std::byte> into, int64_t number) {
+                  std::span<std::byte> into, int64_t number, Moves moves) {
   try {
     const int peer = servers_.peer_of(home);
-    auto came = [=, this](const Message& reply, const std::string& error) {
-      if (!error.empty() && servers_.moved(peer)) return send(operation, home, message, into, number);
+    auto came = [=, this](const Message& reply, const std::string& error) mutable {
       std::string problem = error;
-      if (error.empty() && reply.payload.size() != into.size())
+      bool elsewhere = error.empty() && reply.kind == kMoved;
+      try {
+        if (elsewhere) servers_.learn(reply);
+      } catch (const Error& invalid) {
+        elsewhere = false;
+        problem = invalid.what();
+      }
+      if ((elsewhere && moves.follow()) || (!error.empty() && servers_.moved(peer)))
+        return send(operation, home, message, into, number, moves);
+      if (elsewhere) problem = moves.problem();
+      if (problem.empty() && reply.payload.size() != into.size())
         problem = fmt::format("it answered with {} bytes, but {} were requested", reply.payload.size(),
                               into.size());
       if (!problem.empty())
@@ -175,7 +185,7 @@ Client::Timestamp Client::move(uint16_t kind, int64_t begin, std::span<const std
       message.payload = values.subspan(offset, bytes);
     }
     std::span<std::byte> target = kind == kPush ? std::span<std::byte>() : into.subspan(offset, bytes);
-    send(operation, server, message, target, number.own);
+    send(operation, server, message, target, number.own, Moves(options_.timeout));
   }
   return operation->timestamp;
 }
@@ -233,7 +243,7 @@ Client::Timestamp Client::push_keys(std::span<const int64_t> keys, std::span<con
     Number number = next_number(static_cast<int>(server));
     message.set_head(KeysHead{static_cast<int64_t>(own.size()), options_.width, number.own, number.settled});
     message.payload = payload;
-    send(operation, static_cast<int>(server), message, {}, number.own);
+    send(operation, static_cast<int>(server), message, {}, number.own, Moves(options_.timeout));
   }
   return operation->timestamp;
 }
@@ -272,7 +282,8 @@ Client::Timestamp Client::pull_keys(std::span<const int64_t> keys, std::span<std
     message.kind = kPullKeys;
     message.set_head(KeysHead{static_cast<int64_t>(own.size()), options_.width, 0});
     message.payload = payload;
-    send(operation, static_cast<int>(server), message, (*replies)[server], /*number=*/0);
+    send(operation, static_cast<int>(server), message, (*replies)[server], /*number=*/0,
+         Moves(options_.timeout));
   }
   return operation->timestamp;
 }

@@ -24,6 +24,7 @@
 
 #include "yoke/comm/messenger.h"
 #include "yoke/ps/messages.h"
+#include "yoke/ps/moves.h"
 #include "yoke/ps/server_view.h"
 #include "yoke/ps/sharding.h"
 
@@ -38,6 +39,7 @@ struct ClientOptions {
   int64_t range_bytes = 256 << 10;
   double timeout = 300;  // seconds per request
   int replicas = 0;      // of the servers: copies of each range, by which requests survive the loss of one
+  int at_start = 0;      // as in ServerOptions
 };
 
 class Client {
@@ -102,7 +104,7 @@ class Client {
   std::shared_ptr<Operation> begin_operation(size_t requests, Done done);
   Number next_number(int server);
   void send(const std::shared_ptr<Operation>& operation, int home, const comm::Message& message,
-            std::span<std::byte> into, int64_t number);
+            std::span<std::byte> into, int64_t number, Moves moves);
   void close(const std::shared_ptr<Operation>& operation, int home, int64_t number, const std::string& error);
   void check_keys(const char* verb, size_t keys, size_t bytes, size_t each) const;
   void over(const std::shared_ptr<Operation>& operation, const std::string& error);

@@ -7,6 +7,7 @@
 #include <mutex>
 #include <set>
 #include <thread>
+#include <utility>
 
 #include "yoke/base/error.h"
 #include "yoke/comm/messages/messengers.h"
@@ -33,6 +34,10 @@ void fill(Setup& setup, int rank, int size, std::shared_ptr<cluster::Failure> fa
 void check_backend(const std::string& backend) {
   if (backend != "shm" && backend != "tcp")
     throw ConfigError("backend '{}': parameter servers support shm and tcp.", backend);
+}
+
+bool is_server(const cluster::Member& member) {
+  return member.role.starts_with("parameter server");
 }
 
 }  // namespace
@@ -74,12 +79,27 @@ class Seats {
       throw ConfigError("backend shm: the ranks are on {} machines. Use auto or tcp.", machines.size());
   }
 
+  // By place. Who joined earlier has one of the two places of its rank.
+  void place(const Places& places) {
+    const std::vector<cluster::Member> ranks = std::exchange(members_, {});
+    for (int peer = 0; peer < places.size(); ++peer) {
+      cluster::Member member;
+      member.rank = places.rank_of(peer);
+      const auto rank = static_cast<size_t>(member.rank);
+      const bool here = rank < ranks.size() &&
+                        (!places.is_late(peer) || is_server(ranks[rank]) == (peer >= places.first_server()));
+      members_.push_back(here ? ranks[rank] : member);
+    }
+    late_ = places.late();
+  }
+
   std::unique_ptr<comm::Messenger> take(int rank) const {
     auto size = static_cast<int>(members_.size());
     double timeout = world_.options().join_timeout;
     if (backend_ == "shm") {
       comm::ShmMessengerSetup setup;
       fill(setup, rank, size, world_.failure(), timeout, world_.life());
+      setup.late = late_;
       cluster::Session& session = world_.session();
       setup.key = "ps/messages";
       setup.put = [&session](const std::string& k, const std::string& v, Deadline d) {
@@ -90,6 +110,7 @@ class Seats {
     }
     comm::TcpMessengerSetup setup;
     fill(setup, rank, size, world_.failure(), timeout, world_.life());
+    setup.late = late_;
     setup.group = kGroup;
     setup.members = members_;
     setup.acceptor = &world_.acceptor();
@@ -100,13 +121,28 @@ class Seats {
  private:
   cluster::World& world_;
   std::vector<cluster::Member> members_;
+  std::vector<bool> late_;
   std::string backend_;
 };
 
 }  // namespace
 
+std::unique_ptr<comm::Messenger> connect(cluster::World& world, const std::string& backend,
+                                         const Places& places) {
+  const int rank = world.rank();
+  return connect_late(world, backend, places,
+                      rank < places.workers ? places.peer_of_worker(rank) : places.peer_of_server(rank));
+}
+
 std::unique_ptr<comm::Messenger> connect(cluster::World& world, const std::string& backend) {
   return Seats(world, world.members(), backend).take(world.rank());
+}
+
+std::unique_ptr<comm::Messenger> connect_late(cluster::World& world, const std::string& backend,
+                                              const Places& places, int peer) {
+  Seats seats(world, world.members(), backend);
+  seats.place(places);
+  return seats.take(peer);
 }
 
 Colocated connect_colocated(cluster::World& world, int servers, const std::string& backend) {
@@ -136,11 +172,13 @@ struct LocalGroup::Parts {
   std::vector<cluster::Member> members;
 
   std::string backend;
+  std::vector<bool> late;
 
   std::unique_ptr<comm::Messenger> make(int rank, int size, int life) {
     if (backend == "tcp") {
       comm::TcpMessengerSetup setup;
       fill(setup, rank, size, failure, kLocalSeconds, life);
+      setup.late = late;
       setup.group = kGroup;
       setup.members = members;
       setup.acceptor = acceptors[static_cast<size_t>(rank)].get();
@@ -149,28 +187,33 @@ struct LocalGroup::Parts {
     }
     comm::ShmMessengerSetup setup;
     fill(setup, rank, size, failure, kLocalSeconds, life);
+    setup.late = late;
     setup.put = [this](const std::string& key, const std::string& value, Deadline) { board.put(key, value); };
     setup.get = [this](const std::string& key, Deadline deadline) { return board.get(key, deadline); };
     return comm::make_shm_messenger(setup);
   }
 };
 
-LocalGroup::LocalGroup(int size, const std::string& backend)
+LocalGroup::LocalGroup(int size, const std::string& backend, std::vector<bool> late)
     : parts_(std::make_unique<Parts>()),
       messengers_(static_cast<size_t>(size)),
       lives_(static_cast<size_t>(size), 0) {
   check_backend(backend);
   parts_->backend = backend;
   parts_->ticket.job_id = "threads";
+  late.resize(static_cast<size_t>(size), false);
+  parts_->late = std::move(late);
   for (int rank = 0; backend == "tcp" && rank < size; ++rank) {
     parts_->acceptors.push_back(
         std::make_unique<net::Acceptor>(net::parse_address("127.0.0.1:0"), parts_->ticket));
     parts_->members.push_back({rank, "this machine", "", 0, parts_->acceptors.back()->address().text(), ""});
+    if (parts_->late[static_cast<size_t>(rank)]) parts_->members.back().address.clear();
   }
   std::mutex mutex;
   std::exception_ptr first;
   std::vector<std::thread> threads;
   for (int rank = 0; rank < size; ++rank) {
+    if (parts_->late[static_cast<size_t>(rank)]) continue;
     threads.emplace_back([&, rank] {
       try {
         messengers_[static_cast<size_t>(rank)] = parts_->make(rank, size, 0);
@@ -189,6 +232,8 @@ LocalGroup::~LocalGroup() = default;
 void LocalGroup::open_again(int rank) {
   auto index = static_cast<size_t>(rank);
   YOKE_CHECK(!messengers_[index], "rank {} is not closed", rank);
+  if (parts_->late[index] && !parts_->acceptors.empty())
+    parts_->members[index].address = parts_->acceptors[index]->address().text();
   messengers_[index] = parts_->make(rank, static_cast<int>(messengers_.size()), ++lives_[index]);
 }
 

@@ -27,6 +27,9 @@ CopiedScheduler::CopiedScheduler(SchedulerOptions options, SchedulerWire wire, b
   options.say = [this, say = std::move(options.say)](const std::string& text) {
     if (active_ && say) say(text);
   };
+  options.failed = [this, failed = std::move(options.failed)](const std::string& text) {
+    if (active_ && failed) failed(text);
+  };
   if (options.on_update)
     options.on_update = [this, note = std::move(options.on_update)](const UpdateRecord& record) {
       post([note, record] { note(record); });
@@ -112,6 +115,9 @@ GrantReply tell_scheduler(Scheduler& scheduler, const SchedulerInput& input, con
     case SchedulerInput::kScaled:
       scheduler.set_loss_scale({static_cast<double>(input.scale.scale), input.scale.tracker});
       return {};
+    case SchedulerInput::kLetGo:
+      scheduler.let_go(worker);
+      return {};
     default:
       throw CommError("the scheduler was told something unknown: {}", input.what);
   }
@@ -146,15 +152,33 @@ std::vector<std::byte> CopiedScheduler::save() const {
   Saver saver;
   saver(time_);
   saver(desks_);
-  saver(factors_);
   saver(ended_);
+  save_updates(saver);
+  scheduler_->save(saver);
+  return saver.take();
+}
+
+void CopiedScheduler::save_updates(Saver& saver) const {
+  saver(factors_);
   saver(static_cast<int64_t>(updates_.size()));
   for (const Told& told : updates_) {
     saver(told.head);
     saver(told.from);
   }
-  scheduler_->save(saver);
-  return saver.take();
+}
+
+void CopiedScheduler::load_updates(Loader& loader, std::vector<Told>& updates,
+                                   std::deque<ClipHead>& factors) {
+  loader(factors);
+  int64_t count = 0;
+  loader(count);
+  if (count < 0 || count > static_cast<int64_t>(kRemembered))
+    throw CommError("the state of a scheduler with {} updates: at most {}", count, kRemembered);
+  updates.resize(static_cast<size_t>(count));
+  for (Told& told : updates) {
+    loader(told.head);
+    loader(told.from);
+  }
 }
 
 void CopiedScheduler::load(std::span<const std::byte> state) {
@@ -162,18 +186,12 @@ void CopiedScheduler::load(std::span<const std::byte> state) {
   const size_t workers = desks_.size();
   loader(time_);
   loader(desks_);
-  loader(factors_);
   loader(ended_);
-  int64_t updates = 0;
-  loader(updates);
-  if (desks_.size() != workers || updates < 0 || updates > static_cast<int64_t>(kRemembered))
-    throw CommError("the state of a scheduler of {} workers with {} updates does not fit", desks_.size(),
-                    updates);
-  updates_.resize(static_cast<size_t>(updates));
-  for (Told& told : updates_) {
-    loader(told.head);
-    loader(told.from);
-  }
+  std::vector<Told> updates;
+  load_updates(loader, updates, factors_);
+  if (desks_.size() != workers)
+    throw CommError("the state of a scheduler of {} workers does not fit", desks_.size());
+  updates_.assign(updates.begin(), updates.end());
   scheduler_->load(loader);
   if (!loader.at_end()) throw CommError("the state of a scheduler is longer than expected");
 }

@@ -40,6 +40,7 @@ class CopiedScheduler {
   bool has_joined(int worker, int64_t life) const;
   // Whether it has joined in an earlier life, and was not reported as lost since.
   bool knows_earlier_life(int worker, int64_t life) const;
+  bool has_ever_joined(int worker) const { return desks_[static_cast<size_t>(worker)].life >= 0; }
   bool has_left(int worker) const { return desks_[static_cast<size_t>(worker)].left; }
   // The grant of a gradient that was announced before.
   std::optional<GrantReply> granted(int worker, int64_t minibatch) const;
@@ -54,6 +55,14 @@ class CopiedScheduler {
   std::vector<std::byte> save() const;
   void load(std::span<const std::byte> state);
 
+  // The updates that are remembered and the factors of those that were clipped, for a server that joins.
+  struct Told {
+    UpdateHead head;
+    std::vector<Contributor> from;
+  };
+  void save_updates(Saver& saver) const;
+  static void load_updates(Loader& loader, std::vector<Told>& updates, std::deque<ClipHead>& factors);
+
   // This copy sends from now on, and sends again what its predecessor may not have sent.
   void take_over();
   // Sends the last message to this worker again.
@@ -67,10 +76,6 @@ class CopiedScheduler {
     GrantReply grant{};
     std::optional<ReleaseHead> release{};
     std::optional<StopHead> stop{};
-  };
-  struct Told {
-    UpdateHead head;
-    std::vector<Contributor> from;
   };
   SchedulerWire remembering();
   void note(const SchedulerInput& input, const GrantReply& grant);

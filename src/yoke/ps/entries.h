@@ -102,7 +102,7 @@ struct TableUpdateChange {
 
 // Something the scheduler was told, when. Its decisions are a function of these.
 struct SchedulerInput {
-  enum What : int64_t { kJoined, kUpdates, kHasFinished, kLeft, kDelaySet, kStopped, kScaled };
+  enum What : int64_t { kJoined, kUpdates, kHasFinished, kLeft, kDelaySet, kStopped, kScaled, kLetGo };
   int64_t what = kJoined;
   int64_t worker = 0;
   double time = 0;

@@ -44,26 +44,43 @@ void Flight::send_next(size_t in_place_of) {
   send(index);
 }
 
-void Flight::send(size_t index) {
+void Flight::send(size_t index, Moves moves) {
   FlightPlan::Request request;
   try {
     request = plan_.make(index);
   } catch (const CommError& problem) {
     return came(index, problem.what());  // nobody is left to ask
   }
-  Deadline deadline = Deadline::after(plan_.timeout);
+  const Deadline deadline = Deadline::after(plan_.timeout);
   messenger_.ask_then(request.peer, request.message, request.into, deadline,
-                      [this, index, deadline, peer = request.peer, wanted = request.into.size()](
-                          const comm::Message& reply, const std::string& error) {
+                      [this, index, deadline, moves, peer = request.peer, wanted = request.into.size()](
+                          const comm::Message& reply, const std::string& error) mutable {
+                        std::string problem = error;
+                        bool moved = false;
+                        try {
+                          moved = has_moved(reply, error);
+                        } catch (const Error& invalid) {
+                          problem = invalid.what();
+                        }
+                        if (moved && moves.follow()) return send(index, moves);
+                        if (moved && plan_.late) return is_late(index);
+                        if (moved) problem = moves.problem();
                         if (!error.empty() && plan_.servers != nullptr && plan_.servers->moved(peer))
                           return plan_.to_each_server ? came(index, "") : send(index);
                         if (!error.empty() && plan_.late && deadline.passed()) return is_late(index);
-                        std::string problem = error.empty() ? problem_of(index, wanted, reply) : error;
+                        if (problem.empty()) problem = problem_of(index, wanted, reply);
                         if (!problem.empty())
                           problem = fmt::format("{}: {}", server_name(peer - plan_.first_server, plan_.ranks),
                                                 problem);
                         came(index, problem);
                       });
+}
+
+// Whether the request is to be sent to another server.
+bool Flight::has_moved(const comm::Message& reply, const std::string& error) {
+  if (!error.empty() || reply.kind != kMoved || plan_.servers == nullptr) return false;
+  plan_.servers->learn(reply);
+  return true;
 }
 
 void Flight::is_late(size_t index) {
@@ -159,13 +176,17 @@ std::string lost_with_copies(int home, const Succession& succession, const Repli
 
 comm::Message ask_server(comm::Messenger& messenger, ServerView& servers, int home,
                          const comm::Message& message, std::span<std::byte> into, double timeout) {
-  for (;;) {
+  for (Moves moves(timeout);;) {
     const int peer = servers.peer_of(home);
     try {
-      return messenger.ask(peer, message, into, Deadline::after(timeout)).get();
+      comm::Message reply = messenger.ask(peer, message, into, Deadline::after(timeout)).get();
+      if (reply.kind != kMoved) return reply;
+      servers.learn(reply);
     } catch (const CommError&) {
-      if (!servers.moved(peer)) throw;
+      if (servers.moved(peer)) continue;
+      throw;
     }
+    if (!moves.follow()) throw CommError("server {}: {}", home, moves.problem());
   }
 }
 

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "yoke/comm/messenger.h"
+#include "yoke/ps/moves.h"
 #include "yoke/ps/replica_ranks.h"
 #include "yoke/ps/server_view.h"
 
@@ -68,7 +69,9 @@ class Flight {
   enum class State : uint8_t { kIdle, kOffered, kAnswered };
 
   void send_next(size_t in_place_of);
-  void send(size_t index);
+  void send(size_t index) { send(index, Moves(plan_.timeout)); }
+  void send(size_t index, Moves moves);
+  bool has_moved(const comm::Message& reply, const std::string& error);
   void is_late(size_t index);
   void send_again(const std::vector<size_t>& late);
   std::string problem_of(size_t index, size_t wanted, const comm::Message& reply);

@@ -58,20 +58,26 @@ int64_t flags_of(const Gradient& gradient, const GrantReply& grant) {
          (grant.in_order != 0 ? kInOrderFlag : 0);
 }
 
+// In messages.
+ReplicaRanks names_of(const LearnerOptions& options) {
+  if (options.ranks.parts() > 1) return options.ranks;
+  const int servers = options.at_start > 0 ? options.at_start : options.servers;
+  return {options.workers_at_start > 0 ? options.workers_at_start : options.workers, 1, 1, servers};
+}
+
 }  // namespace
 
 Learner::Learner(Messenger& messenger, LearnerOptions options)
     : messenger_(messenger),
       options_(std::move(options)),
-      servers_(std::make_shared<ServerView>(
-          messenger, options_.workers, options_.servers, options_.replicas,
-          options_.ranks.parts() == 1 ? ReplicaRanks{options_.workers} : options_.ranks)),
+      servers_(std::make_shared<ServerView>(messenger, options_.workers, options_.servers, options_.replicas,
+                                            options_.at_start, names_of(options_))),
       sharding_(options_.tensors,
                 {options_.servers, static_cast<int64_t>(size_of(options_.type)), options_.range_bytes, 1}),
       begin_(options_.replica ? options_.replica->begin : 0),
       end_(options_.replica ? options_.replica->end : sharding_.elements()),
       element_(size_of(options_.type)) {
-  if (options_.ranks.parts() == 1) options_.ranks = {options_.workers};
+  options_.ranks = names_of(options_);
   for (size_t i = 0; i < sharding_.ranges().size(); ++i) {
     const Range& range = sharding_.ranges()[i];
     if (range.begin < begin_ || range.begin >= end_) continue;
@@ -107,10 +113,13 @@ void Learner::listen() {
                     message.kind);
   };
   // The scheduler is on the first server, or on one that took over from it.
-  messenger_.serve(nothing, [inbox = inbox_, first = first_server(),
-                             last = first_server() + (options_.replicas > 0 ? options_.servers - 1 : 0)](
-                                int from, const Message& message, const Messenger::Answer&) {
+  messenger_.serve(nothing, [inbox = inbox_, servers = servers_, first = first_server(),
+                             last = first_server() + (servers_->changes() ? options_.servers - 1 : 0)](
+                                int from, const Message& message, const Messenger::Answer& answer) {
     if (from < first || from > last) throw CommError("rank {} is not the scheduler", from);
+    if (message.kind == kHello) return answer({});
+    if (message.kind == kAskGone) return answer({message_with(kAskGone, servers->judge(from, message))});
+    if (message.kind == kMoved) return servers->learn(message);
     inbox->told(message);
   });
 }
@@ -225,6 +234,7 @@ void Learner::assign(int64_t array, const void* data, int64_t version, int64_t s
 // Once all parts of the replica have assigned theirs.
 void Learner::join(int64_t updates, const ScaleHead& scale) {
   sum_over_parts(0);
+  fault::at(fault::Point::kPsJoin);
   if (leads()) ask_scheduler(message_with(kJoin, JoinHead{updates, scale}));
 }
 
@@ -501,7 +511,7 @@ Learner::State Learner::fetch_state(const std::vector<void*>& arrays,
   Message snapshot;
   snapshot.kind = kSnapshot;
   State state;
-  for (int attempts = options_.replicas > 0 ? kSnapshots : 1; attempts > 0; --attempts) {
+  for (int attempts = servers_->changes() ? kSnapshots : 1; attempts > 0; --attempts) {
     if (leads()) state.version = ask_scheduler(snapshot).get_head<VersionReply>().version;
     take_from_first(state);
     std::exception_ptr problem;
@@ -510,7 +520,7 @@ Learner::State Learner::fetch_state(const std::vector<void*>& arrays,
       if (also) also(state.version);
     } catch (const CommError&) {
       problem = std::current_exception();
-      if (options_.replicas == 0 || !servers_->broken().empty()) throw;
+      if (!servers_->changes() || !servers_->broken().empty()) throw;
     }
     if (sum_over_parts(problem ? 1 : 0) == 0) break;
     if (attempts > 1) continue;
@@ -538,6 +548,12 @@ std::string Learner::report() {
   message.kind = kReport;
   Message reply = ask_scheduler(message, text);
   return {reinterpret_cast<const char*>(reply.payload.data()), reply.payload.size()};
+}
+
+void Learner::ask_to_leave() {
+  Message message;
+  message.kind = kDepart;
+  ask_scheduler(message);
 }
 
 void Learner::ask_stop(int64_t signal) {
@@ -572,6 +588,7 @@ std::vector<int64_t> Learner::await_end() {
 
 void Learner::goodbye(int64_t peak_memory) {
   if (std::exchange(said_goodbye_, true)) return;
+  fault::at(fault::Point::kPsGoodbye);
   {
     std::lock_guard lock(inbox_->mutex);
     inbox_->leaving = true;

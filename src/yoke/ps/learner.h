@@ -57,8 +57,10 @@ struct ReplicaLinks {
 };
 
 struct LearnerOptions {
-  int workers = 1;
+  int workers = 1;           // with places for those that join
+  int workers_at_start = 0;  // 0: all
   int servers = 1;
+  int at_start = 0;  // as in ServerOptions
   int replicas = 0;  // of the servers: copies of each range
   // Elements of each, in the order in which the model uses them; a 0 ends the part of a rank.
   std::vector<int64_t> tensors;
@@ -114,6 +116,8 @@ class Learner {
   int64_t elements() const { return end_ - begin_; }
   // Whether this rank acts for its worker: only it calls ask_stop(), report(), await_end() and the like.
   bool leads() const { return !options_.replica || options_.replica->part == 0; }
+  // Where the servers are; it follows their changes as long as this object lives.
+  const std::shared_ptr<ServerView>& servers() const { return servers_; }
   // Number of state arrays of the servers' optimizer.
   int64_t state_arrays() const { return state_arrays_; }
 
@@ -202,6 +206,9 @@ class Learner {
 
   std::string report();  // of the scheduler, as JSON
   void ask_stop(int64_t signal);
+  // Asks to leave: the run ends, for this worker, after the current gradient. Throws CommError with the
+  // reason why it cannot.
+  void ask_to_leave();
   // Changes the maximum delay of bounded_delay or ssp for all workers immediately. Throws CommError if the
   // rule has none.
   void set_max_delay(int64_t max_delay);

@@ -11,6 +11,7 @@
 
 #include "yoke/base/data_type.h"
 #include "yoke/comm/messenger.h"
+#include "yoke/ps/succession.h"
 
 namespace yoke::ps {
 
@@ -40,6 +41,7 @@ enum Kind : uint16_t {
   kAskLate,   // worker -> server: which worker has been waited for longest
   kAlive,     // worker -> scheduler: busy with something other than a minibatch
   kAwaitEnd,  // worker -> scheduler: replied when all others have ended (payload: peak memory of each)
+  kDepart,    // worker -> scheduler: would like to leave; refused, or told kStop after its gradient
   kSetDelay,  // worker -> scheduler: set the maximum delay of bounded_delay or ssp
   kGoodbye,   // worker -> server: leaves normally
   kRelease,   // scheduler -> worker: a version and a minibatch to compute
@@ -50,6 +52,11 @@ enum Kind : uint16_t {
   kEntry,     // server -> server: a change of ranges that both hold (ps/entries.h); replied when it is safe
   kLeave,     // server -> server: leaves while training continues
   kCopy,      // server -> server: a part of a copy that is made anew (server_copies.cpp)
+  kWelcome,   // server of the scheduler -> server that joins: what it has to know (server_welcome.cpp)
+  kAskGone,   // server -> first worker: whether a server that it has lost is lost (server_fence.cpp)
+  kHello,     // server that has joined -> worker: replied
+  kMove,      // server -> server: a part of a move of a home (server_move.cpp)
+  kMoved,     // server -> worker, server: a home has moved; also the reply to a request that comes too late
   // Sparse tables (ps/sparse/messages.h), all worker -> server:
   kOpenTable,    // create a table, or check that it is the same
   kAssignTable,  // one array of some rows, at the start (payload: keys, values)
@@ -174,15 +181,21 @@ struct ReleaseHead {
   int64_t version = 0;
   int64_t minibatch = 0;
   int64_t gradients = 0;  // accepted so far
-  int64_t flags = 0;      // kFetchFlag, kCancelFlag, kSkippedFlag
+  int64_t flags = 0;      // kFetchFlag, kCancelFlag, kSkippedFlag; number of the batch
   int64_t losses = 0;     // number of finite losses among them
   double loss_sum = 0;    // sum of those losses
   int64_t samples = 0;    // in all accepted gradients
   ScaleHead scale{};      // of the minibatch
+  // Where batches are handed out (ps/batch_order.h).
+  int64_t batch() const;
 };
 inline constexpr int64_t kFetchFlag = 1;
 inline constexpr int64_t kCancelFlag = 2;
 inline constexpr int64_t kSkippedFlag = 4;  // the last update was skipped
+inline constexpr int kBatchShift = 8;       // the bits from here on
+inline int64_t ReleaseHead::batch() const {
+  return flags >> kBatchShift;
+}
 
 struct UpdateHead {
   int64_t number = 0;   // from 1, consecutive
@@ -215,7 +228,7 @@ struct EntryHead {
 };
 
 struct CopyHead {
-  enum What : int64_t { kAsk, kBegin, kRange, kEnd };
+  enum What : int64_t { kAsk, kBegin, kRange, kEnd, kTables, kRows };
   int64_t home = 0;    // whose ranges are copied
   int64_t number = 0;  // kBegin: of the last entry before the copy
   int64_t what = kAsk;
@@ -223,6 +236,24 @@ struct CopyHead {
 };
 struct CopyReply {
   int64_t complete = 0;  // 1: it has a copy
+};
+
+struct MoveHead {
+  enum What : int64_t { kOrder, kBegin, kFilled, kCommit, kClaim, kGiveUp };
+  int64_t what = kOrder;
+  Succession::Move move;
+};
+
+struct AskGoneHead {
+  int64_t server = 0;
+};
+struct GoneReply {
+  enum Verdict : int64_t {
+    kGone,  // the worker has lost it, too
+    kWait,  // it may be alive: ask again
+    kEnd,   // it has lost the asker, and stays; the asker is to end
+  };
+  int64_t verdict = kGone;
 };
 
 struct FetchHead {

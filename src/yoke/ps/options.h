@@ -31,6 +31,9 @@ struct PsOptions {
   double timeout = 300;
   bool log_updates = false;
   int64_t replicas = 0;
+  int64_t max_servers = 0;
+  int64_t min_workers = 1;
+  int64_t max_workers = 0;
   std::string sparse = "auto";
   bool key_cache = true;
   std::string fixed_point = "none";
@@ -80,6 +83,19 @@ inline void describe(config::Fields& f, PsOptions& o) {
             "copies of each parameter range on other servers: training continues if servers are killed, as "
             "long as a copy is left",
             0, 1023);
+  f.integer(
+      "max_servers", o.max_servers,
+      "servers may join and leave while training continues; at most so many in all, those that have left "
+      "included; 0: the set is fixed",
+      0, 1024);
+  f.integer("min_workers", o.min_workers,
+            "the job ends when workers are lost and fewer are left; fewer do not remain when one leaves", 1,
+            1024);
+  f.integer(
+      "max_workers", o.max_workers,
+      "workers may join and leave while training continues, and are handed batches one by one; at most so "
+      "many in all, those that have left included; 0: only those of the start",
+      0, 1024);
   f.boolean("log_updates", o.log_updates, "log every update as a JSON line to OUT/updates.jsonl");
   f.choice("sparse", o.sparse, {"auto", "on", "off"},
            "models with sparse samples: workers push and pull only the rows of a minibatch; auto: where the "

@@ -12,6 +12,7 @@ std::vector<int> ReplicaRanks::ranks_of(int replica) const {
 }
 
 std::string worker_name(const ReplicaRanks& ranks, int replica) {
+  if (replica >= ranks.replicas) return fmt::format("worker {} (rank {})", replica, ranks.first_of(replica));
   std::string list;
   for (int rank : ranks.ranks_of(replica)) list += fmt::format("{}{}", list.empty() ? "" : ", ", rank);
   return fmt::format("worker {} (rank{} {})", replica, ranks.parts() > 1 ? "s" : "", list);

@@ -12,6 +12,7 @@ struct ReplicaRanks {
   int replicas = 1;  // workers, for a rule
   int stages = 1;
   int slices = 1;
+  int servers = 0;  // at the start, where workers of one rank may join later: their ranks follow
 
   int parts() const { return stages * slices; }
   int ranks() const { return replicas * parts(); }
@@ -21,7 +22,7 @@ struct ReplicaRanks {
   // Among the ranks of its replica, by stage and slice.
   int part_of(int rank) const { return stage_of(rank) * slices + slice_of(rank); }
   // The rank that speaks for its replica.
-  int first_of(int replica) const { return replica * slices; }
+  int first_of(int replica) const { return replica < replicas ? replica * slices : replica + servers; }
   std::vector<int> ranks_of(int replica) const;
 };
 

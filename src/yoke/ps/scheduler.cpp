@@ -40,15 +40,21 @@ bool is_sane(const FinishedHead& head) {
 }  // namespace
 
 Scheduler::Scheduler(SchedulerOptions options, SchedulerWire wire)
-    : options_(std::move(options)), wire_(std::move(wire)), made_(now()) {
+    : options_(std::move(options)),
+      wire_(std::move(wire)),
+      batches_(static_cast<size_t>(std::max(0, options_.policy.workers))),
+      made_(now()) {
   options_.on_update = guarded(std::move(options_.on_update));
   options_.say = guarded(std::move(options_.say));
+  options_.failed = guarded(std::move(options_.failed));
   plan::validate(options_.policy);
   const plan::RuleTraits& traits = plan::traits_of(options_.policy.rule);
   if (options_.adasync && traits.k != plan::RuleTraits::kGiven)
     throw ConfigError("ps.adasync = true with ps.policy = \"{}\": it has no K. Use a k_ rule.",
                       plan::to_string(options_.policy.rule));
   desks_.resize(static_cast<size_t>(options_.policy.workers));
+  for (int worker = 0; worker < options_.policy.workers; ++worker)
+    if (is_late(worker)) lost_early_.insert(worker);
 }
 
 double Scheduler::now() const {
@@ -67,9 +73,12 @@ void Scheduler::joined(int worker, int64_t version, int64_t life) {
   own.computing = false;
   own.since = own.seen = now();
   own.life = life;
+  own.leaving = false;
+  const bool is_new = is_late(worker) && !own.known;
+  own.known = true;
   if (life > 0) {
     own.time.lost = false;
-    ++own.time.rejoined;
+    if (!is_new) ++own.time.rejoined;
   }
   if (stopped_) return wire_.stop(worker, stop_head());
   lost_early_.erase(worker);
@@ -80,9 +89,10 @@ void Scheduler::joined(int worker, int64_t version, int64_t life) {
   if (warm_starting_ && worker != 0) return;
   obey(policy_->joined(worker));
   restore_k();
+  send_off();
   if (life > 0 && options_.say)
-    options_.say(fmt::format("worker {} rejoined at version {}; workers: {}", worker, this->version(),
-                             policy_->alive()));
+    options_.say(fmt::format("worker {} {} at version {}; workers: {}", worker,
+                             is_new ? "joined" : "rejoined", this->version(), policy_->alive()));
 }
 
 void Scheduler::set_loss_scale(const kernels::LossScale& scale) {
@@ -144,7 +154,7 @@ void Scheduler::restore_k() {
 GrantReply Scheduler::finished(int worker, const FinishedHead& head) {
   GrantReply reply;
   reply.verdict = static_cast<int64_t>(plan::Verdict::kCancelled);
-  if (stopped_) return reply;
+  if (stopped_ || was_sent_off(worker)) return reply;
   if (!policy_) throw CommError("worker {} has a gradient before it was given any work", worker);
   if (!std::isfinite(head.lr))
     throw CommError("worker {} has a gradient with a learning rate of {}; nothing was applied", worker,
@@ -185,12 +195,15 @@ GrantReply Scheduler::finished(int worker, const FinishedHead& head) {
     place = std::find_if(pending_.begin(), pending_.end(),
                          [&](const Contributor& other) { return other.worker > worker; });
   pending_losses_.insert(pending_losses_.begin() + (place - pending_.begin()), head.loss);
+  if (options_.hands_out)
+    pending_batches_.insert(pending_batches_.begin() + (place - pending_.begin()), batches_.use(worker));
   pending_.insert(place, {worker, head.minibatch, own.life});
   if (!in_order()) count_loss(head.loss);
   pending_staleness_ += decision.staleness;
   lr_ = head.lr;
   overflow_ |= head.overflow != 0;
   obey(decision);
+  send_off();
   return reply;
 }
 
@@ -243,7 +256,8 @@ void Scheduler::note_update(const plan::Update& update) {
                         static_cast<double>(pending_staleness_) / count, k(),
                         plan::traits_of(options_.policy.rule).gated
                             ? std::optional(policy_->options().max_delay)
-                            : std::nullopt});
+                            : std::nullopt,
+                        pending_batches_});
   if (measuring_) {
     ++counts_.updates;
     counts_.seconds = at - measured_from_;
@@ -252,6 +266,7 @@ void Scheduler::note_update(const plan::Update& update) {
   }
   pending_.clear();
   pending_losses_.clear();
+  pending_batches_.clear();
   pending_staleness_ = 0;
 }
 
@@ -299,10 +314,12 @@ void Scheduler::send_releases(const std::vector<plan::Release>& releases) {
       own.time.idle += at - own.since;
     }
     if (release.fetch) ++counts_.pulls;
-    own.computing = true;
     own.since = own.seen = at;
-    int64_t flags = (release.fetch ? kFetchFlag : 0) | (release.cancels ? kCancelFlag : 0) |
-                    (skipped_ ? kSkippedFlag : 0);
+    own.computing = !own.leaving;
+    if (own.leaving) continue;  // send_off()
+    const int64_t batch = options_.hands_out ? batches_.give(release.worker) : 0;
+    int64_t flags = (batch << kBatchShift) | (release.fetch ? kFetchFlag : 0) |
+                    (release.cancels ? kCancelFlag : 0) | (skipped_ ? kSkippedFlag : 0);
     wire_.release(release.worker, {release.version, release.minibatch, gradients_, flags, losses_,
                                    loss_total_, samples_, scale_head()});
   }
@@ -345,12 +362,19 @@ void Scheduler::set_max_delay(int64_t max_delay) {
         max_delay == plan::PolicyOptions::kUnbounded ? "not bounded" : fmt::format("at most {}", max_delay),
         policy_->version()));
   obey(policy_->set_max_delay(max_delay));
+  send_off();
 }
 
 void Scheduler::left(int worker, bool lost, const std::string& why) {
   if (worker < 0 || static_cast<size_t>(worker) >= desks_.size()) return;
   Desk& own = desk(worker);
   bool was_here = std::exchange(own.here, false);
+  if (!stopped_) batches_.give_back(worker);
+  if (is_late(worker) && !own.known) {
+    if (lost && options_.say && !stopped_)
+      options_.say(fmt::format("worker {} was lost before it had joined ({})", worker, why));
+    return;
+  }
   own.time.lost |= lost;
   if (lost && options_.say && !stopped_)
     options_.say(
@@ -360,7 +384,10 @@ void Scheduler::left(int worker, bool lost, const std::string& why) {
     lost_early_.insert(worker);
     return begin_when_all_are_here();
   }
-  if (was_here && !stopped_) obey(policy_->left(worker));
+  if (!was_here || stopped_) return;
+  obey(policy_->left(worker));
+  send_off();
+  if (lost) check_enough(worker);
 }
 
 void Scheduler::stop(int64_t signal) {
@@ -407,6 +434,7 @@ std::vector<WorkerStatus> Scheduler::worker_status() const {
   std::vector<WorkerStatus> list;
   for (size_t worker = 0; worker < desks_.size(); ++worker) {
     const Desk& one = desks_[worker];
+    if (is_late(static_cast<int>(worker)) && !one.known) continue;
     WorkerStatus status;
     status.id = static_cast<int64_t>(worker);
     status.clock = one.time.gradients;
@@ -417,7 +445,7 @@ std::vector<WorkerStatus> Scheduler::worker_status() const {
       status.staleness = one.here && standing.version >= 0 ? policy_->version() - standing.version : 0;
     }
     if (one.here)
-      status.state = one.computing ? "computing" : "waiting";
+      status.state = one.leaving ? "leaving" : one.computing ? "computing" : "waiting";
     else if (one.time.lost)
       status.state = "lost";
     else if (policy_)
@@ -430,8 +458,12 @@ std::vector<WorkerStatus> Scheduler::worker_status() const {
 Accounting Scheduler::accounting() const {
   Accounting all = counts_;
   all.losses = curve_.points();
-  for (const Desk& one : desks_) {
+  if (options_.hands_out) all.batches = batches_.counts();
+  for (size_t worker = 0; worker < desks_.size(); ++worker) {
+    const Desk& one = desks_[worker];
+    if (is_late(static_cast<int>(worker)) && !one.known) continue;
     all.workers.push_back(one.time);
+    all.workers.back().id = static_cast<int64_t>(worker);
     bool waits = one.here && !one.computing && policy_ && !stopped_;
     if (waits) all.workers.back().idle += now() - one.since;
   }

@@ -16,6 +16,7 @@
 #include "yoke/plan/policies/policy.h"
 #include "yoke/ps/accounting.h"
 #include "yoke/ps/archive.h"
+#include "yoke/ps/batch_order.h"
 #include "yoke/ps/messages.h"
 #include "yoke/ps/status.h"
 
@@ -30,10 +31,16 @@ struct UpdateRecord {
   double staleness = 0;
   int64_t k = 0;
   std::optional<int64_t> max_delay{};  // if the rule has one
+  std::vector<int64_t> batches{};      // of its gradients, where they are handed out
 };
 
 struct SchedulerOptions {
   plan::PolicyOptions policy;
+  // Of policy.workers: those at the start, if the others may join later; 0: all.
+  int workers_at_start = 0;
+  int min_workers = 1;  // after a loss that leaves fewer, the run has failed
+  // Hands out batches (ps/batch_order.h), and lets workers leave.
+  bool hands_out = false;
   int64_t updates = 0;  // the run ends at this version; 0: not by itself
   // bounded_delay and ssp: replaces policy.max_delay; empty: no schedule.
   std::vector<plan::DelayStep> delay_schedule{};
@@ -50,8 +57,9 @@ struct SchedulerOptions {
   double adasync_seconds = 1;  // seconds between adjustments
   // May be empty. Exceptions are logged, so that they cannot interrupt an update.
   std::function<void(const UpdateRecord&)> on_update;
-  std::function<void(const std::string&)> say;  // messages for the user
-  std::function<double()> now{};                // seconds; empty: now_seconds()
+  std::function<void(const std::string&)> say;       // messages for the user
+  std::function<void(const std::string&)> failed{};  // too few workers are left; may be empty
+  std::function<double()> now{};                     // seconds; empty: now_seconds()
 };
 
 struct SchedulerWire {
@@ -78,6 +86,10 @@ class Scheduler {
   GrantReply finished(int worker, const FinishedHead& head);
   // The worker has ended. `lost`: without a goodbye.
   void left(int worker, bool lost, const std::string& why);
+  // Why let_go() would be wrong; empty: it is not.
+  std::string why_not_let_go(int worker) const;
+  // Lets a worker leave once the gradient that it computes has counted.
+  void let_go(int worker);
   // Changes the maximum delay of bounded_delay and ssp. Throws ConfigError if the rule has none.
   void set_max_delay(int64_t max_delay);
   // Records a sign of life of a worker that is not computing.
@@ -103,6 +115,8 @@ class Scheduler {
   struct Desk {
     bool here = false;
     bool computing = false;
+    bool known = false;    // has joined before
+    bool leaving = false;  // it was asked to
     int64_t life = 0;
     double since = 0;  // start of computing or waiting
     double seen = 0;   // last sign of life
@@ -129,13 +143,19 @@ class Scheduler {
   void restore_k();
   bool combines() const;
   double scale_of(const FinishedHead& head, int64_t staleness) const;
+  bool is_late(int worker) const;  // was not there at the start
+  int workers_here() const;
+  void send_off();
+  bool was_sent_off(int worker) const;
+  void check_enough(int worker);
   Desk& desk(int worker) { return desks_[static_cast<size_t>(worker)]; }
 
   SchedulerOptions options_;
   SchedulerWire wire_;
   std::optional<plan::Policy> policy_;
   std::vector<Desk> desks_;
-  std::set<int> lost_early_;  // before work started
+  std::set<int> lost_early_;  // before work started; and who has not joined yet
+  BatchOrder batches_;
   // bounded_delay with delay 0: servers apply a whole round at once, like `sync`, so that stateful optimizers
   // behave identically and nobody reads half a round.
   bool by_rounds_ = false;
@@ -146,6 +166,7 @@ class Scheduler {
   std::vector<Contributor> untold_;   // not sent to the servers yet
   std::vector<Contributor> pending_;  // of the next update
   std::vector<double> pending_losses_;
+  std::vector<int64_t> pending_batches_;
   int64_t pending_staleness_ = 0;
   double lr_ = 0;
   bool scales_ = false;  // losses, by loss_scale_

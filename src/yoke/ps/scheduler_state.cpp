@@ -20,6 +20,8 @@ void Scheduler::exchange(Archive& archive) {
   archive(untold_);
   archive(pending_);
   archive(pending_losses_);
+  archive(pending_batches_);
+  batches_.exchange(archive);
   archive(pending_staleness_);
   archive(lr_);
   archive(scales_);
@@ -61,7 +63,7 @@ void Scheduler::load(Loader& loader) {
   loader(lost_early);
   bool begun = false;
   loader(begun);
-  if (desks_.size() != workers || options_.policy.rule != rule ||
+  if (desks_.size() != workers || !batches_.fits(workers) || options_.policy.rule != rule ||
       next_delay_ > options_.delay_schedule.size())
     throw CommError("the state of a scheduler of {} workers does not fit one of {}", desks_.size(), workers);
   lost_early_ = {lost_early.begin(), lost_early.end()};

@@ -89,11 +89,11 @@ int64_t end_of(int64_t begin, int64_t count) {
 Server::Server(Messenger& messenger, ServerOptions options)
     : messenger_(messenger),
       options_(std::move(options)),
-      succession_(options_.servers, options_.replicas),
+      succession_(options_.servers, options_.replicas, options_.at_start),
       vectors_(messenger, options_.workers, options_.servers, options_.sandblaster),
       clipping_(options_.servers),
       strict_(consumes_own_version_only(options_.scheduler.policy)),
-      copies_gradients_(options_.replicas > 0 && copies_each_gradient(options_.scheduler.policy)),
+      copies_gradients_(is_copied() && copies_each_gradient(options_.scheduler.policy)),
       lost_(static_cast<size_t>(options_.workers), false),
       left_(static_cast<size_t>(options_.workers), false),
       heard_(static_cast<size_t>(options_.workers), 0),
@@ -101,13 +101,26 @@ Server::Server(Messenger& messenger, ServerOptions options)
       peak_memory_(static_cast<size_t>(options_.workers), 0),
       lives_(static_cast<size_t>(options_.workers), 0),
       last_named_(static_cast<size_t>(options_.workers), Contributor{0, -1, 0}),
-      gone_(static_cast<size_t>(options_.workers), false) {
+      gone_(static_cast<size_t>(options_.workers), false),
+      unjoined_(static_cast<size_t>(options_.workers), false) {
   YOKE_CHECK(options_.workers + options_.servers == messenger.size(),
              "{} workers and {} servers are not {} ranks", options_.workers, options_.servers,
              messenger.size());
   YOKE_CHECK(!is_worker(messenger.rank()), "rank {} is a worker", messenger.rank());
   options_.scheduler.policy.workers = options_.workers;
-  if (options_.ranks.parts() == 1) options_.ranks = {options_.workers};
+  options_.scheduler.workers_at_start = options_.workers_at_start;
+  options_.scheduler.failed = [this](const std::string& text) {
+    fail(text);
+    std::lock_guard lock(mutex_);
+    ends_at_once_ = true;
+    changed_.notify_all();
+  };
+  const int servers_at_start = is_elastic() ? options_.at_start : options_.servers;
+  const int workers_at_start = options_.workers_at_start > 0 ? options_.workers_at_start : options_.workers;
+  if (options_.ranks.parts() == 1) options_.ranks = {workers_at_start, 1, 1, servers_at_start};
+  await_late_workers();
+  awaits_welcome_ = is_elastic() && own_index() >= options_.at_start;
+  if (awaits_welcome_) succession_.add(own_index());
   make_shares();
   make_scheduler();
   messenger_.on_peer_lost([this](int peer, const std::string& why) { peer_lost(peer, why); });
@@ -121,6 +134,8 @@ Server::Server(Messenger& messenger, ServerOptions options)
       handle(from, request, answer);
     } catch (const NotServedYet&) {
       postpone(from, request, answer);
+    } catch (const MovedAway& away) {
+      answer({message_with(kMoved, away.move)});
     } catch (...) {
       ++numbers_.refused;
       throw;
@@ -135,17 +150,20 @@ void Server::run() {
     ~Guard() { vectors.stop(); }
   } guard{vectors_};
   std::unique_lock lock(mutex_);
-  auto all_gone = [&] { return std::all_of(gone_.begin(), gone_.end(), [](bool gone) { return gone; }); };
-  changed_.wait(lock, [&] { return all_gone() || !error_.empty() || has_left_; });
+  auto nobody = [&] { return all_gone(/*unjoined_too=*/true); };
+  changed_.wait(lock, [&] { return all_gone(/*unjoined_too=*/false) || !error_.empty() || has_left_; });
+  if (is_cut_off_) return;
+  if (ends_at_once_) throw CommError("{}", error_);
   if (has_left_) {
     lock.unlock();
     return tell_departure(kLeave);
   }
   // A server that has seen the last worker leave ends before one that has not, so losing it is normal. If a
   // server died, workers are lost after it. (A restarted worker may be too late for the end.)
-  if (!changed_.wait_for(lock, std::chrono::duration<double>(kLastWorkersSeconds), all_gone) ||
-      (!error_.empty() && losses_ > lost_before_))
+  const bool all = changed_.wait_for(lock, std::chrono::duration<double>(kLastWorkersSeconds), nobody);
+  if (!error_.empty() && (!all || losses_ > lost_before_))
     throw CommError("{}: {}", server_name(own_index(), options_.ranks), error_);
+  if (!all) say(fmt::format("{} ends without a worker that has not joined", name_of(own_index())));
   const bool served = left_in_order_ > 0;
   lock.unlock();
   tell_departure(kGoodbye);
@@ -182,6 +200,8 @@ size_t Server::most_bytes(uint16_t kind) const {
                  : 0;
     case kCopy:
       return is_copied() ? kMostCopy : 0;
+    case kWelcome:
+      return is_elastic() && own_index() >= options_.at_start ? kMostUpdate : 0;  // again by a new scheduler
     case kAssign:
     case kPush:
     case kPushPull:
@@ -209,7 +229,9 @@ void Server::check_size(int from, const Message& head, size_t bytes) const {
 void Server::handle(int from, const Message& request, const Messenger::Answer& answer) {
   check_sender(from, request.kind);
   if (is_worker(from)) heard_[static_cast<size_t>(from)] = now_seconds();
-  if (leaving_ && is_worker(from)) throw NotServedYet();
+  const bool is_end = request.kind == kGoodbye && !is_worker(from);
+  if (awaits_welcome_ && request.kind != kWelcome && !is_end) throw NotServedYet();
+  if (leaving_ && options_.replicas > 0 && is_worker(from)) throw NotServedYet();
   if (sparse::Tables::handles(request.kind)) return tables_for(from, request).handle(from, request, answer);
   if (sandblaster::VectorService::handles(request.kind))
     return vectors_.handle(from, request, answer, now_seconds() - heard_[0]);
@@ -221,13 +243,16 @@ void Server::handle(int from, const Message& request, const Messenger::Answer& a
 void Server::check_sender(int from, uint16_t kind) const {
   if (is_worker(from)) {
     if (kind == kUpdate || kind == kClip) throw CommError("rank {} is not the scheduler", from);
-    if (kind == kSquare || kind == kEntry || kind == kCopy || kind == kLeave || kind == kCommand)
+    if (kind == kSquare || kind == kEntry || kind == kCopy || kind == kLeave || kind == kCommand ||
+        kind == kWelcome || kind == kHello || kind == kAskGone || kind == kMove || kind == kMoved)
       throw CommError("unexpected message of kind {} from rank {} to rank {}", kind, from, messenger_.rank());
     return;
   }
   const bool decides = kind == kUpdate || kind == kClip || kind == kSnapshot || kind == kStop;
-  const bool tells = kind == kSquare || kind == kCommand ||
-                     (is_copied() && (kind == kEntry || kind == kCopy || kind == kGoodbye || kind == kLeave));
+  const bool tells =
+      kind == kSquare || kind == kCommand ||
+      (is_copied() && (kind == kEntry || kind == kCopy || kind == kGoodbye || kind == kLeave)) ||
+      (is_elastic() && (kind == kHello || kind == kWelcome || kind == kMove || kind == kMoved));
   if (!decides && !tells) throw CommError("rank {} is not one of the {} workers", from, options_.workers);
   if (decides && (scheduler() != nullptr || (!is_copied() && from != options_.workers)))
     throw CommError("rank {} is not the scheduler", from);
@@ -251,6 +276,14 @@ void Server::handle_kind(int from, const Message& request, const Messenger::Answ
       return take_entry(from, request, answer);
     case kCopy:
       return take_copy(from, request, answer);
+    case kHello:
+      return answer({});
+    case kWelcome:
+      return take_welcome(from, request, answer);
+    case kMove:
+      return take_move(from, request, answer);
+    case kMoved:
+      return take_moved(from, request.get_head<Succession::Move>());
     case kLeave:
       return server_gone(from - options_.workers, Departure::kLeft, "");
     case kPushKeys:
@@ -284,8 +317,14 @@ void Server::handle_kind(int from, const Message& request, const Messenger::Answ
 }
 
 void Server::open(int from, const Message& request, const Messenger::Answer& answer) {
-  auto head = request.get_head<OpenHead>();
-  auto tensors = list_in<int64_t>(from, request);
+  open_layout(from, request.get_head<OpenHead>(), list_in<int64_t>(from, request));
+  int64_t arrays = 0;
+  for (const auto& share : shares_)  // copies, too: their server may be lost
+    if (!share->slots.empty()) arrays = static_cast<int64_t>(share->slots.front()->store.state_arrays());
+  answer({message_with(kOpen, OpenReply{static_cast<int64_t>(slots_.size()), arrays})});
+}
+
+void Server::open_layout(int from, const OpenHead& head, const std::vector<int64_t>& tensors) {
   if (!is_sane(head, tensors))
     throw CommError("invalid layout from worker {}: {} elements in {} tensors, in ranges of {} bytes", from,
                     head.elements, tensors.size(), head.range_bytes);
@@ -295,13 +334,12 @@ void Server::open(int from, const Message& request, const Messenger::Answer& ans
     bool same = opened_->type == head.type && sharding.ranges() == sharding_.ranges();
     if (!same)
       throw CommError("worker {} has a different model than the others ({} parameters)", from, head.elements);
-  } else {
-    lay_out(head, std::move(sharding));
+    return;
   }
-  int64_t arrays = 0;
-  for (const auto& share : shares_)  // copies, too: their server may be lost
-    if (!share->slots.empty()) arrays = static_cast<int64_t>(share->slots.front()->store.state_arrays());
-  answer({message_with(kOpen, OpenReply{static_cast<int64_t>(slots_.size()), arrays})});
+  lay_out(head, std::move(sharding));
+  tensors_ = tensors;
+  for (int server : std::exchange(unwelcomed_, {}))
+    if (!succession_.is_lost(server)) welcome(server);
 }
 
 std::unique_ptr<Server::Slot> Server::make_slot(size_t number, const Range& range, DataType type,
@@ -349,7 +387,9 @@ Server::Slot& Server::slot_of(int from, int64_t range) {
   bool known = range >= 0 && static_cast<size_t>(range) < by_range_.size();
   Slot* slot = known ? by_range_[static_cast<size_t>(range)] : nullptr;
   if (known && is_copied() && (slot == nullptr || !slot->share->serves)) {
-    check_is_left(sharding_.ranges()[static_cast<size_t>(range)].server);
+    const int home = sharding_.ranges()[static_cast<size_t>(range)].server;
+    check_is_left(home);
+    check_is_here(home);
     throw NotServedYet();
   }
   if (slot == nullptr)
@@ -454,6 +494,7 @@ void Server::push_gradient(Slot& slot, int from, const PushHead& head, std::span
 
 void Server::pull(int from, const Message& request, const Messenger::Answer& answer) {
   auto head = request.get_head<PullHead>();
+  has_joined(from);
   Slot& slot = slot_of(from, head.range);
   check_part(from, slot, head.begin, head.count);
   if (slot.store.version() >= head.version) return answer_pull(slot, head, answer);

@@ -19,6 +19,7 @@
 // lost yet waits until it is.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <deque>
 #include <memory>
@@ -43,11 +44,13 @@
 namespace yoke::ps {
 
 struct ServerOptions {
-  int workers = 1;
-  int servers = 1;
-  int replicas = 0;      // copies of each range and table on other servers
-  double timeout = 300;  // seconds for a copy to acknowledge a change
-  ReplicaRanks ranks{};  // of the job, for messages; by default each worker is a rank
+  int workers = 1;           // with places for those that join
+  int workers_at_start = 0;  // 0: all, and the set is fixed
+  int servers = 1;           // with places for those that join
+  int at_start = 0;          // servers that are there at the start; 0: all, and the set is fixed
+  int replicas = 0;          // copies of each range and table on other servers
+  double timeout = 300;      // seconds for a copy to acknowledge a change
+  ReplicaRanks ranks{};      // of the job, for messages; by default each worker is a rank
   MakeUpdater make_updater;
   // Rules of sparse tables, by their number. Empty: there are none.
   std::function<std::shared_ptr<const sparse::Rule>(int table)> make_rule{};
@@ -90,6 +93,8 @@ class Server {
   // Leaves the job while training continues: others take over, and run() returns. `refusal`: why it cannot;
   // empty: it leaves.
   void ask_to_leave(std::function<void(const std::string& refusal)> answer);
+  // Lets a worker leave the job while training continues, likewise. Only the server of the scheduler can.
+  void ask_worker_to_leave(int worker, std::function<void(const std::string& refusal)> answer);
 
  private:
   // An update that was decided but is not applied by all ranges yet.
@@ -150,9 +155,11 @@ class Server {
   // A copy of a home's ranges is sent to another server (server_copies.cpp).
   struct Copying {
     int server = 0;
+    bool ending = false;  // all was sent
     int64_t attempt = 0;
     size_t next = 0;  // slot
     size_t in_flight = 0;
+    sparse::Tables::Cursor rows{};
   };
   // The ranges of one home: served, or held as a copy.
   struct Share {
@@ -165,7 +172,15 @@ class Server {
     std::unique_ptr<sparse::Tables> tables{};
     bool complete = true;  // false: this server gets a copy
     std::optional<Copying> copying{};
-    int64_t attempts = 0;  // of copying
+    int64_t attempts = 0;                           // of copying
+    std::vector<comm::Messenger::Answer> parked{};  // of requests that are to be sent again
+  };
+  // The target of a move asks the others to agree.
+  struct Claim {
+    Succession::Move move;
+    comm::Messenger::Answer answer;  // to the owner
+    int left = 1;                    // that have not agreed
+    bool refused = false;
   };
   // A request for a home whose server is not known to be lost.
   struct Postponed {
@@ -175,6 +190,9 @@ class Server {
     comm::Messenger::Answer answer;
   };
   struct NotServedYet {};  // thrown, to postpone a request
+  struct MovedAway {       // thrown: another server serves this home
+    Succession::Move move;
+  };
 
   ServerStatus status() const;  // server_status.cpp
   void handle(int from, const comm::Message& request, const comm::Messenger::Answer& answer);
@@ -183,6 +201,7 @@ class Server {
   void check_size(int from, const comm::Message& head, size_t bytes) const;
   size_t most_bytes(uint16_t kind) const;
   void open(int from, const comm::Message& request, const comm::Messenger::Answer& answer);
+  void open_layout(int from, const OpenHead& head, const std::vector<int64_t>& tensors);
   void lay_out(const OpenHead& head, Sharding sharding);
   std::unique_ptr<Slot> make_slot(size_t number, const Range& range, DataType type, Share& share) const;
   void assign(int from, const comm::Message& request, const comm::Messenger::Answer& answer);
@@ -255,7 +274,9 @@ class Server {
   void send_update(const UpdateHead& head, const std::vector<Contributor>& from);
 
   // Copies of ranges (server_chain.cpp).
-  bool is_copied() const { return options_.replicas > 0; }
+  // Whether changes are logged: for copies, or because homes may move.
+  bool is_copied() const { return options_.replicas > 0 || is_elastic(); }
+  bool is_elastic() const { return options_.at_start > 0; }
   void make_shares();
   void make_tables(Share& share);
   sparse::Tables& tables_for(int from, const comm::Message& request);
@@ -279,9 +300,12 @@ class Server {
   Slot& copy_of(Share& share, int64_t range);
   enum class Departure { kLost, kLeft, kEnded };  // kEnded: with the job
   void server_gone(int server, Departure how, const std::string& why);
+  void workers_have_left();
   void take_over(Share& share);
   void catch_up(Slot& slot);
   void take_over_from(int server, Departure how, const std::string& why);
+  void end_move_of_predecessor(int home);
+  void check_is_here(int home) const;
   void check_is_left(int home) const;
   void postpone(int from, const comm::Message& request, const comm::Messenger::Answer& answer);
   void handle_postponed();
@@ -296,7 +320,9 @@ class Server {
                  std::function<void(const CopyReply&)> then);
   void begin_copy(Share& share);
   void copy_ranges(Share& share);
+  bool copy_next(Share& share);
   void end_copy(Share& share);
+  void load_tables(Share& share, std::span<const std::byte> state);
   void take_copy(int from, const comm::Message& request, const comm::Messenger::Answer& answer);
   void begin_filling(int home, int64_t number);
   std::vector<std::byte> save_slot(const Slot& slot) const;
@@ -305,9 +331,57 @@ class Server {
   void load_share(Share& share, std::span<const std::byte> state);
   bool concerns_missing(Share& share, std::span<const std::byte> entry);
 
+  // Broken links (server_fence.cpp).
+  void suspect(int server, const std::string& why);
+  void ask_whether_gone(int server, const std::string& why, Deadline deadline);
+  void end_cut_off(const std::string& whom);
+
+  // Joining (server_welcome.cpp).
+  void server_joined(int server);
+  void welcome(int server);
+  std::vector<std::byte> save_welcome();
+  void take_welcome(int from, const comm::Message& request, const comm::Messenger::Answer& answer);
+  void greet_all(const comm::Messenger::Answer& answer);
+  void balance();
+  void order(int home, int giver, int taker);
+
+  // Homes that move (server_move.cpp, server_stand_back.cpp).
+  std::string name_of(int64_t server) const;
+  void order_move(int home, int to);
+  void next_move();
+  void begin_move(const Succession::Move& move);
+  void tell_filled(Share& share);
+  void check_move(int from, const MoveHead& head) const;
+  void take_move(int from, const comm::Message& request, const comm::Messenger::Answer& answer);
+  void hand_over(Share& share);
+  void commit(const Succession::Move& move);
+  void claim(const Succession::Move& move, const comm::Messenger::Answer& answer);
+  void ask_to_agree(const std::shared_ptr<Claim>& claim, int server, std::function<void()> then);
+  void serve_moved(const Claim& claim);
+  void agree(const Succession::Move& move);
+  void tell_moved(const Succession::Move& move);
+  void take_moved(int from, const Succession::Move& move);
+  void give_up_move(int home);
+  void say_moved(const Succession::Move& move) const;
+  void note_moved(const Succession::Move& move);
+  void go_on();
+  void stand_back(Share& share);
+  void park_requests(Share& share, Slot& slot);
+  void answer_parked(Share& share);
+  void forget_share_in_updates(Share& share);
+  void drop_share(Share& share);
+
+  // Workers that join and leave (server_workers.cpp).
+  bool is_late(int worker) const;
+  void await_late_workers();
+  void has_joined(int worker);
+  bool all_gone(bool unjoined_too) const;
+
   // Leaving (server_leave.cpp).
   std::string why_not_leave() const;
+  void hand_everything_over();
   void finish_leaving();
+  void leave_now();
 
   // Clipping (server_clip.cpp).
   void tell_square();
@@ -335,18 +409,27 @@ class Server {
   bool strict_ = false;            // updates consume gradients of their own version only
   bool copies_gradients_ = false;  // one by one, not their sum
   std::optional<OpenHead> opened_;
+  std::vector<int64_t> tensors_;  // elements of each, as opened
   Sharding sharding_;
   std::vector<std::unique_ptr<Share>> shares_;  // the own one first
   std::vector<std::byte> unpacked_;             // a gradient that came in fewer bytes
   std::vector<Slot*> by_range_;                 // nullptr: on other servers
   std::vector<Slot*> slots_;                    // of the shares that are served, by range
   std::vector<Postponed> postponed_;
-  size_t largest_range_ = 0;  // bytes
+  bool awaits_welcome_ = false;             // this server joins a running job
+  std::atomic<bool> has_ended_ = false;     // with the job; who joins now is told
+  std::vector<int> unwelcomed_;             // servers that joined before there were ranges
+  std::vector<int> ready_;                  // servers that have joined, as the scheduler's server knows
+  std::optional<int> balancing_;            // the home that the scheduler's server has ordered to move
+  std::deque<Succession::Move> moves_;      // of homes that this server serves, one after the other
+  std::optional<Succession::Move> moving_;  // the move in progress
+  size_t largest_range_ = 0;                // bytes
   std::deque<Decided> decided_;
   std::deque<Decided> past_;  // applied by all ranges here, for copies that may need them
   int64_t updates_heard_ = 0;
   int64_t snapshot_wanted_ = -1;
   bool ended_ = false;                 // no more updates will be decided
+  bool gives_up_last_ = false;         // leaving, and all homes have moved
   bool leaving_ = false;               // requests of workers wait until another server serves them
   std::vector<bool> lost_;             // by worker
   std::vector<bool> left_;             // by worker: left normally
@@ -361,9 +444,12 @@ class Server {
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  std::vector<bool> gone_;     // by worker: left or lost; guarded by mutex_, like all below
-  int64_t left_in_order_ = 0;  // workers
+  std::vector<bool> gone_;      // by worker: left or lost; guarded by mutex_, like all below
+  std::vector<bool> unjoined_;  // by worker: has connected late, and not joined yet
+  int64_t left_in_order_ = 0;   // workers
   bool has_left_ = false;
+  bool is_cut_off_ = false;    // likewise, without having handed anything over
+  bool ends_at_once_ = false;  // with error_, without waiting for workers
   std::string error_;
   int64_t losses_ = 0;       // workers lost in their first life
   int64_t lost_before_ = 0;  // value of losses_ when another server was lost

@@ -31,10 +31,12 @@ std::vector<std::vector<int64_t>> get_marks(EntryReader& entry) {
 
 }  // namespace
 
-// The own home, and those of the servers before this one of which it holds copies.
+// The own home, and others that it serves or of which it holds copies from the start.
 void Server::make_shares() {
-  for (int back = 0; back <= options_.replicas; ++back) {
-    Share& share = add_share((own_index() - back + options_.servers) % options_.servers, back == 0);
+  for (int back = 0; back < options_.servers; ++back) {
+    const int home = (own_index() - back + options_.servers) % options_.servers;
+    if (!succession_.held_from_start(home, own_index())) continue;
+    Share& share = add_share(home, succession_.owner(home) == own_index());
     share.chain->set_next(succession_.next(share.home, own_index()));
   }
 }
@@ -66,6 +68,8 @@ void Server::make_tables(Share& share) {
     };
   }
   share.tables = std::make_unique<sparse::Tables>(std::move(options));
+  for (int worker = 0; worker < options_.workers; ++worker)
+    if (is_late(worker) && lost_[static_cast<size_t>(worker)]) share.tables->worker_lost(worker);
 }
 
 sparse::Tables& Server::tables_for(int from, const Message& request) {
@@ -75,6 +79,7 @@ sparse::Tables& Server::tables_for(int from, const Message& request) {
     throw CommError("worker {} sent a message about the keys of server {} to server {}", from, home,
                     own_index());
   check_is_left(static_cast<int>(home));
+  if (is_elastic()) check_is_here(static_cast<int>(home));
   Share* share = share_of(static_cast<int>(home));
   if (share == nullptr || !share->serves) throw NotServedYet{};
   return *share->tables;

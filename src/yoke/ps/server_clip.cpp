@@ -44,6 +44,8 @@ void Server::tell_squares_again() {
 }
 
 void Server::take_square(int from, const SquareHead& head) {
+  const bool moved = succession_.last_move(0).number > 0 && succession_.target(0) != own_index();
+  if (moved && scheduler() == nullptr && succession_.owner(0) != own_index()) return;  // it is told again
   if (is_copied() && scheduler() == nullptr) throw NotServedYet();
   if (scheduler() == nullptr)
     throw CommError("unexpected `square` message from rank {} to rank {}", from, messenger_.rank());

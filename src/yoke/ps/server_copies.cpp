@@ -58,9 +58,9 @@ void Server::extend_chain(Share& share, bool makes_copies) {
   if (share.copying ? share.copying->server == next : share.chain->next() == next) return;
   share.copying.reset();
   if (has_it) return share.chain->set_next(next);
-  if (!makes_copies || !share.tables->empty()) return share.chain->set_next(Succession::kNobody);
+  if (!makes_copies) return share.chain->set_next(Succession::kNobody);
   share.chain->hold_for(next);
-  share.copying = Copying{next, ++share.attempts};
+  share.copying = Copying{.server = next, .attempt = ++share.attempts};
   send_copy(share, {.what = CopyHead::kAsk}, {}, [this, &share](const CopyReply& reply) {
     if (reply.complete == 0) return begin_copy(share);
     share.copying.reset();
@@ -90,40 +90,55 @@ void Server::send_copy(Share& share, CopyHead head, std::vector<std::byte> paylo
   messenger_.ask_then(peer, message_with(kCopy, head, *bytes), {}, Deadline::after(options_.timeout), done);
 }
 
-// Rows of sparse tables cannot be copied anew: their copies know all of their changes or none. Tables may
-// have been opened since the other server was asked.
 void Server::begin_copy(Share& share) {
-  if (!share.tables->empty()) {
-    const int server = share.copying->server;
-    share.copying.reset();
-    share.chain->set_next(Succession::kNobody);
-    return say(
-        fmt::format("{} gets no copy of the parameters of server {}: sparse tables are not copied anew",
-                    server_name(server, options_.ranks), share.home));
-  }
   share.chain->fill(share.copying->server);
-  send_copy(share, {.number = share.chain->last(), .what = CopyHead::kBegin}, {},
-            [this, &share](const CopyReply&) { copy_ranges(share); });
+  const bool tables = !share.tables->empty();
+  share.copying->rows.tables = share.tables->count();
+  auto then = [this, &share](const CopyReply&) { copy_ranges(share); };
+  auto nothing = [](const CopyReply&) {};
+  const CopyHead begin{.number = share.chain->last(), .what = CopyHead::kBegin};
+  if (!tables) return send_copy(share, begin, {}, then);
+  send_copy(share, begin, {}, nothing);
+  send_copy(share, {.what = CopyHead::kTables}, share.tables->save_state(), then);
 }
 
+// Answers may come at once, and end this copy.
 void Server::copy_ranges(Share& share) {
+  const int64_t attempt = share.copying->attempt;
+  auto goes_on = [&] { return share.copying && share.copying->attempt == attempt && !share.copying->ending; };
+  bool more = true;
+  while (more && goes_on() && share.copying->in_flight < kCopiesAhead) more = copy_next(share);
+  if (goes_on() && !more && share.copying->in_flight == 0) end_copy(share);
+}
+
+// The next range, or rows of tables. False: nothing is left.
+bool Server::copy_next(Share& share) {
   Copying& copying = *share.copying;
-  while (copying.in_flight < kCopiesAhead && copying.next < share.slots.size()) {
+  CopyHead head{.what = CopyHead::kRange};
+  std::vector<std::byte> state;
+  if (copying.next < share.slots.size()) {
     const Slot& slot = *share.slots[copying.next++];
-    ++copying.in_flight;
-    send_copy(share, {.what = CopyHead::kRange, .range = static_cast<int64_t>(slot.store.number())},
-              save_slot(slot), [this, &share](const CopyReply&) {
-                --share.copying->in_flight;
-                copy_ranges(share);
-              });
+    head.range = static_cast<int64_t>(slot.store.number());
+    state = save_slot(slot);
+  } else {
+    head.what = CopyHead::kRows;
+    state = share.tables->save_rows(copying.rows);
+    if (state.empty()) return false;
   }
-  if (copying.next == share.slots.size() && copying.in_flight == 0) end_copy(share);
+  ++copying.in_flight;
+  send_copy(share, head, std::move(state), [this, &share](const CopyReply&) {
+    --share.copying->in_flight;
+    copy_ranges(share);
+  });
+  return true;
 }
 
 void Server::end_copy(Share& share) {
+  share.copying->ending = true;
   const int server = share.copying->server;
   send_copy(share, {.what = CopyHead::kEnd}, save_share(share), [this, &share, server](const CopyReply&) {
     share.copying.reset();
+    if (server == succession_.target(share.home)) return;  // who is to serve them (server_move.cpp)
     say(fmt::format("{} has a copy of the parameters of server {} now: {} of {} copies",
                     server_name(server, options_.ranks), share.home, succession_.copies(share.home),
                     options_.replicas));
@@ -226,18 +241,36 @@ void Server::take_copy(int from, const Message& request, const Messenger::Answer
   if (share == nullptr || share->complete)
     throw CommError("rank {} sent a part of a copy of the ranges of server {} that it has not begun", from,
                     head.home);
+  fault::at(fault::Point::kPsTakeCopy);
   if (head.what == CopyHead::kRange) {
     Slot& slot = copy_of(*share, head.range);
     if (slot.filled) throw CommError("rank {} sent a copy of range {} twice", from, head.range);
     load_slot(slot, request.payload);
+  } else if (head.what == CopyHead::kTables) {
+    load_tables(*share, request.payload);
+  } else if (head.what == CopyHead::kRows) {
+    share->tables->load_rows(request.payload);
   } else {
+    if (!share->tables->is_filled()) throw CommError("rank {} ended a copy without all rows of tables", from);
     for (const auto& slot : share->slots)
       if (!slot->filled) throw CommError("rank {} ended a copy without range {}", from, slot->store.number());
     load_share(*share, request.payload);
     share->complete = true;
     extend_chain(*share, /*makes_copies=*/!ended_);
+    if (is_elastic()) tell_filled(*share);
   }
   reply(share->complete);
+}
+
+// The copy hears of the updates that it has not applied, and of the workers that are gone.
+void Server::load_tables(Share& share, std::span<const std::byte> state) {
+  share.tables->load_state(state);
+  recall(share.tables->updates() + 1);
+  for (const Decided& update : decided_) share.tables->update_decided(update.head, update.from);
+  for (int worker = 0; worker < options_.workers; ++worker)
+    if (lost_[static_cast<size_t>(worker)]) share.tables->worker_lost(worker);
+  share.tables->keep(snapshot_wanted_);
+  if (ended_) share.tables->ended();
 }
 
 // What this server has of these ranges is out of date.
@@ -245,14 +278,7 @@ void Server::begin_filling(int home, int64_t number) {
   Share* known = share_of(home);
   Share& share = known != nullptr ? *known : add_share(home, /*serves=*/false);
   share.complete = false;
-  for (Decided& update : decided_) {
-    for (const auto& slot : share.slots)
-      if (slot->filled && slot->updates < update.head.number) --update.ranges_left;
-    update.summed.resize(shares_.size(), 0);
-    update.told.resize(shares_.size(), false);
-    update.summed[share.index] = 0;
-    update.told[share.index] = false;
-  }
+  forget_share_in_updates(share);
   share.slots.clear();
   share.taken.assign(static_cast<size_t>(options_.workers), {});
   make_tables(share);
@@ -280,7 +306,7 @@ bool Server::concerns_missing(Share& share, std::span<const std::byte> bytes) {
     case Change::kTableHold:
     case Change::kTablePart:
     case Change::kTableUpdate:
-      return false;  // there were no tables when the copy began
+      return false;  // tables know which of their rows have arrived
     case Change::kDecide:
     case Change::kClipped:
       return true;  // of the scheduler, which comes with the end

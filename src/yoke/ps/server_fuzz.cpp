@@ -66,6 +66,14 @@ size_t head_bytes(uint16_t kind) {
       return sizeof(ClipHead);
     case kEntry:
       return sizeof(EntryHead);
+    case kCopy:
+      return sizeof(CopyHead);
+    case kMove:
+      return sizeof(MoveHead);
+    case kMoved:
+      return sizeof(Succession::Move);
+    case kWelcome:
+      return 0;
     case kOpenTable:
       return sizeof(sparse::OpenTableHead);
     case kAssignTable:
@@ -116,7 +124,8 @@ void deliver(ScriptedMessenger& messenger, Bytes& bytes) {
                  message.kind == kUpdate || message.kind == kAssignTable || message.kind == kPushTable ||
                  message.kind == kPullTable || message.kind == kOpenVectors ||
                  message.kind == kAssignVector || message.kind == kPushPortion ||
-                 message.kind == kAssignNumbers || message.kind == kEntry;
+                 message.kind == kAssignNumbers || message.kind == kEntry || message.kind == kCopy ||
+                 message.kind == kWelcome;
   std::vector<std::byte> payload(carries || (form & 32) ? bytes.byte() : 0);
   bytes.read(payload.data(), payload.size());
   message.payload = payload;
@@ -130,7 +139,10 @@ void serve(int rank, Bytes bytes) {
   options.servers = kServers;
   options.make_updater = make_optimizer({.momentum = 0.9});
   options.make_rule = [](int) { return sparse::make_rule({.name = "adagrad"}); };
-  options.replicas = bytes.byte() % 2;
+  const uint8_t set = bytes.byte();
+  options.replicas = set % 2;
+  if (set & 2) options.at_start = kServers;
+  if (set % 8 == 4) options.at_start = 1;  // the other server joins
   options.sandblaster = sandblaster::SandblasterOptions{{.history = 2, .inner_steps = 2}, {.portions = 4}, 1};
   messenger.answer_to = [](int, const comm::Message& request, std::span<std::byte>) {
     return message_with(request.kind, sandblaster::CommandReply{1});
@@ -157,6 +169,8 @@ void serve(int rank, Bytes bytes) {
       messenger.lose(what % kWorkers);
     } else if (what == 8) {
       messenger.lose(rank == kWorkers ? rank + 1 : kWorkers);
+    } else if (what == 9) {
+      messenger.bring_back(rank == kWorkers ? rank + 1 : kWorkers, 1);
     } else if (what < 8) {
       messenger.bring_back(what % kWorkers, life++);
     } else {

@@ -59,7 +59,7 @@ void Server::answer_await_end() {
     std::lock_guard lock(mutex_);
     auto others_are_gone = [&](const auto& one) {
       for (size_t worker = 0; worker < gone_.size(); ++worker)
-        if (!gone_[worker] && static_cast<int>(worker) != one.first) return false;
+        if (!gone_[worker] && !unjoined_[worker] && static_cast<int>(worker) != one.first) return false;
       return true;
     };
     for (const auto& one : await_end_)
@@ -80,7 +80,8 @@ void Server::answer_await_end() {
 // After the end of the run the asker waits for workers that have not left.
 LateReply Server::who_is_late(int asker) const {
   for (int worker = 0; ended_ && decided_.empty() && worker < options_.workers; ++worker) {
-    if (worker != asker && !gone_[static_cast<size_t>(worker)]) return {worker, 0, kComputes};
+    const auto index = static_cast<size_t>(worker);
+    if (worker != asker && !gone_[index] && !unjoined_[index]) return {worker, 0, kComputes};
   }
   for (const Slot* slot : slots_) {
     const Decided* next = decided(slot->updates + 1);
@@ -98,12 +99,13 @@ LateReply Server::who_is_late(int asker) const {
 }
 
 void Server::peer_lost(int peer, const std::string& why) {
-  if (!is_worker(peer)) return server_gone(peer - options_.workers, Departure::kLost, why);
+  if (!is_worker(peer)) return suspect(peer - options_.workers, why);
   auto worker = static_cast<size_t>(peer);
   {
     std::lock_guard lock(mutex_);
     if (gone_[worker]) return;
     if (lives_[worker] == 0) ++losses_;
+    unjoined_[worker] = false;
   }
   lost_[worker] = true;
   for (auto& slot : slots_) {
@@ -121,7 +123,7 @@ void Server::peer_lost(int peer, const std::string& why) {
 // It opens and joins like a new worker. Gradients of its previous life may still be consumed by later
 // updates.
 void Server::peer_back(int peer, int life) {
-  if (!is_worker(peer)) return;
+  if (!is_worker(peer)) return server_joined(peer - options_.workers);
   if (life < 1 || life > kMostLives) throw CommError("rank {} was restarted {} times", peer, life);
   auto worker = static_cast<size_t>(peer);
   lost_[worker] = false;
@@ -134,6 +136,7 @@ void Server::peer_back(int peer, int life) {
   for (auto& slot : slots_) slot->store.reach_life(peer, life);
   std::lock_guard lock(mutex_);
   gone_[worker] = false;
+  unjoined_[worker] = is_late(peer);
 }
 
 }  // namespace yoke::ps

@@ -33,7 +33,7 @@ SchedulerWire Server::scheduler_wire() {
 void Server::make_scheduler() {
   if (share_of(0) == nullptr) return;
   if (is_copied())
-    copied_ = std::make_unique<CopiedScheduler>(options_.scheduler, scheduler_wire(), own_index() == 0);
+    copied_ = std::make_unique<CopiedScheduler>(options_.scheduler, scheduler_wire(), share_of(0)->serves);
   else
     scheduler_ = std::make_unique<Scheduler>(options_.scheduler, scheduler_wire());
 }
@@ -80,6 +80,7 @@ void Server::to_scheduler(int from, const Message& request, const Messenger::Ans
   Scheduler* scheduler = this->scheduler();
   if (scheduler == nullptr && is_copied() && is_worker(from)) {
     check_is_left(0);
+    check_is_here(0);
     throw NotServedYet();
   }
   if (scheduler == nullptr)
@@ -98,6 +99,9 @@ void Server::to_scheduler(int from, const Message& request, const Messenger::Ans
       return scheduler->seen(from);
     case kAwaitEnd:
       return await_end(from, answer);
+    case kDepart:
+      decide({.what = SchedulerInput::kLetGo, .worker = from});
+      return once_decided([answer] { answer({}); });
     case kSetDelay:
       decide({.what = SchedulerInput::kDelaySet, .value = request.get_head<DelayHead>().max_delay});
       return once_decided([answer] { answer({}); });
@@ -117,6 +121,7 @@ void Server::to_scheduler(int from, const Message& request, const Messenger::Ans
 void Server::join(int from, const Message& request, const Messenger::Answer& answer) {
   const int64_t life = lives_[static_cast<size_t>(from)];
   const auto [updates, scale] = request.get_head<JoinHead>();
+  has_joined(from);
   if (updates > kMostVersion)
     throw CommError("worker {} requests {} updates: at most {} are accepted", from, updates, kMostVersion);
   if (updates > 0) decide({.what = SchedulerInput::kUpdates, .value = updates});
@@ -166,9 +171,12 @@ void Server::report(const Messenger::Answer& answer) {
 void Server::scheduler_moved(bool here) {
   if (here) {
     copied_->take_over();
+    for (int server = options_.at_start; is_elastic() && server < options_.servers; ++server)
+      if (server != own_index() && !succession_.is_lost(server)) welcome(server);
     for (int worker = 0; worker < options_.workers; ++worker) {
       auto index = static_cast<size_t>(worker);
-      if ((lost_[index] || left_[index]) && !copied_->has_left(worker))
+      const bool is_known = !is_late(worker) || copied_->has_ever_joined(worker);
+      if (is_known && (lost_[index] || left_[index]) && !copied_->has_left(worker))
         decide({.what = SchedulerInput::kLeft, .worker = worker, .value = lost_[index] ? 1 : 0},
                why_lost_[index]);
     }

@@ -20,38 +20,76 @@ constexpr size_t kMostPostponed = 1024;  // requests of one worker
 
 }  // namespace
 
-// A server that ends with the job has seen all workers leave.
+// A server that ends with the job has seen all workers leave. One that joined may have come too late for
+// their goodbyes.
 void Server::server_gone(int server, Departure how, const std::string& why) {
+  if (how == Departure::kEnded && is_elastic() && own_index() >= options_.at_start) workers_have_left();
   const int scheduled = succession_.owner(0);
+  const bool served = !succession_.is_lost(server) && !succession_.homes_of(server).empty();
   if (!succession_.lose(server)) return;
+  if (moving_ && moving_->to == server) moving_.reset();
+  if (balancing_ && succession_.target(*balancing_) == Succession::kNobody) balancing_.reset();
   extend_chains(/*makes_copies=*/how != Departure::kEnded && !ended_);
   if (how == Departure::kEnded) return;
   if (how == Departure::kLost) {
     std::lock_guard lock(mutex_);  // others may leave while numbers() is read
     ++numbers_.servers_lost;
   }
-  if (!is_copied()) return fail(fmt::format("{} is lost: {}", server_name(server, options_.ranks), why));
+  const bool only_copy =
+      options_.replicas == 0 && (!is_elastic() || succession_.orphan() != Succession::kNobody);
+  if (only_copy) return fail(fmt::format("{} is lost: {}", server_name(server, options_.ranks), why));
+  const bool scheduled_here = scheduler() != nullptr;
   take_over_from(server, how, why);
-  const Share* first = share_of(0);
-  if (succession_.owner(0) != scheduled) scheduler_moved(first != nullptr && first->serves);
-  for (Slot* slot : slots_) advance(*slot);
-  tell_square();
-  handle_postponed();
+  if (is_elastic() && scheduled_here && !served && how == Departure::kLost)
+    say(fmt::format("{} is lost ({}). It served no parameters", name_of(server), why));
+  const bool schedules_now = scheduler() != nullptr && !scheduled_here;
+  if (schedules_now || succession_.owner(0) != scheduled) scheduler_moved(scheduler() != nullptr);
+  go_on();
+}
+
+void Server::workers_have_left() {
+  for (int worker = 0; worker < options_.workers; ++worker) {
+    const auto index = static_cast<size_t>(worker);
+    if (left_[index] || lost_[index]) continue;
+    left_[index] = true;
+    left(worker, /*lost=*/false, "");
+  }
 }
 
 // Serves the homes whose turn it is. Also if one of them is lost and the job ends: requests for others must
 // not wait.
 void Server::take_over_from(int server, Departure how, const std::string& why) {
+  bool took_over = false;
   for (int home = 0; home < options_.servers; ++home) {
     if (succession_.owner(home) != own_index()) continue;
     Share* share = share_of(home);
     if (share == nullptr || !share->complete)
       fail(fmt::format("{}: {}", lost_with_copies(home, succession_, options_.ranks), why));
-    else if (!share->serves)
+    else if (!share->serves) {
       take_over(*share);
+      answer_parked(*share);
+      if (is_elastic()) end_move_of_predecessor(home);
+      if (share->home == server || is_elastic()) took_over = true;
+    }
   }
-  const Share* share = share_of(server);
-  if (share != nullptr && share->serves) say_taken_over(server, how, why);
+  if (took_over) say_taken_over(server, how, why);
+}
+
+// Whoever got a copy from the lost server to serve these ranges has no use for it.
+void Server::end_move_of_predecessor(int home) {
+  succession_.prepare(home, Succession::kNobody);
+  tell_servers(message_with(kMove, MoveHead{MoveHead::kGiveUp, {home, own_index(), own_index(), 0}}));
+}
+
+// Throws MovedAway if these ranges have moved to another server: the sender may not know. One that knows, and
+// has lost that server, sends again until this server has lost it, too.
+void Server::check_is_here(int home) const {
+  const Succession::Move& last = succession_.last_move(home);
+  const int owner = succession_.owner(home);
+  if (last.number == 0 || owner == Succession::kNobody || owner == own_index() ||
+      succession_.target(home) == own_index())
+    return;
+  if (!messenger_.is_lost(options_.workers + owner)) throw MovedAway{last};
 }
 
 // Throws CommError if this server would have to serve these ranges, but has no complete copy.
@@ -68,14 +106,12 @@ void Server::say(const std::string& news) const {
 
 void Server::say_taken_over(int server, Departure how, const std::string& why) {
   const bool other = succession_.next(server, own_index()) != Succession::kNobody;
-  const bool again = other && share_of(server)->tables->empty();
+  const bool schedules = server == 0 && succession_.owner(0) == own_index();
   say(fmt::format("{} {}; {} took over its parameters{}. Redundancy is reduced{}",
                   server_name(server, options_.ranks),
                   how == Departure::kLeft ? "left" : fmt::format("is lost ({})", why),
-                  server_name(own_index(), options_.ranks), server == 0 ? " and the scheduler" : "",
-                  again   ? " until copies are made anew"
-                  : other ? ": sparse tables are not copied anew"
-                          : ": no other server is left"));
+                  server_name(own_index(), options_.ranks), schedules ? " and the scheduler" : "",
+                  other ? " until copies are made anew" : ": no other server is left"));
 }
 
 void Server::take_over(Share& share) {
@@ -120,6 +156,8 @@ void Server::handle_postponed() {
       handle(one.from, one.request, one.answer);
     } catch (const NotServedYet&) {
       postponed_.push_back(std::move(one));
+    } catch (const MovedAway& away) {
+      one.answer({message_with(kMoved, away.move)});
     } catch (const std::exception& error) {
       ++numbers_.refused;
       one.answer({.message = {}, .refusal = error.what()});
@@ -129,6 +167,7 @@ void Server::handle_postponed() {
 
 // The others do not take the end of this server for a loss.
 void Server::tell_departure(Kind kind) {
+  if (kind == kGoodbye) has_ended_ = true;
   Message farewell;
   farewell.kind = kind;
   for (int server = 0; is_copied() && server < options_.servers; ++server)

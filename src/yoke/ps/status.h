@@ -10,6 +10,9 @@ namespace yoke::ps {
 
 // What a server is asked through cluster::JobContact.
 inline constexpr const char* kAskStatus = "status";
+inline constexpr const char* kAskJoin = "join ";  // with what a server that joins says (late_server.h)
+inline constexpr const char* kAskWorkerLeave = "let go ";  // and a number, asked of the scheduler's server
+inline constexpr const char* kNotScheduler = "does not run the scheduler";
 inline constexpr const char* kAskLeave = "leave";  // the answer is why it cannot; empty: it leaves
 
 // A worker, as the scheduler knows it.
@@ -19,7 +22,7 @@ struct WorkerStatus {
   int64_t minibatch = 0;  // that it was given last
   int64_t staleness = 0;  // updates since the version that it works with
   double compute_seconds = 0;
-  std::string state = "absent";  // absent computing waiting lost left
+  std::string state = "absent";  // absent computing waiting leaving lost left
   bool operator==(const WorkerStatus&) const = default;
 };
 
@@ -43,6 +46,9 @@ struct ServerStatus {
   std::vector<WorkerStatus> workers{};
   bool operator==(const ServerStatus&) const = default;
 };
+
+// The worker that kAskWorkerLeave names. Throws CommError.
+int worker_in(const std::string& question);
 
 nlohmann::json to_json(const ServerStatus& status);
 // Throws CommError if it is not one.

@@ -6,52 +6,100 @@
 
 namespace yoke::ps {
 
-Succession::Succession(int servers, int replicas)
-    : replicas_(replicas), lost_(static_cast<size_t>(std::max(0, servers)), false) {
-  if (replicas < 0 || (replicas > 0 && replicas >= servers))
+Succession::Succession(int servers, int replicas, int at_start)
+    : replicas_(replicas),
+      lost_(static_cast<size_t>(std::max(0, servers)), false),
+      absent_(lost_),
+      homes_(lost_.size()) {
+  const int present = at_start == 0 ? servers : at_start;
+  if (replicas < 0 || (replicas > 0 && replicas >= present))
     throw ConfigError(
         "ps.replicas = {} with ps.servers = {}: copies lie on other servers, so at most {} are possible. "
         "Raise ps.servers.",
-        replicas, servers, std::max(0, servers - 1));
+        replicas, present, std::max(0, present - 1));
+  for (int server = present; server < servers; ++server)
+    lost_[static_cast<size_t>(server)] = absent_[static_cast<size_t>(server)] = true;
+  for (int home = 0; home < servers; ++home) {
+    Home& own = of(home);
+    for (int place = 0; place < servers; ++place)
+      own.order.push_back(place < present ? (home + place) % present : place);
+    own.from_start.resize(lost_.size(), false);
+    for (int place = 0; place <= replicas; ++place)
+      own.from_start[static_cast<size_t>(own.order[static_cast<size_t>(place)])] = true;
+  }
 }
 
 bool Succession::lose(int server) {
   const bool news = !is_lost(server);
   lost_[static_cast<size_t>(server)] = true;
+  absent_[static_cast<size_t>(server)] = false;
+  for (Home& home : homes_)
+    if (home.target == server) home.target = kNobody;
   return news;
 }
 
+bool Succession::add(int server) {
+  if (!is_absent(server)) return false;
+  lost_[static_cast<size_t>(server)] = absent_[static_cast<size_t>(server)] = false;
+  return true;
+}
+
+int Succession::living() const {
+  return static_cast<int>(std::count(lost_.begin(), lost_.end(), false));
+}
+
 int64_t Succession::lost() const {
-  return std::count(lost_.begin(), lost_.end(), true);
+  return servers() - living() - std::count(absent_.begin(), absent_.end(), true);
 }
 
 int Succession::living_before(int home, int server) const {
   int living = 0;
-  for (int i = 0; i < place(home, server); ++i) living += is_lost(at(home, i)) ? 0 : 1;
+  for (int one : of(home).order) {
+    if (one == server) break;
+    living += is_lost(one) ? 0 : 1;
+  }
   return living;
 }
 
 // Without copies nobody takes over.
 int Succession::owner(int home) const {
-  for (int i = 0; i < (replicas_ > 0 ? servers() : 1); ++i)
-    if (!is_lost(at(home, i))) return at(home, i);
+  const std::vector<int>& order = of(home).order;
+  if (replicas_ == 0) return is_lost(order.front()) ? kNobody : order.front();
+  for (int server : order)
+    if (!is_lost(server)) return server;
   return kNobody;
 }
 
+int Succession::target(int home) const {
+  const int server = of(home).target;
+  return server == kNobody || is_lost(server) ? kNobody : server;
+}
+
+bool Succession::holds(int home, int server) const {
+  return living_before(home, server) <= replicas_ || target(home) == server;
+}
+
 int Succession::next(int home, int server) const {
-  if (living_before(home, server) >= replicas_) return kNobody;
-  for (int i = place(home, server) + 1; i < servers(); ++i)
-    if (!is_lost(at(home, i))) return at(home, i);
+  const int before = living_before(home, server);
+  if (before > replicas_) return kNobody;
+  if (before == replicas_) return target(home) == server ? kNobody : target(home);
+  const std::vector<int>& order = of(home).order;
+  for (auto after = std::find(order.begin(), order.end(), server) + 1; after != order.end(); ++after)
+    if (!is_lost(*after)) return *after;
   return kNobody;
 }
 
 int Succession::copies(int home) const {
-  return owner(home) == kNobody ? 0 : std::min<int>(replicas_, servers() - static_cast<int>(lost()) - 1);
+  return owner(home) == kNobody ? 0 : std::min<int>(replicas_, living() - 1);
 }
 
 std::vector<int> Succession::lost_before_owner(int home) const {
   std::vector<int> list;
-  for (int i = 0; i < servers() && is_lost(at(home, i)); ++i) list.push_back(at(home, i));
+  for (int server : of(home).order) {
+    if (!is_lost(server)) break;
+    if (!is_absent(server)) list.push_back(server);
+    if (replicas_ == 0) break;
+  }
   return list;
 }
 
@@ -59,6 +107,27 @@ int Succession::orphan() const {
   for (int home = 0; home < servers(); ++home)
     if (owner(home) == kNobody) return home;
   return kNobody;
+}
+
+bool Succession::apply(const Move& move) {
+  Home& home = of(static_cast<int>(move.home));
+  if (move.number <= home.last.number) return false;
+  const auto from = static_cast<int>(move.from), to = static_cast<int>(move.to);
+  std::erase_if(home.order, [&](int server) { return server == to || server == from; });
+  home.order.insert(home.order.begin(), to);
+  home.order.push_back(from);
+  home.from_start[static_cast<size_t>(from)] = false;
+  home.from_start[static_cast<size_t>(to)] = true;
+  home.target = kNobody;
+  home.last = move;
+  return true;
+}
+
+std::vector<int> Succession::homes_of(int server) const {
+  std::vector<int> list;
+  for (int home = 0; home < servers(); ++home)
+    if (owner(home) == server) list.push_back(home);
+  return list;
 }
 
 }  // namespace yoke::ps

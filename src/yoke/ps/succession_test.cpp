@@ -68,5 +68,48 @@ TEST(PsSuccession, MoreCopiesThanOtherServersAreRefused) {
   EXPECT_NO_THROW(Succession(3, 2));
 }
 
+TEST(PsSuccession, ServersOfTheStartShareAllHomes) {
+  Succession servers(8, 0, 2);
+  EXPECT_THAT(servers.homes_of(0), ::testing::ElementsAre(0, 2, 4, 6));
+  EXPECT_THAT(servers.homes_of(1), ::testing::ElementsAre(1, 3, 5, 7));
+  EXPECT_TRUE(servers.is_lost(2) && servers.is_absent(2));
+  EXPECT_EQ(servers.living(), 2);
+  EXPECT_EQ(servers.lost(), 0);
+  EXPECT_THROW(Succession(8, 2, 2), ConfigError);
+}
+
+TEST(PsSuccession, AServerThatJoinsServesWhatIsMovedToIt) {
+  for (int replicas : {0, 1}) {
+    Succession servers(4, replicas, 2);
+    EXPECT_TRUE(servers.add(2));
+    EXPECT_FALSE(servers.add(2));
+    EXPECT_EQ(servers.owner(3), 1) << "nothing moves by itself";
+    const int last = replicas == 0 ? 1 : 0;
+    EXPECT_EQ(servers.next(3, last), Succession::kNobody);
+    servers.prepare(3, 2);
+    EXPECT_EQ(servers.next(3, last), 2) << "it gets a copy at the end of the chain";
+    EXPECT_TRUE(servers.holds(3, 2));
+    EXPECT_FALSE(servers.holds(1, 2));
+    const Succession::Move move{3, 1, 2, 1};
+    EXPECT_TRUE(servers.apply(move));
+    EXPECT_FALSE(servers.apply(move)) << "told twice";
+    EXPECT_EQ(servers.owner(3), 2);
+    EXPECT_EQ(servers.next(3, 2), replicas == 0 ? Succession::kNobody : 0);
+    EXPECT_EQ(servers.next(3, last), Succession::kNobody);
+    EXPECT_FALSE(servers.holds(3, 1)) << "it has handed the ranges over";
+    EXPECT_THAT(servers.homes_of(2), ::testing::ElementsAre(3));
+  }
+}
+
+TEST(PsSuccession, ATargetThatIsLostLeavesTheOwner) {
+  Succession servers(4, 0, 2);
+  servers.add(2);
+  servers.prepare(3, 2);
+  EXPECT_TRUE(servers.lose(2));
+  EXPECT_EQ(servers.target(3), Succession::kNobody);
+  EXPECT_EQ(servers.owner(3), 1);
+  EXPECT_FALSE(servers.add(2)) << "a lost server stays lost";
+}
+
 }  // namespace
 }  // namespace yoke::ps

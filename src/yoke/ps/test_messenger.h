@@ -83,6 +83,58 @@ class ScriptedMessenger final : public comm::Messenger {
   std::set<int> fallen_;
 };
 
+// Passes on until cut() is called: then each end of the link has lost the other. Both ends need one.
+class CuttableMessenger final : public comm::Messenger {
+ public:
+  explicit CuttableMessenger(comm::Messenger& under) : under_(under) {}
+  int rank() const override { return under_.rank(); }
+  int size() const override { return under_.size(); }
+  const std::string& backend() const override { return under_.backend(); }
+  bool is_lost(int peer) const override { return cut_ == peer || under_.is_lost(peer); }
+  void serve(Place place, Handler handler) override {
+    under_.serve(std::move(place),
+                 [this, handler = std::move(handler)](int from, const comm::Message& request, Answer answer) {
+                   if (from != cut_) handler(from, request, std::move(answer));
+                 });
+  }
+  void on_peer_lost(PeerLost callback) override {
+    lost_ = callback;
+    under_.on_peer_lost([this, callback](int peer, const std::string& why) {
+      if (peer != cut_) callback(peer, why);
+    });
+  }
+  void on_peer_back(PeerBack callback) override { under_.on_peer_back(std::move(callback)); }
+  std::future<comm::Message> ask(int peer, const comm::Message& request, std::span<std::byte> into,
+                                 Deadline deadline) override {
+    return under_.ask(peer, request, into, deadline);
+  }
+  void ask_then(int peer, const comm::Message& request, std::span<std::byte> into, Deadline deadline,
+                Done done) override {
+    if (peer == cut_) return done({}, "the link was cut");
+    under_.ask_then(peer, request, into, deadline,
+                    [this, peer, done](const comm::Message& reply, const std::string& error) {
+                      if (peer == cut_) return done({}, "the link was cut");
+                      done(reply, error);
+                    });
+  }
+  void tell(int peer, const comm::Message& message, Deadline deadline) override {
+    if (peer == cut_) throw CommError("the link was cut");
+    under_.tell(peer, message, deadline);
+  }
+  void run_soon(std::function<void()> task) override { under_.run_soon(std::move(task)); }
+  void cut(int peer) {
+    under_.run_soon([this, peer] {
+      cut_ = peer;
+      lost_(peer, "the link was cut");
+    });
+  }
+
+ private:
+  comm::Messenger& under_;
+  PeerLost lost_;
+  std::atomic<int> cut_{-1};
+};
+
 // Passes on, but sends every third request of the given kinds twice: as if its first answer had been lost on
 // the way.
 class ResendingMessenger final : public comm::Messenger {

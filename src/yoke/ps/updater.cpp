@@ -104,6 +104,23 @@ class Proximal final : public Updater {
 };
 
 template <class T>
+class Lion final : public Updater {
+ public:
+  Lion(const UpdaterOptions& options, int64_t count)
+      : options_(options), momentum_(static_cast<size_t>(count)) {}
+  void apply(const UpdateStep& step, const void* gradient, const void* from, void* to) override {
+    kernels::lion<T>({step.lr, options_.beta1, options_.beta2, options_.weight_decay}, step.weight,
+                     static_cast<const T*>(gradient), static_cast<const T*>(from), static_cast<T*>(to),
+                     momentum_.data() + step.offset, step.count);
+  }
+  std::vector<std::span<std::byte>> state() override { return {bytes_of(momentum_)}; }
+
+ private:
+  UpdaterOptions options_;
+  std::vector<T> momentum_;
+};
+
+template <class T>
 class Adder final : public Updater {
  public:
   Adder(const UpdaterOptions&, int64_t) {}
@@ -142,18 +159,16 @@ std::unique_ptr<Updater> make_of(const UpdaterOptions& options, DataType type, i
 
 MakeUpdater make_optimizer(const UpdaterOptions& options) {
   using Make = std::unique_ptr<Updater> (*)(const UpdaterOptions&, DataType, int64_t);
-  constexpr std::pair<const char*, Make> kOptimizers[] = {{"sgd", make_of<Sgd>},
-                                                          {"adamw", make_of<AdamW>},
-                                                          {"adagrad", make_of<Adagrad>},
-                                                          {"ftrl", make_of<Ftrl>},
-                                                          {"proximal", make_of<Proximal>}};
+  constexpr std::pair<const char*, Make> kOptimizers[] = {
+      {"sgd", make_of<Sgd>},   {"adamw", make_of<AdamW>},       {"adagrad", make_of<Adagrad>},
+      {"ftrl", make_of<Ftrl>}, {"proximal", make_of<Proximal>}, {"lion", make_of<Lion>}};
   for (const auto& [name, make] : kOptimizers) {
     if (options.optimizer == name)
       return [options, make = make](DataType type, int64_t, int64_t count) {
         return make(options, type, count);
       };
   }
-  throw ConfigError("train.optimizer = \"{}\": servers support sgd, adamw, adagrad, ftrl and proximal.",
+  throw ConfigError("train.optimizer = \"{}\": servers support sgd, adamw, adagrad, ftrl, proximal and lion.",
                     options.optimizer);
 }
 

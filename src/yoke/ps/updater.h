@@ -36,11 +36,11 @@ class Updater {
 using MakeUpdater = std::function<std::unique_ptr<Updater>(DataType type, int64_t begin, int64_t count)>;
 
 struct UpdaterOptions {
-  std::string optimizer = "sgd";  // sgd adamw adagrad ftrl proximal
+  std::string optimizer = "sgd";  // sgd adamw adagrad ftrl proximal lion
   double momentum = 0;            // sgd
   bool nesterov = false;          // sgd
   double weight_decay = 0;
-  double beta1 = 0.9;  // adamw
+  double beta1 = 0.9;  // adamw, lion
   double beta2 = 0.999;
   double eps = 1e-8;  // adamw, adagrad
   double beta = 1;    // ftrl

@@ -15,6 +15,7 @@ LabFigure accuracy_chart(const std::vector<RacedRun>& runs) {
                   .x_label = "seconds",
                   .y_label = "accuracy",
                   .unit = Unit::kPercent,
+                  .log_x = true,
                   .whole_x = false};
   int colour = 0;
   for (const RacedRun& run : runs) chart.series.push_back({run.name, run.points, ++colour});

@@ -37,6 +37,15 @@ LabFigure losses_against(const std::string& name, const std::string& heading, co
 
 }  // namespace
 
+void AveragedRun::average_records(size_t count) {
+  const std::vector<Step> recorded = steps;
+  for (size_t i = 0; i < steps.size(); ++i) {
+    const size_t from = i + 1 < count ? 0 : i + 1 - count;
+    steps[i].loss = 0;
+    for (size_t j = from; j <= i; ++j) steps[i].loss += recorded[j].loss / static_cast<double>(i + 1 - from);
+  }
+}
+
 void add_averaging(LabPage& page, double target, const std::vector<AveragedRun>& runs) {
   const ByteUnit bytes = unit_of(runs);
   LabTable table{{"method", "time to target", "sent to target", "time", "sent by a rank", "final loss",
@@ -52,7 +61,7 @@ void add_averaging(LabPage& page, double target, const std::vector<AveragedRun>&
   }
   table.notes = {fmt::format("Target: a loss of {:.4g}.", target),
                  "Every method trains for the same number of steps with the same learning rate. Losses are "
-                 "measured; the time is that of a modelled link."};
+                 "measured, each the mean of the last records; the time is that of a modelled link."};
   page.add(table);
   page.section("Loss against time and bytes");
   page.add(losses_against("loss_time", "Loss against time", "seconds on the link", runs,

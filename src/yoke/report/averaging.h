@@ -17,6 +17,9 @@ struct AveragedRun {
     double bytes = 0;    // sent by a rank
     double loss = 0;     // mean over the ranks' own batches
   };
+  // Makes each loss the mean of the last `count`, so that no lucky minibatch reaches the target.
+  void average_records(size_t count);
+
   std::vector<Step> steps;
   double final_loss = 0;
   std::optional<double> test_loss;  // of the average at the end

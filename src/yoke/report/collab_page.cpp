@@ -19,12 +19,15 @@ using Json = nlohmann::json;
 constexpr size_t kMostPoints = 500;
 
 std::vector<std::string> headers() {
-  return {"peer",    "name", "host",  "role",    "state",       "samples/s",
-          "samples", "link", "share", "outlier", "last dropped"};
+  return {"peer",    "name",   "host",     "role",  "state",   "samples/s",
+          "samples", "upload", "download", "share", "outlier", "last dropped"};
+}
+
+std::string rate(double link) {
+  return link > 0 ? fmt::format("{}/s", format_bytes(link)) : "unknown";
 }
 
 std::vector<std::string> cells(const Json& peer) {
-  const double link = peer.at("upload");
   const double outlier = peer.at("outlier");
   return {fmt::format("{}", peer.at("id").get<int>()),
           peer.at("name"),
@@ -33,7 +36,8 @@ std::vector<std::string> cells(const Json& peer) {
           peer.at("state"),
           format_count(peer.at("samples_per_s").get<double>()),
           format_count(peer.at("samples").get<double>()),
-          link > 0 ? fmt::format("{}/s", format_bytes(link)) : "unknown",
+          rate(peer.at("upload")),
+          rate(peer.at("download")),
           fmt::format("{:.1f} %", 100 * peer.at("share").get<double>()),
           outlier > 0 ? fmt::format("{:.1f}", outlier) : "",
           peer.value("why_dropped", "")};

@@ -13,10 +13,10 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 nlohmann::json example_status(bool ended) {
-  nlohmann::json peer = {{"id", 0},         {"name", "ab12"},          {"host", "<evil>"},
-                         {"role", "peer"},  {"state", "computing"},    {"samples_per_s", 12.5},
-                         {"samples", 1000}, {"upload", 2.5e6},         {"share", 0.25},
-                         {"outlier", 0},    {"why_dropped", "stalled"}};
+  nlohmann::json peer = {{"id", 0},         {"name", "ab12"},       {"host", "<evil>"},
+                         {"role", "peer"},  {"state", "computing"}, {"samples_per_s", 12.5},
+                         {"samples", 1000}, {"upload", 2.5e6},      {"download", 5e6},
+                         {"share", 0.25},   {"outlier", 0},         {"why_dropped", "stalled"}};
   return {{"run", {{"model.name", "\"mlp\""}}},
           {"peers", {peer}},
           {"epoch", 3},
@@ -31,9 +31,10 @@ nlohmann::json example_status(bool ended) {
 }
 
 TEST(CollabPage, ShowsPeersBatchAndLoss) {
-  EXPECT_THAT(collab_text(example_status(false), 0),
-              AllOf(HasSubstr("step 3 of 10, loss 0.5000, batch 16 of 64 samples, 21 samples/s"),
-                    HasSubstr("2.50 MB/s"), HasSubstr("25.0 %"), HasSubstr("stalled")));
+  EXPECT_THAT(
+      collab_text(example_status(false), 0),
+      AllOf(HasSubstr("step 3 of 10, loss 0.5000, batch 16 of 64 samples, 21 samples/s"),
+            HasSubstr("2.50 MB/s"), HasSubstr("5.00 MB/s"), HasSubstr("25.0 %"), HasSubstr("stalled")));
   EXPECT_THAT(
       collab_page(example_status(false), 2),
       AllOf(HasSubstr("&lt;evil&gt;"), Not(HasSubstr("<evil>")), HasSubstr("value=\"0.2500\""),

@@ -59,7 +59,10 @@ int64_t most_parameters(const std::vector<metrics::MemoryUse>& by_rank) {
 std::vector<Fact> from_summary(const Summary& s) {
   std::vector<Fact> facts;
   facts.push_back({"Final loss", number(s.final_loss), s.eval_loss ? "test " + number(*s.eval_loss) : ""});
-  if (s.accuracy) facts.push_back({"Accuracy", percent(*s.accuracy), "on the test set"});
+  if (s.perplexity) facts.push_back({"Perplexity", number(*s.perplexity), "on the test set"});
+  if (s.accuracy)
+    facts.push_back({"Accuracy", percent(*s.accuracy),
+                     s.top5_accuracy ? "top 5 " + percent(*s.top5_accuracy) : "on the test set"});
   facts.push_back(speed_fact(s.samples_per_s, s.tokens_per_s, ""));
   facts.push_back({"Step time", value_text(s.step_seconds.median, Unit::kSeconds),
                    fmt::format("median · p95 {}", value_text(s.step_seconds.p95, Unit::kSeconds))});

@@ -8,6 +8,7 @@
 #include "yoke/base/file.h"
 #include "yoke/base/units.h"
 #include "yoke/report/charts.h"
+#include "yoke/report/class_section.h"
 #include "yoke/report/facts.h"
 #include "yoke/report/html.h"
 #include "yoke/report/partition_section.h"
@@ -138,8 +139,9 @@ std::string reproduce(const RunFolder& run) {
 std::string to_html(const RunFolder& run) {
   return html_page(
       name_of(run),
-      header(run) + notes(run) + facts(run) + curves(run) + servers_section(run) + time_split(run) +
-          (run.pipeline ? pipeline_section(*run.pipeline) : "") +
+      header(run) + notes(run) + facts(run) + curves(run) +
+          (run.summary && run.summary->classes ? class_section(*run.summary->classes) : "") +
+          servers_section(run) + time_split(run) + (run.pipeline ? pipeline_section(*run.pipeline) : "") +
           (run.partition ? partition_section(*run.partition) : "") + configuration(run) + reproduce(run),
       fmt::format("Written by Yoke from {} records.", format_count(static_cast<double>(run.records.size()))));
 }

@@ -82,7 +82,7 @@ figcaption.about { font-size: 13.5px; margin: 8px 0 6px; }
 .wide { margin: 18px 0; }
 .about + .grid2, .result + .grid2 { margin-top: 18px; }
 .grid2 > figure:only-child { max-width: 620px; }
-section.card + .grid2, .grid2 + .wide { margin-top: 18px; }
+section.card + .grid2, .grid2 + .wide, .about + .card { margin-top: 18px; }
 table { border-collapse: collapse; width: 100%; font-size: 14px; }
 td, th { padding: 5px 0; text-align: left; font-weight: 400; vertical-align: top; border-top: 1px solid var(--grid); }
 tr:first-child > * { border-top: 0; }
@@ -103,6 +103,9 @@ footer { margin-top: 40px; color: var(--soft); font-size: 13px; }
   .facts .value { font-size: 20px; }
   .card { padding: 14px 12px 10px; }
   .chart { font-size: 13.5px; }
+}
+@media screen and (max-width: 560px) {
+  .timeline, .broad { min-width: 600px; }  /* their cards scroll: labels stay readable */
 }
 @media print {
   body { font-size: 11pt; background: #fff; print-color-adjust: exact; -webkit-print-color-adjust: exact; }

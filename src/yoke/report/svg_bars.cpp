@@ -11,6 +11,7 @@
 namespace yoke::report {
 namespace {
 
+constexpr int kTheoryColour = 6;
 constexpr size_t kLeastHistogramBars = 8, kMostHistogramBars = 64;
 
 double height_of(double value) {
@@ -34,6 +35,7 @@ std::string tooltip(const StackedBars& chart, const StackedBar& bar) {
     double value = i < bar.values.size() ? height_of(bar.values[i]) : 0;
     text += fmt::format("\n{}: {}", chart.layers[i], value_text(value, chart.unit));
   }
+  if (bar.theory > 0) text += "\nformula: " + value_text(bar.theory, chart.unit);
   return text;
 }
 
@@ -50,6 +52,9 @@ std::string draw(const StackedBars& chart, const Frame& frame, const StackedBar&
                        i + 1, left + gap / 2, top, std::max(width - gap, 0.5), frame.y_at(below) - top);
     below = above;
   }
+  if (bar.theory > 0)
+    svg += fmt::format(R"(<path class="line theory c{}" d="M{:.1f} {:.2f}H{:.1f}"/>)", kTheoryColour,
+                       left - gap, frame.y_at(bar.theory), left + width + gap);
   return svg + "</g>";
 }
 
@@ -80,7 +85,8 @@ StackedBars histogram(const std::string& title, const std::string& x_label, cons
 std::string to_svg(const StackedBars& chart) {
   Frame frame{chart.title, chart.x_label, chart.y_label, chart.unit, Unit::kNumber, {}, {}, {}};
   double highest = 0;
-  for (const StackedBar& bar : chart.bars) highest = std::max(highest, total_of(bar));
+  for (const StackedBar& bar : chart.bars)
+    highest = std::max({highest, total_of(bar), height_of(bar.theory)});
   if (chart.y_to > 0) highest = chart.y_to;
   frame.y = make_axis(0, highest > 0 ? highest : 1, false);
   frame.x = make_axis(0, 1, false);
@@ -94,6 +100,9 @@ std::string to_svg(const StackedBars& chart) {
   for (size_t i = 0; chart.legend && i < chart.layers.size(); ++i) {
     frame.legend.push_back({chart.layers[i], static_cast<int>(i) + 1});
   }
+  const bool predicted =
+      std::any_of(chart.bars.begin(), chart.bars.end(), [](const auto& bar) { return bar.theory > 0; });
+  if (predicted) frame.legend.push_back({"formula", kTheoryColour, /*theory=*/true});
   std::string content;
   for (const StackedBar& bar : chart.bars) content += draw(chart, frame, bar);
   return to_svg(frame, content);

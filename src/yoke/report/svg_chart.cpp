@@ -15,7 +15,8 @@ namespace {
 constexpr size_t kMostPoints = 500;  // more are indistinguishable at this size
 constexpr size_t kMostColumns = 60;  // that react to hovering
 constexpr size_t kMostTints = 40;
-constexpr size_t kFewPoints = 24;  // these are drawn as dots too
+constexpr size_t kFewPoints = 24;                                    // these are drawn as dots too
+constexpr double kNameHeight = 13, kNameLetter = 6.5, kNameGap = 8;  // of names beside points
 
 struct Range {
   double low = std::numeric_limits<double>::infinity();
@@ -61,6 +62,17 @@ Axis x_axis_of(const LineChart& chart, const Range& data) {
   return axis;
 }
 
+bool is_shown(const Series& series) {
+  return !series.faint && !series.theory && !series.name.empty() && !series.points.empty();
+}
+
+// One point for each series: names stand beside the points, not in a legend.
+bool is_scattered(const LineChart& chart) {
+  return std::ranges::count_if(chart.series, is_shown) > 1 &&
+         std::ranges::all_of(chart.series,
+                             [](const Series& one) { return !is_shown(one) || one.points.size() == 1; });
+}
+
 Frame frame_of(const LineChart& chart, const Ranges& ranges) {
   Frame frame{chart.title, chart.x_label, chart.y_label, chart.unit, chart.x_unit, {}, {}, {}};
   frame.x = x_axis_of(chart, ranges.x);
@@ -72,7 +84,7 @@ Frame frame_of(const LineChart& chart, const Ranges& ranges) {
     frame.y.high = 1;
   }
   for (const Series& series : chart.series) {
-    if (!series.faint && !series.name.empty())
+    if (!series.faint && !series.name.empty() && !(is_shown(series) && is_scattered(chart)))
       frame.legend.push_back({series.name, series.colour, series.theory});
   }
   return frame;
@@ -106,6 +118,34 @@ std::string draw(const Frame& frame, const Series& series) {
     if (!drawable(frame, point.y)) continue;
     svg += fmt::format(R"(<circle class="dot {}" cx="{:.1f}" cy="{:.1f}" r="3"/>)",
                        series_class(series.colour), frame.x_at(point.x), frame.y_at(point.y));
+  }
+  return svg;
+}
+
+struct Place {
+  double left, right, y;
+  bool meets(const Place& other) const {
+    return left < other.right && other.left < right && std::abs(y - other.y) < kNameHeight - 1;
+  }
+};
+
+// Beside its point; where names would overlap, the later one moves down.
+std::string names_of_points(const LineChart& chart, const Frame& frame) {
+  std::string svg;
+  std::vector<Place> taken;
+  for (const Series& series : chart.series) {
+    if (!is_shown(series) || !drawable(frame, series.points[0].y)) continue;
+    const double x = frame.x_at(series.points[0].x), y = frame.y_at(series.points[0].y);
+    const double width = kNameLetter * static_cast<double>(series.name.size());
+    const bool left = x + kNameGap + width > Frame::kWidth;
+    const double from = left ? x - kNameGap - width : x + kNameGap;
+    Place place{from, from + width, y + 4};
+    while (std::ranges::any_of(taken, [&](const Place& other) { return place.meets(other); }))
+      place.y += kNameHeight;
+    taken.push_back(place);
+    svg += fmt::format(R"(<text class="tick {} key {}" x="{:.1f}" y="{:.1f}">{}</text>)",
+                       left ? "end" : "start", series_class(series.colour), left ? place.right : place.left,
+                       place.y, escape(series.name));
   }
   return svg;
 }
@@ -190,6 +230,7 @@ std::string to_svg(const LineChart& chart) {
   std::string content;
   for (const Series& series : chart.series) content += series.faint ? "" : tints(frame, series);
   for (const Series& series : chart.series) content += draw(frame, series);
+  if (is_scattered(chart)) content += names_of_points(chart, frame);
   return to_svg(frame, content + columns(chart, frame));
 }
 

@@ -39,6 +39,7 @@ struct StackedBar {
   double to = 0;
   std::vector<double> values{};
   std::string name{};  // written below it, if any bar has one, instead of numbers
+  double theory = 0;   // predicted total: a dashed line across it; 0: none
 };
 
 struct StackedBars {

@@ -155,6 +155,16 @@ TEST(StackedBars, StackTheirLayersAndTellThem) {
   expect_sound(to_svg(StackedBars{.bars = {{0, 5, {0, -1}}}}));
 }
 
+TEST(StackedBars, ShowWhatAFormulaPredicts) {
+  StackedBars chart{.title = "Memory", .x_label = "stage", .layers = {"weights"}};
+  chart.bars = {{0, 1, {4}, "0"}, {1, 2, {1}, "1", 2}};
+  std::string svg = to_svg(chart);
+  expect_sound(svg);
+  EXPECT_EQ(count(svg, "class=\"line theory c6\""), 1);
+  EXPECT_THAT(svg, HasSubstr("stage 1\nweights: 1\nformula: 2"));
+  EXPECT_THAT(svg, HasSubstr(">formula</tspan>"));
+}
+
 TEST(StackedBars, OfWholeNumbersHaveTicksOnlyThere) {
   std::string svg = to_svg(histogram("Staleness", "updates late", "gradients", {600}));
   expect_sound(svg);
@@ -181,6 +191,27 @@ TEST(ThinOut, KeepsHighsLowsAndGaps) {
   EXPECT_TRUE(has(6666));
   EXPECT_TRUE(has(5000));
   for (size_t i = 1; i < thin.size(); ++i) EXPECT_LT(thin[i - 1].x, thin[i].x);
+}
+
+TEST(LineChart, NamesLonePointsBesideThemInsteadOfInALegend) {
+  LineChart chart{.log = true, .log_x = true};
+  chart.series = {{"ddp", {{1, 10}}}, {"zero2", {{1, 10}}}, {"local", {{100, 1000}}}};
+  const std::string svg = to_svg(chart);
+  expect_sound(svg);
+  EXPECT_EQ(count(svg, "class=\"key"), 0);
+  for (const char* name : {">ddp<", ">zero2<", ">local<"}) EXPECT_EQ(count(svg, name), 1) << name;
+  chart.series[2].points.push_back({200, 2000});
+  EXPECT_EQ(count(to_svg(chart), "class=\"key"), 3);
+}
+
+TEST(StackedBars, SlantsNamesThatDoNotFitSideBySide) {
+  StackedBars chart{.layers = {"time"}};
+  for (int i = 0; i < 4; ++i) chart.bars.push_back({i + 0.0, i + 0.8, {1.0 + i}, "ps_async"});
+  EXPECT_EQ(count(to_svg(chart), "rotate("), 0);
+  for (int i = 4; i < 12; ++i) chart.bars.push_back({i + 0.0, i + 0.8, {1.0 + i}, "ps_async"});
+  const std::string svg = to_svg(chart);
+  expect_sound(svg);
+  EXPECT_EQ(count(svg, "rotate("), 12);
 }
 
 TEST(Smooth, IsTheMeanOfNeighboursAndPassesOverGaps) {

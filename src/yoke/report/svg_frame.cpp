@@ -27,7 +27,31 @@ std::string y_axis(const Frame& f) {
   return svg;
 }
 
-std::string x_axis(const Frame& f) {
+constexpr double kLetterWidth = 7;     // about the width of one in a label, on narrow screens too
+constexpr double kSlant = 40;          // degrees, of names that do not fit side by side
+constexpr double kSlantHeight = 0.65;  // of their width
+
+double label_width(const std::string& text) {
+  // Bytes that continue a character of UTF-8 take no room.
+  return kLetterWidth *
+         static_cast<double>(std::ranges::count_if(text, [](char c) { return (c & 0xC0) != 0x80; }));
+}
+
+// More height for slanted names below the axis; 0: they fit side by side.
+double room_for_names(const Frame& f) {
+  double widest = 0;
+  for (const std::string& name : f.x.names) widest = std::max(widest, label_width(name));
+  const double all = widest * static_cast<double>(f.x.names.size());
+  return all > Frame::kWidth - Frame::kLeft - Frame::kRight ? kSlantHeight * widest : 0;
+}
+
+std::string slanted(double x, double y, const std::string& text) {
+  return fmt::format(
+      R"svg(<text class="tick end" transform="translate({:.1f} {:.1f}) rotate(-{})">{}</text>)svg", x + 4, y,
+      kSlant, escape(text));
+}
+
+std::string x_axis(const Frame& f, double room) {
   std::string svg;
   double y = Frame::kHeight - Frame::kBottom;
   for (size_t i = 0; i < f.x.ticks.size(); ++i) {
@@ -36,25 +60,19 @@ std::string x_axis(const Frame& f) {
     double x = f.x_at(tick);
     svg += fmt::format(R"(<line class="axis" x1="{:.1f}" y1="{:.1f}" x2="{:.1f}" y2="{:.1f}"/>)", x, y, x,
                        y + 4);
-    svg +=
-        text_at(x, y + 18, "tick mid",
-                i < f.x.names.size() ? f.x.names[i] : tick_text(tick, f.x.log ? tick : f.x.high, f.x_unit));
+    const std::string text =
+        i < f.x.names.size() ? f.x.names[i] : tick_text(tick, f.x.log ? tick : f.x.high, f.x_unit);
+    svg += room > 0 ? slanted(x, y + 14, text) : text_at(x, y + 18, "tick mid", text);
   }
   svg += fmt::format(R"(<line class="axis" x1="{:.1f}" y1="{:.1f}" x2="{:.1f}" y2="{:.1f}"/>)", Frame::kLeft,
                      y, Frame::kWidth - Frame::kRight, y);
-  svg += text_at(Frame::kWidth - Frame::kRight, Frame::kHeight - 4, "label end", f.x_label);
+  svg += text_at(Frame::kWidth - Frame::kRight, Frame::kHeight - 4 + room, "label end", f.x_label);
   return svg;
 }
 
-constexpr double kLetterWidth = 7;  // about the width of one in a label, on narrow screens too
 constexpr double kLegendRow = 18;
 constexpr double kLegendKey = 30;  // of a legend's entry: its sign and the gaps
-
-double label_width(const std::string& text) {
-  // Bytes that continue a character of UTF-8 take no room.
-  return kLetterWidth *
-         static_cast<double>(std::ranges::count_if(text, [](char c) { return (c & 0xC0) != 0x80; }));
-}
+constexpr double kLegendGap = 12;  // between the label of the y axis and the legend
 
 using LegendRow = std::vector<LegendEntry>;
 
@@ -76,7 +94,7 @@ std::vector<LegendRow> legend_rows(const Frame& f) {
 }
 
 bool fits_beside_label(const Frame& f, const std::vector<LegendRow>& rows) {
-  double width = label_width(f.y_label) + Frame::kRight;
+  double width = label_width(f.y_label) + kLegendGap + Frame::kRight;
   for (const LegendRow& row : rows)
     for (const LegendEntry& entry : row) width += kLegendKey + label_width(entry.name);
   return width <= Frame::kWidth;
@@ -121,12 +139,13 @@ std::string to_svg(const Frame& f, const std::string& content) {
   const std::vector<LegendRow> rows = legend_rows(f);
   const bool beside = fits_beside_label(f, rows);
   const double lower = beside ? 0 : kLegendRow * static_cast<double>(rows.size());
+  const double room = room_for_names(f);
   std::string svg = fmt::format(R"(<svg class="chart" role="img" viewBox="0 0 {} {}"><title>{}</title>)",
-                                Frame::kWidth, Frame::kHeight + lower, escape(f.title));
+                                Frame::kWidth, Frame::kHeight + lower + room, escape(f.title));
   svg += text_at(0, 16, "label", f.y_label);
   for (size_t i = 0; i < rows.size(); ++i)
     svg += legend(rows[i], 16 + kLegendRow * static_cast<double>(beside ? i : i + 1));
-  const std::string drawn = y_axis(f) + x_axis(f) + content;
+  const std::string drawn = y_axis(f) + x_axis(f, room) + content;
   if (lower == 0) return svg + drawn + "</svg>\n";
   return svg + fmt::format("<g transform=\"translate(0 {})\">{}</g></svg>\n", lower, drawn);
 }

@@ -59,7 +59,7 @@ class MachineDrawing {
     for (size_t i = 0; i < link_kinds.size(); ++i)
       legend += fmt::format(R"(<tspan class="key {}" dx="14">━</tspan><tspan dx="5">{}</tspan>)",
                             series_class(kFirstLinkColour + static_cast<int>(i) + 1), escape(link_kinds[i]));
-    return fmt::format(R"(<svg class="chart" role="img" viewBox="0 0 {} {:.0f}"><title>{}</title>)"
+    return fmt::format(R"(<svg class="chart broad" role="img" viewBox="0 0 {} {:.0f}"><title>{}</title>)"
                        R"(<text class="label" x="0" y="16">{}</text>{}{}</svg>)",
                        kMachineWidth, height_, escape(picture_.label), legend, lines, nodes);
   }

@@ -19,7 +19,19 @@ Cost gossip_cost(double bytes, int neighbours, const LinkSpeed& link) {
   return {link.latency + neighbours * bytes / link.bytes_per_second, neighbours * bytes};
 }
 
+// An ask and an answer, then the values of one and, when these are there, of the other. A rank that asks once
+// is asked once on average.
+Cost pairs_cost(double bytes, const LinkSpeed& link) {
+  const double pair = 3 * link.latency + 2 * bytes / link.bytes_per_second;
+  return {2 * pair, 2 * bytes};
+}
+
 }  // namespace
+
+double pairs_load(const AveragingRun& run, const LinkSpeed& link) {
+  return pairs_cost(run.model_bytes, link).seconds /
+         (static_cast<double>(run.pairs_every) * run.compute_seconds);
+}
 
 AveragingTrace simulate_averaging(const AveragingRun& run, const LinkSpeed& link, int64_t steps) {
   AveragingTrace trace;
@@ -44,6 +56,11 @@ AveragingTrace simulate_averaging(const AveragingRun& run, const LinkSpeed& link
       arrives[static_cast<size_t>(*one)] = free;
       sent += round.bytes;
       if (run.rounds.overlap == 0) now = free;
+    }
+    if (run.pairs_every > 0 && step % run.pairs_every == 0) {
+      const Cost pairs = pairs_cost(run.model_bytes, link);  // nobody waits for them
+      free = std::max(free, now) + pairs.seconds;
+      sent += pairs.bytes;
     }
     if (step == steps && run.average_at_end) {
       const Cost all = all_reduce_cost(run.model_bytes, run.ranks, link);

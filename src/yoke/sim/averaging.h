@@ -15,6 +15,7 @@ struct AveragingRun {
   plan::RoundPlan rounds;
   int ranks = 2;
   int neighbours = 0;          // gossip: messages of a round; 0: rounds are all-reduces
+  int64_t pairs_every = 0;     // AD-PSGD: each rank asks for a pair every so many steps; 0: no pairs
   bool gradients = false;      // all-reduced in every step (DDP), or in those up to rounds.after
   bool average_at_end = true;  // of all ranks, once more; not where they are equal by then
   double model_bytes = 0;
@@ -32,6 +33,9 @@ struct AveragingTrace {
   std::vector<double> seconds;
   std::vector<double> bytes;  // sent by a rank
 };
+
+// Of `pairs_every` steps: the share that a rank's link is busy with pairs. Above 1 there would be fewer.
+double pairs_load(const AveragingRun& run, const LinkSpeed& link);
 
 AveragingTrace simulate_averaging(const AveragingRun& run, const LinkSpeed& link, int64_t steps);
 

@@ -55,6 +55,16 @@ TEST(SimulateAveraging, GossipSendsToNeighbours) {
   EXPECT_NEAR(simulate_averaging(ring, kTenMegabytes, 12).bytes.back(), 12 * 16e6, 1e-3);
 }
 
+TEST(SimulateAveraging, NobodyWaitsForPairs) {
+  AveragingRun pairs = run_of({.never = true});
+  pairs.pairs_every = 12;
+  EXPECT_NEAR(seconds_of(pairs), 12 * 0.3, 1e-9);
+  EXPECT_NEAR(simulate_averaging(pairs, kTenMegabytes, 12).bytes.back(), 2 * 8e6, 1e-3);
+  EXPECT_NEAR(pairs_load(pairs, kTenMegabytes), 2 * 1.6 / 3.6, 1e-9);
+  pairs.average_at_end = true;  // after the last pair
+  EXPECT_NEAR(seconds_of(pairs), 12 * 0.3 + 3.2 + 1.2, 1e-9);
+}
+
 TEST(SimulateAveraging, TheEndIsPaidFor) {
   AveragingRun end = run_of({.never = true});
   end.average_at_end = true;

@@ -365,22 +365,26 @@ void Attempt::note_stops() {
 
 // The coordinator detects a stopped rank by missing heartbeats, but not one that has left the job and only
 // has to exit. A launcher on another machine learns the end of the job from its ranks, and a stopped one
-// cannot report it.
+// cannot report it. An elastic job goes on without the stopped rank, which its own launcher has to end.
 void Attempt::look_at_stopped() {
   if (phase_ != Phase::kRunning || (next_question_ && !next_question_->passed())) return;
   for (const Child& child : children_) {
     if (!child.stopped || !child.running || !is_stopped(child.pid)) continue;
     next_question_ = Deadline::after(Patience::kAsk);
     const std::shared_ptr<Coordinator> coordinator = hosting_.coordinator();
-    if (!coordinator) {
+    if (elastic()) {
+      if (!child.stopped->passed()) continue;
+      if (coordinator)
+        coordinator->report(stop_report({child.rank, child.pid, 0, false, false, ""}, work_.host));
+      ::kill(-child.pid,
+             SIGKILL);  // evicted: it cannot return to its epoch, but may hold the lock of out.dir
+    } else if (!coordinator) {
       std::optional<FailureReport> failure = ask_coordinator(place_, work_.options.world_size());
       if (failure) known_ = std::make_shared<FailureReport>(*failure);
       if (failure) return wind_down();
-    } else if (child.stopped->passed() && (elastic() || coordinator->has_joined(child.rank))) {
-      coordinator->report(stop_report(
-          {child.rank, child.pid, 0, false, false, elastic() ? "" : coordinator->role(child.rank)},
-          work_.host));
-      if (elastic()) ::kill(-child.pid, SIGKILL);  // evicted: it cannot return to its epoch
+    } else if (child.stopped->passed() && coordinator->has_joined(child.rank)) {
+      coordinator->report(
+          stop_report({child.rank, child.pid, 0, false, false, coordinator->role(child.rank)}, work_.host));
     }
   }
 }

@@ -6,6 +6,8 @@
 #include <array>
 
 #include "yoke/base/error.h"
+#include "yoke/base/log.h"
+#include "yoke/cluster/identity_sources.h"
 
 namespace yoke::cluster {
 namespace {
@@ -29,11 +31,27 @@ std::string random_name() {
   return text;
 }
 
+net::JobTicket make_ticket(const LaunchOptions& options) {
+  net::JobTicket ticket;
+  ticket.job_id = !options.job_id.empty()     ? options.job_id
+                  : !options.endpoint.empty() ? "yoke-" + short_hash(options.endpoint)
+                                              : "yoke-" + random_name();
+  ticket.secret =
+      options.secret_file.empty() ? net::Secret::random() : net::Secret::from_file(options.secret_file);
+  if (options.encrypt) ticket.protection = net::Protection::kEncrypted;
+  if (options.insecure) {
+    ticket.protection = net::Protection::kNone;
+    log::warn("--insecure: connections are neither authenticated nor protected");
+  }
+  return ticket;
+}
+
 CoordinatorOptions coordinator_options(const LaunchOptions& options) {
   CoordinatorOptions coordinator;
   coordinator.world_size = options.world_size();
   coordinator.join_timeout = options.join_timeout;
   coordinator.expendable = options.expendable;
+  coordinator.late_ranks = options.late_ranks;
   coordinator.elastic_min = options.elastic_min;
   return coordinator;
 }

@@ -27,5 +27,7 @@ std::unique_ptr<Hosting> host_if_elected(const LaunchOptions& options, const Job
 // What both have in common: all but the address.
 CoordinatorOptions coordinator_options(const LaunchOptions& options);
 std::string random_name();
+// The same on all machines of a job.
+net::JobTicket make_ticket(const LaunchOptions& options);
 
 }  // namespace yoke::cluster

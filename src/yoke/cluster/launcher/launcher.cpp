@@ -48,22 +48,6 @@ void check(const LaunchOptions& options) {
         options.node_sizes.size());
 }
 
-net::JobTicket make_ticket(const LaunchOptions& options) {
-  net::JobTicket ticket;
-  bool several = options.node_sizes.size() > 1;
-  ticket.job_id = !options.job_id.empty() ? options.job_id
-                  : several               ? "yoke-" + short_hash(options.endpoint)
-                                          : "yoke-" + random_name();
-  ticket.secret =
-      options.secret_file.empty() ? net::Secret::random() : net::Secret::from_file(options.secret_file);
-  if (options.encrypt) ticket.protection = net::Protection::kEncrypted;
-  if (options.insecure) {
-    ticket.protection = net::Protection::kNone;
-    log::warn("--insecure: connections are neither authenticated nor protected");
-  }
-  return ticket;
-}
-
 JobPlace make_place(const LaunchOptions& options) {
   JobPlace place;
   place.ticket = make_ticket(options);

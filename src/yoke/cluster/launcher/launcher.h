@@ -50,6 +50,7 @@ struct LaunchOptions {
   std::string zygote{};
   // By rank; empty: none. The job continues if such a rank is killed by a signal.
   std::vector<bool> expendable{};
+  int late_ranks = 0;  // that may join while the job runs, as in CoordinatorOptions
   // The command as typed, for the records of ranks; empty: that of the ranks.
   std::string typed{};
   // Fewest ranks of an elastic job: it continues without ranks that fail. 0: not elastic.

@@ -78,6 +78,12 @@ void dgx1(Box& box) {
     box.link(box.name("gpu", pair.a), box.name("gpu", pair.b), LinkKind::kNvlink, kNvlink, pair.width);
 }
 
+// Eight K80 boards, each with two GPUs behind a switch of its own; four boards to a socket.
+void p2(Box& box) {
+  box.add_gpus(16);
+  box.add_pcie(16, 8, 1, 12 * kGB);
+}
+
 void dgx2(Box& box) {
   box.add_gpus(16);
   box.add_pcie(16, 8, 8, 12 * kGB);
@@ -101,6 +107,7 @@ constexpr Entry kPresets[] = {
     {"pcie4", "4 GPUs below two PCIe switches, two sockets", [](Box& box) { pcie_box(box, 4); }, 100 * kGbit},
     {"pcie8", "8 GPUs below two PCIe switches, two sockets", [](Box& box) { pcie_box(box, 8); }, 100 * kGbit},
     {"dgx1", "8 V100 in a hybrid cube mesh of NVLinks", dgx1, 100 * kGbit},
+    {"p2.16xlarge", "16 K80 GPUs on eight boards, two sockets", p2, 25 * kGbit},
     {"dgx2", "16 V100 behind NVSwitch", dgx2, 100 * kGbit},
     {"h100", "8 H100 behind NVSwitch", h100, 400 * kGbit},
 };

@@ -55,7 +55,7 @@ TEST(Rings, BehindASwitchOneRingUsesAllOfEveryLink) {
 }
 
 TEST(Rings, CrossTheSocketsOnce) {
-  for (const char* name : {"pcie4", "pcie8"}) {
+  for (const char* name : {"pcie4", "pcie8", "p2.16xlarge"}) {
     RingSet set = rings_of(preset(name));
     EXPECT_DOUBLE_EQ(set.bandwidth, 10e9) << name;
     EXPECT_TRUE(set.exact);

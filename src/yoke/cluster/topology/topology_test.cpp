@@ -35,6 +35,7 @@ TEST(Topology, PresetsHaveTheDevicesOfTheBox) {
   EXPECT_EQ(workers("pcie4"), 4U);
   EXPECT_EQ(workers("pcie8"), 8U);
   EXPECT_EQ(workers("dgx1"), 8U);
+  EXPECT_EQ(workers("p2.16xlarge"), 16U);
   EXPECT_EQ(workers("dgx2"), 16U);
   EXPECT_EQ(workers("h100"), 8U);
   EXPECT_EQ(workers_of(preset("h100", {.machines = 4})).size(), 32U);
@@ -57,7 +58,7 @@ TEST(Topology, UnknownPresetsListTheAccepted) {
     preset("dgx3");
     FAIL();
   } catch (const ConfigError& error) {
-    EXPECT_STREQ(error.what(), "preset `dgx3` is unknown. Accepted: pcie4 pcie8 dgx1 dgx2 h100.");
+    EXPECT_STREQ(error.what(), "preset `dgx3` is unknown. Accepted: pcie4 pcie8 dgx1 p2.16xlarge dgx2 h100.");
   }
   EXPECT_THROW(preset("dgx1", {.machines = 0}), ConfigError);
   EXPECT_THROW(preset("dgx1", {.machines = 1'000'000}), ConfigError);

@@ -52,7 +52,13 @@ MessengerCore::MessengerCore(const MessengerSetup& setup, std::unique_ptr<Transp
     : setup_(setup),
       transport_(std::move(transport)),
       next_id_((static_cast<uint64_t>(setup.life) << kLifeShift) + 1) {
-  for (int peer = 0; peer < setup.size; ++peer) peers_.push_back(std::make_unique<Peer>());
+  for (int peer = 0; peer < setup.size; ++peer) {
+    peers_.push_back(std::make_unique<Peer>());
+    if (peer == setup.rank || !transport_->is_absent(peer)) continue;
+    Peer& absent = *peers_.back();
+    absent.lost = fmt::format("rank {} has not joined", peer);
+    absent.gone = absent.closed = true;
+  }
 }
 
 MessengerCore::~MessengerCore() {

@@ -33,6 +33,10 @@ struct MessengerSetup {
   // as lost. Over shm rank 0 cannot rejoin.
   bool may_return = false;
   int life = 0;
+  // By rank: whether it joins later, in life 1, and counts as lost until then. Empty: all connect at the
+  // start. Requires may_return.
+  std::vector<bool> late{};
+  bool is_late(int other) const { return !late.empty() && late[static_cast<size_t>(other)]; }
 };
 
 struct TcpMessengerSetup : MessengerSetup {

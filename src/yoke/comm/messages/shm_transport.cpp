@@ -44,7 +44,7 @@ class Memory {
     files_.push_back(make_memory(bytes_for(setup.size)));
     server_ = std::make_unique<shared::FileServer>();
     setup.put(setup.key, server_->ticket(), deadline);
-    server_->serve(files_, setup.size, *setup.failure, deadline);
+    server_->serve(files_, setup.size, *setup.failure, deadline, setup.late);
     if (!setup.may_return) server_.reset();
   }
   int file() const { return files_.front().get(); }
@@ -62,6 +62,7 @@ class ShmTransport final : public Transport {
   explicit ShmTransport(const ShmMessengerSetup& setup)
       : rank_(setup.rank),
         size_(setup.size),
+        late_(setup.late),
         life_(static_cast<uint32_t>(setup.life)),
         memory_(setup),
         mapping_(memory_.file(), bytes_before_data(setup.size)),
@@ -92,6 +93,9 @@ class ShmTransport final : public Transport {
   void look_for_deaths() override;
   int returned(int peer) override;
   void reopen(int peer) override;
+  bool is_absent(int peer) const override {
+    return is_late(peer) && peers_[static_cast<size_t>(peer)].life == 0;
+  }
 
  private:
   struct Peer {
@@ -108,6 +112,7 @@ class ShmTransport final : public Transport {
   void join(const ShmMessengerSetup& setup);
   void come_back();
   bool open_process(int peer);
+  bool is_late(int rank) const { return !late_.empty() && late_[static_cast<size_t>(rank)]; }
   Peer& of(int peer) { return peers_[static_cast<size_t>(peer)]; }
   Desk& desk(int rank) const {
     return *reinterpret_cast<Desk*>(mapping_.base() + static_cast<size_t>(rank) * sizeof(Desk));
@@ -135,6 +140,7 @@ class ShmTransport final : public Transport {
   const std::string name_ = "shm";
   const int rank_;
   const int size_;
+  const std::vector<bool> late_;
   const uint32_t life_;
   Memory memory_;
   Mapping mapping_;
@@ -148,6 +154,10 @@ void ShmTransport::join(const ShmMessengerSetup& setup) {
   desk(rank_).joined.store(1);
   shared::wake_all(desk(rank_).joined);
   for (int peer = 0; peer < size_; ++peer) {
+    if (is_late(peer)) {
+      of(peer).closed = true;
+      continue;
+    }
     while (desk(peer).joined.load() == 0) {
       setup.failure->check("connecting messengers");
       if (deadline.passed())
@@ -160,10 +170,19 @@ void ShmTransport::join(const ShmMessengerSetup& setup) {
 }
 
 // Peers notice the new life and reset the rings between us (reopen()); until then nothing is read or written.
+// Where neither was there at the start, both reset the rings before either writes.
 void ShmTransport::come_back() {
   Desk& own = desk(rank_);
   for (int peer = 0; peer < size_; ++peer) {
     if (peer == rank_) continue;
+    if (desk(peer).life.load() > 0 && (is_late(peer) || is_late(rank_))) {
+      reopen(peer);
+      continue;
+    }
+    if (is_late(peer)) {
+      of(peer).closed = true;
+      continue;
+    }
     of(peer).life = desk(peer).life.load();
     if (!open_process(peer)) of(peer).lost = fmt::format("rank {} has ended", peer);
     if (of(peer).life != 0) of(peer).lost = fmt::format("rank {} was restarted too", peer);

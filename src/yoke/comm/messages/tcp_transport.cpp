@@ -49,6 +49,9 @@ class TcpTransport final : public Transport {
   void look_for_deaths() override;
   int returned(int peer) override { return peers_[static_cast<size_t>(peer)].calls_again; }
   void reopen(int peer) override;
+  bool is_absent(int peer) const override {
+    return setup_.is_late(peer) && !peers_[static_cast<size_t>(peer)].connection;
+  }
 
  private:
   struct Peer {
@@ -96,8 +99,10 @@ net::Introduction TcpTransport::introduction(int caller, int callee, int life) c
 // Connects to higher ranks, then accepts from lower ones: no cycle of ranks that wait for each other.
 void TcpTransport::join() {
   Deadline deadline = Deadline::after(setup_.timeout);
-  for (int peer = setup_.rank + 1; peer < setup_.size; ++peer) call(peer, deadline);
-  for (int peer = 0; peer < setup_.rank; ++peer) await(peer, deadline);
+  for (int peer = setup_.rank + 1; peer < setup_.size; ++peer)
+    if (!setup_.is_late(peer)) call(peer, deadline);
+  for (int peer = 0; peer < setup_.rank; ++peer)
+    if (!setup_.is_late(peer)) await(peer, deadline);
 }
 
 void TcpTransport::call(int peer, const Deadline& deadline) {
@@ -123,11 +128,14 @@ void TcpTransport::await(int peer, const Deadline& deadline) {
   }
 }
 
-// Connects to everybody once. A peer that does not answer counts as lost when it is used.
+// Connects to everybody once. A peer that does not answer counts as lost when it is used. Of two ranks that
+// were not there at the start, or were restarted, the one that came later knows the other's address.
 void TcpTransport::come_back() {
+  const bool is_late = setup_.is_late(setup_.rank);
   for (int peer = 0; peer < setup_.size; ++peer) {
     const cluster::Member& callee = setup_.members[static_cast<size_t>(peer)];
-    if (peer == setup_.rank || callee.life > 0) continue;
+    const int first_life = setup_.is_late(peer) ? 1 : 0;
+    if (peer == setup_.rank || callee.address.empty() || (!is_late && callee.life > first_life)) continue;
     Deadline deadline = Deadline::after(kCallAgainSeconds);
     try {
       peers_[static_cast<size_t>(peer)].connection =

@@ -80,6 +80,8 @@ class Transport {
   // reopen()ed.
   virtual int returned(int peer) = 0;
   virtual void reopen(int peer) = 0;  // throws CommError
+  // Whether this peer was not there when the transport was created, and may join later.
+  virtual bool is_absent(int) const { return false; }
 };
 
 }  // namespace yoke::comm::messages

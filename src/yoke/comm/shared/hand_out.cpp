@@ -128,9 +128,10 @@ FileServer::FileServer()
 }
 
 void FileServer::serve(const std::vector<File>& files, int size, const cluster::Failure& failure,
-                       const Deadline& deadline) {
-  std::vector<bool> served(static_cast<size_t>(size), false);
-  for (int missing = size - 1; missing > 0;) {
+                       const Deadline& deadline, const std::vector<bool>& late) {
+  std::vector<bool> served = late;
+  served.resize(static_cast<size_t>(size), false);
+  for (auto missing = static_cast<int>(std::count(served.begin() + 1, served.end(), false)); missing > 0;) {
     if (!readable(listener_.get(), failure, deadline))
       throw CommError("setting up shared memory: {} of {} ranks joined within {:.3g} s", size - missing, size,
                       deadline.limit());

@@ -29,10 +29,11 @@ class FileServer {
   FileServer();  // throws CommError
   // Value for receive_files(): socket name and token. Keep it private to the job.
   const std::string& ticket() const { return ticket_; }
-  // Serves ranks 1 to size - 1, each once. Other callers (another user, a wrong token, no message) are
-  // rejected. Throws CommError: the job failed, or the deadline passed.
+  // Serves ranks 1 to size - 1, each once, without those that are `late` (by rank; empty: none). Other
+  // callers (another user, a wrong token, no message) are rejected. Throws CommError: the job failed, or the
+  // deadline passed.
   void serve(const std::vector<File>& files, int size, const cluster::Failure& failure,
-             const Deadline& deadline);
+             const Deadline& deadline, const std::vector<bool>& late = {});
   // After serve(): serves ranks that were restarted. Non-blocking; call it periodically.
   void serve_again(const std::vector<File>& files, int size);
 

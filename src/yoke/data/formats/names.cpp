@@ -9,7 +9,8 @@
 namespace yoke::data {
 namespace {
 
-constexpr const char* kBuiltIn[] = {"fashion_mnist", "mnist", "cifar10", "tokens", "libsvm", "synthetic"};
+constexpr const char* kBuiltIn[] = {"fashion_mnist", "mnist",  "cifar10",  "images",
+                                    "tokens",        "libsvm", "synthetic"};
 
 std::vector<std::string>& names() {
   static std::vector<std::string> all(std::begin(kBuiltIn), std::end(kBuiltIn));
@@ -24,6 +25,10 @@ std::vector<std::string> data_names() {
 
 bool is_built_in_data(const std::string& name) {
   return std::find(std::begin(kBuiltIn), std::end(kBuiltIn), name) != std::end(kBuiltIn);
+}
+
+bool reads_pictures(const std::string& name) {
+  return name == "images" || !is_built_in_data(name);
 }
 
 void add_data_name(const std::string& name) {

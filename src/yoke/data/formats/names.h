@@ -11,4 +11,8 @@ void add_data_name(const std::string& name);
 // Whether it is a built-in data set.
 bool is_built_in_data(const std::string& name);
 
+// Whether data.augment, data.jitter and data.mixup can have an effect: built-in pictures, or a registered
+// data set, which decides itself.
+bool reads_pictures(const std::string& name);
+
 }  // namespace yoke::data

@@ -1,5 +1,7 @@
 #include "yoke/kernels/cuda/layer_norm.h"
 
+#include <cuda_pipeline.h>
+
 #include "yoke/kernels/cuda/columns.cuh"
 
 namespace yoke::kernels {
@@ -13,7 +15,8 @@ constexpr int kMostBlocks = 4 * kMultiprocessors;
 constexpr int kAhead = 4;
 // From here on the backward pass gives a row to a block: the registers of a warp do not hold it any more.
 constexpr int kWideVectors = 97;
-constexpr int kWideThreads = 800;  // per multiprocessor: its registers hold no more
+constexpr int kWideThreads = 640;  // per multiprocessor: more only make their rows wait for each other
+constexpr int kWideRows = 3;       // of a block in flight
 constexpr int kWidestThreads = kWidestNorm / kLanes<float>;
 constexpr int kSums = 3;  // per column: gradients of weight and bias, and the sum of grad_x
 
@@ -219,6 +222,37 @@ __global__ void __launch_bounds__(kThreads)
   leave(of_x, partial + 2 * gridDim.x * in.width);
 }
 
+// Rows on their way to shared memory, where each thread reads what it has asked for itself: no registers are
+// held meanwhile, and no barrier is needed.
+template <class T, int kParts>
+class Ring {
+ public:
+  static constexpr int kRows = sizeof(T) == 4 ? 2 : kWideRows;
+
+  __device__ explicit Ring(uint4* memory) : memory_(memory + threadIdx.x) {}
+
+  // One call per row, in turn. Starts copies of this thread's vectors; nullptr: none.
+  template <class... From>
+  __device__ void ask(const From*... from) {
+    int part = 0;
+    ((from != nullptr ? __pipeline_memcpy_async(place(last_, part), from, sizeof(uint4)) : void(), ++part),
+     ...);
+    __pipeline_commit();
+    last_ = last_ + 1 == kRows ? 0 : last_ + 1;
+  }
+  // Waits for the row asked for kRows calls ago; its vectors stay until the next ask().
+  __device__ void wait() const { __pipeline_wait_prior(kRows - 1); }
+  __device__ const uint4& vector(int part) const { return *place(last_, part); }
+
+  static int bytes(int threads) { return kRows * kParts * threads * static_cast<int>(sizeof(uint4)); }
+
+ private:
+  __device__ uint4* place(int row, int part) const { return memory_ + (row * kParts + part) * blockDim.x; }
+
+  uint4* memory_;
+  int last_ = 0;  // of kRows: the oldest, which is the next to be read and then to be asked for
+};
+
 // The same for rows that are too wide for a warp's registers: a block takes rows in turn, a thread one vector
 // of each, and keeps the sums of its columns.
 template <class T>
@@ -228,28 +262,36 @@ __global__ void __launch_bounds__(kWideThreads)
   constexpr int kL = kLanes<T>;
   // Of this row and the next: one barrier per row is enough.
   __shared__ float2 of_warp[2][kWidestThreads / 32];
+  extern __shared__ uint4 rows_ahead[];
+  Ring<T, 3> ring(rows_ahead);
   const int thread = static_cast<int>(threadIdx.x), warps = static_cast<int>(blockDim.x) / 32;
   const int vectors = static_cast<int>(in.width) / kL;
   const bool inside = thread < vectors;
   const float scale = 1.0f / static_cast<float>(in.width);
   const uint4 weight = inside ? static_cast<const uint4*>(in.weight)[thread] : uint4{};
   Lanes<T> of_weight = {}, of_bias = {}, of_x = {};
-  uint4 next_value = {}, next_g = {}, next_more = {};
-  float next_mean = 0, next_inverse = 0;
-  auto fetch = [&](int64_t row) {
-    next_mean = means[row];
-    next_inverse = inverses[row];
-    if (!inside) return;
-    next_value = x[row * vectors + thread];
-    next_g = grad_y[row * vectors + thread];
-    if (grad_sum != nullptr) next_more = grad_sum[row * vectors + thread];
+  auto ask = [&](int64_t row) {
+    const bool some = inside && row < in.rows;
+    const int64_t at = row * vectors + thread;
+    ring.ask(some ? x + at : nullptr, some ? grad_y + at : nullptr,
+             some && grad_sum != nullptr ? grad_sum + at : nullptr);
   };
   int64_t row = blockIdx.x;
-  if (row < in.rows) fetch(row);
+#pragma unroll
+  for (int i = 0; i < Ring<T, 3>::kRows; ++i) ask(row + static_cast<int64_t>(i) * gridDim.x);
+  float next_mean = 0, next_inverse = 0;
+  auto fetch_statistics = [&](int64_t of) {
+    if (of >= in.rows) return;
+    next_mean = means[of];
+    next_inverse = inverses[of];
+  };
+  fetch_statistics(row);
   for (int turn = 0; row < in.rows; row += gridDim.x, turn ^= 1) {
-    const uint4 value_bits = next_value, g_bits = next_g, more_bits = next_more;
+    ring.wait();
+    const uint4 value_bits = inside ? ring.vector(0) : uint4{}, g_bits = inside ? ring.vector(1) : uint4{};
+    const uint4 more_bits = inside && grad_sum != nullptr ? ring.vector(2) : uint4{};
     const float mean = next_mean, inverse = next_inverse;
-    if (row + gridDim.x < in.rows) fetch(row + gridDim.x);
+    fetch_statistics(row + gridDim.x);
     float2 own = {0, 0};
     const Lanes<T> value = widen<T>(value_bits), g = widen<T>(g_bits), slope = widen<T>(weight);
 #pragma unroll
@@ -263,6 +305,7 @@ __global__ void __launch_bounds__(kWideThreads)
     own = {warp_sum(own.x), warp_sum(own.y)};
     if (thread % 32 == 0) of_warp[turn][thread / 32] = own;
     __syncthreads();
+    ask(row + static_cast<int64_t>(Ring<T, 3>::kRows) * gridDim.x);
     float sum = 0, product = 0;
     for (int w = 0; w < warps; ++w) {
       sum += of_warp[turn][w].x;
@@ -358,8 +401,9 @@ void layer_norm(const CudaLayerNorm& in, const void* x, const void* added, void*
     using T = decltype(number);
     with_vectors<T>(in.width, [&](auto vectors) {
       const int64_t all = (in.rows + kWarps - 1) / kWarps;
-      const auto blocks =
-          static_cast<unsigned>(vectors.value <= kAhead ? std::min<int64_t>(all, kMostBlocks) : all);
+      // As many blocks as registers have room for run at once; rows that are not read ahead have their own.
+      const int64_t together = kMultiprocessors * (vectors.value == kAhead && sizeof(T) < 4 ? 3 : 4);
+      const auto blocks = static_cast<unsigned>(vectors.value <= kAhead ? std::min(all, together) : all);
       norm_kernel<T, vectors.value><<<blocks, kThreads, 0, static_cast<cudaStream_t>(in.stream)>>>(
           in, static_cast<const uint4*>(x), static_cast<const uint4*>(added), static_cast<uint4*>(sum),
           static_cast<uint4*>(y), mean, inverse);
@@ -386,7 +430,11 @@ void layer_norm_backward(const CudaLayerNorm& in, const void* x, const float* me
           static_cast<const uint4*>(grad_sum), static_cast<uint4*>(grad_x), workspace);
     };
     if (is_wide(in)) {
-      start(wide_norm_backward_kernel<T>, wide_threads(in), 0);
+      // Together with the kernel's own, the widest rows of fp32 need more than the 48 KB that are always
+      // granted.
+      const int ring = Ring<T, 3>::bytes(wide_threads(in));
+      cudaFuncSetAttribute(wide_norm_backward_kernel<T>, cudaFuncAttributeMaxDynamicSharedMemorySize, ring);
+      start(wide_norm_backward_kernel<T>, wide_threads(in), static_cast<unsigned>(ring));
     } else {
       with_few_vectors<T>(
           in.width, [&](auto vectors) { start(norm_backward_kernel<T, vectors.value>, kThreads, bytes); });

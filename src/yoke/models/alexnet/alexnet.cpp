@@ -15,7 +15,7 @@ struct Widths {
 Model make(const ModelOptions& options, const Widths& widths) {
   ImageTask task = image_task(options, {.channels = 3, .side = 224, .classes = 1000}, /*least_side=*/63);
   double dropout = dropout_or(options, 0.5);
-  Model model = start_model("alexnet", sample_of(task));
+  Model model = start_model(widths.groups == 1 ? "alexnet" : "alexnet_original", sample_of(task));
   Stack stack(model, task);
   Pool pool{.kernel = 3, .stride = 2};
   ConvOptions same{.kernel = {3, 3}, .padding = {1, 1}};

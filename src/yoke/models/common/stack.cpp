@@ -1,5 +1,7 @@
 #include "yoke/models/common/stack.h"
 
+#include <torch/nn/modules/batchnorm.h>
+
 #include "yoke/compute/layers.h"
 
 namespace yoke::models {
@@ -18,9 +20,26 @@ void Stack::conv(const std::string& path, int64_t out, const ConvOptions& option
                                             pool.stride)};
   };
   model_.blocks.push_back({path, forward, {layer}});
-  multiply_adds_ += layer->multiply_adds(side_);
+  count(*layer, out, pool);
+}
+
+void Stack::conv_norm(const std::string& path, const std::string& norm_path, int64_t out,
+                      const ConvOptions& options, Pool pool) {
+  auto layer = add<Conv2d>(*model_.module, path, channels_, out, options);
+  auto norm = add<torch::nn::BatchNorm2dImpl>(*model_.module, norm_path, out);
+  auto forward = [layer, norm, pool](const Tensors& inputs) -> Tensors {
+    torch::Tensor x = compute::batch_norm_relu(*norm, layer->forward(inputs[0]));
+    if (pool.kernel == 0) return {x};
+    return {compute::max_pool2d(x, pool.kernel, pool.stride, /*padding=*/0)};
+  };
+  model_.blocks.push_back({path, forward, {layer, norm}});
+  count(*layer, out, pool);
+}
+
+void Stack::count(const Conv2d& layer, int64_t out, Pool pool) {
+  multiply_adds_ += layer.multiply_adds(side_);
   channels_ = out;
-  side_ = layer->side_after(side_);
+  side_ = layer.side_after(side_);
   if (pool.kernel != 0) side_ = (side_ - pool.kernel) / pool.stride + 1;
 }
 

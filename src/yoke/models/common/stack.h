@@ -30,12 +30,17 @@ class Stack {
 
   // Convolution, ReLU and max pooling, registered under the dotted path, which is also the block's name.
   void conv(const std::string& path, int64_t out, const ConvOptions& options, Pool pool = {});
+  // The same with batch normalisation between convolution and ReLU, registered under `norm_path`.
+  void conv_norm(const std::string& path, const std::string& norm_path, int64_t out,
+                 const ConvOptions& options, Pool pool = {});
   // Linear layer on the flattened input, with ReLU by default.
   void dense(const std::string& path, int64_t out, const DenseOptions& options = {});
 
   int64_t multiply_adds() const { return multiply_adds_; }
 
  private:
+  void count(const Conv2d& layer, int64_t out, Pool pool);
+
   Model& model_;
   int64_t channels_;
   int64_t side_;

@@ -1,6 +1,7 @@
 #include "yoke/models/common/task.h"
 
 #include "yoke/base/error.h"
+#include "yoke/compute/label_smoothing.h"
 #include "yoke/compute/layers.h"
 
 namespace yoke::models {
@@ -46,7 +47,13 @@ SampleSpec sample_of(const ImageTask& task) {
 
 torch::Tensor mean_cross_entropy(const torch::Tensor& logits, const torch::Tensor& target) {
   bool reduced = at::isReducedFloatingType(logits.scalar_type());
-  return compute::cross_entropy(reduced ? logits.to(torch::kFloat) : logits, target);
+  const torch::Tensor wide = reduced ? logits.to(torch::kFloat) : logits;
+  if (target.is_floating_point())
+    return at::cross_entropy_loss(wide, target.to(torch::kFloat), {}, at::Reduction::Mean, -100,
+                                  compute::label_smoothing());
+  if (const double amount = compute::label_smoothing(); amount > 0)
+    return compute::smoothed_cross_entropy(wide, target, amount);
+  return compute::cross_entropy(wide, target);
 }
 
 void set_classification(Model& model) {

@@ -26,7 +26,8 @@ struct ImageTask {
 ImageTask image_task(const ModelOptions& options, ImageTask own, int64_t least_side);
 SampleSpec sample_of(const ImageTask& task);
 
-// Mean cross entropy, in fp32 or better whatever the logits' type. logits [.., classes], int64 target [..].
+// Mean cross entropy, in fp32 or better whatever the logits' type. logits [.., classes]; target: int64 [..],
+// or the share of each class, float [.., classes].
 torch::Tensor mean_cross_entropy(const torch::Tensor& logits, const torch::Tensor& target);
 // Loss and number of correct answers of a classifier whose first output is logits [N, classes].
 void set_classification(Model& model);

@@ -7,6 +7,7 @@
 #include "yoke/base/error.h"
 #include "yoke/compute/fused_loss.h"
 #include "yoke/compute/interception.h"
+#include "yoke/compute/label_smoothing.h"
 #include "yoke/compute/language_loss.h"
 #include "yoke/compute/vocabulary_head.h"
 #include "yoke/models/common/initialise.h"
@@ -129,8 +130,10 @@ Model make_gpt2(const ModelOptions& options) {
 
   model.loss = [vocabulary = sizes.vocabulary](const Tensors& outputs, const torch::Tensor& target) {
     const torch::Tensor& logits = outputs[0];
-    if (compute::can_fuse_loss(logits)) return compute::consume_language_loss(logits, target, vocabulary);
-    return mean_cross_entropy(logits, target);
+    if (compute::label_smoothing() == 0 && compute::can_fuse_loss(logits))
+      return compute::consume_language_loss(logits, target, vocabulary);
+    const bool padded = logits.size(-1) > vocabulary && compute::label_smoothing() > 0;
+    return mean_cross_entropy(padded ? compute::without_padding(logits, vocabulary) : logits, target);
   };
   model.step_flops_per_sample = training_flops(multiply_adds(sizes));
   model.initialise = [module = model.module, layers = sizes.layers] { draw(*module, layers); };

@@ -34,15 +34,27 @@ class LayerNorm : public torch::nn::Module {
   torch::Tensor bias;
 };
 
+// Keys and values of a layer for the tokens seen so far.
+struct SeenTokens {
+  torch::Tensor keys, values;  // [B, heads, room, width / heads]; undefined: none seen
+  int64_t count = 0;
+};
+
 // One layer: causal attention and a two-layer perceptron, each after a norm and with a residual connection.
 class Layer : public torch::nn::Module {
  public:
   // Requires: heads divides width.
   Layer(int64_t width, int64_t heads, double dropout);
   torch::Tensor forward(const torch::Tensor& x) const;  // [B, T, width]
+  // forward() of the tokens after `seen`, which they join: one token, or the first ones. `room`: tokens that
+  // `seen` may hold.
+  torch::Tensor extend(const torch::Tensor& x, SeenTokens& seen, int64_t room) const;
 
  private:
+  int64_t own_heads() const;
   torch::Tensor attend(const torch::Tensor& x) const;
+  torch::Tensor attend_after(const torch::Tensor& x, SeenTokens& seen, int64_t room) const;
+  torch::Tensor after_attention(const compute::Normed& first, const torch::Tensor& attended) const;
 
   int64_t head_width_;
   double dropout_;

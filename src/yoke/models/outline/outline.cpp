@@ -60,12 +60,20 @@ Outline alexnet(const ModelOptions& options) {
   return image(options, 3, 224, 1000, 8, 2'469'696 + dense(9216, 4096) + dense(4096, 4096), 4097);
 }
 
-Outline vgg16(const ModelOptions& options) {
-  return image(options, 3, 224, 1000, 16, 14'714'688 + dense(25088, 4096) + dense(4096, 4096), 4097);
+Outline alexnet_original(const ModelOptions& options) {
+  return image(options, 3, 224, 1000, 8, 2'334'080 + dense(9216, 4096) + dense(4096, 4096), 4097);
 }
 
-Outline resnet50(const ModelOptions& options) {
-  return image(options, 3, 224, 1000, 18, 23'508'032, 2049);
+// Of the convolutions, and of the norms where there are any.
+template <int64_t kBlocks, int64_t kFeatures>
+Outline vgg(const ModelOptions& options) {
+  return image(options, 3, 224, 1000, kBlocks, kFeatures + dense(25088, 4096) + dense(4096, 4096), 4097);
+}
+
+// Of all but the head, which has `kIn` features.
+template <int64_t kBlocks, int64_t kParameters, int64_t kIn>
+Outline resnet(const ModelOptions& options) {
+  return image(options, 3, 224, 1000, kBlocks, kParameters, kIn + 1);
 }
 
 Outline inception_v3(const ModelOptions& options) {
@@ -106,8 +114,16 @@ constexpr std::pair<const char*, Outline (*)(const ModelOptions&)> kModels[] = {
     {"mlp", mlp},
     {"vgg_small", vgg_small},
     {"alexnet", alexnet},
-    {"vgg16", vgg16},
-    {"resnet50", resnet50},
+    {"alexnet_original", alexnet_original},
+    {"vgg11", vgg<11, 9'220'480>},
+    {"vgg11_bn", vgg<11, 9'225'984>},
+    {"vgg16", vgg<16, 14'714'688>},
+    {"vgg16_bn", vgg<16, 14'723'136>},
+    {"resnet18", resnet<10, 11'176'512, 512>},
+    {"resnet34", resnet<18, 21'284'672, 512>},
+    {"resnet50", resnet<18, 23'508'032, 2048>},
+    {"resnet101", resnet<35, 42'500'160, 2048>},
+    {"resnet152", resnet<52, 58'143'808, 2048>},
     {"inception_v3", inception_v3},
     {"gpt2", gpt2},
     {"s2vt", s2vt},

@@ -45,6 +45,7 @@ class Forwarding : public Strategy {
   std::vector<torch::Tensor> forward(const std::vector<torch::Tensor>& inputs) override {
     return inner->forward(inputs);
   }
+  bool exchange_average() override { return inner->exchange_average(); }
   nlohmann::json layout() const override { return inner->layout(); }
   std::vector<StatePiece> state() override { return inner->state(); }
   std::optional<int64_t> fetch_state() override { return inner->fetch_state(); }

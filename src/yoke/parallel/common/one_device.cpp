@@ -5,6 +5,7 @@
 #include "yoke/base/clock.h"
 #include "yoke/compute/device.h"
 #include "yoke/compute/layers.h"
+#include "yoke/optim/averaging.h"
 #include "yoke/optim/clip.h"
 #include "yoke/optim/finite.h"
 
@@ -99,6 +100,10 @@ std::vector<torch::Tensor> OneDevice::forward(const std::vector<torch::Tensor>& 
   std::vector<torch::Tensor> placed;
   for (const torch::Tensor& input : inputs) placed.push_back(options_.place(input));
   return model_.forward(placed);
+}
+
+bool OneDevice::exchange_average() {
+  return optim::exchange_average(optimizer_);
 }
 
 std::vector<StatePiece> OneDevice::state() {

@@ -41,6 +41,7 @@ class OneDevice : public Strategy {
   std::optional<std::string> first_non_finite_gradient() override;
   std::optional<double> loss_scale() const override;
   std::vector<torch::Tensor> forward(const std::vector<torch::Tensor>& inputs) override;
+  bool exchange_average() override;
   std::vector<StatePiece> state() override;
 
  private:

@@ -7,6 +7,7 @@
 #include "yoke/base/error.h"
 #include "yoke/comm/tensors/tensors.h"
 #include "yoke/kernels/clip_factor.h"
+#include "yoke/optim/averaging.h"
 #include "yoke/optim/finite.h"
 #include "yoke/parallel/common/step_news.h"
 
@@ -117,6 +118,17 @@ std::optional<double> PartStrategy::loss_scale() const {
 
 void PartStrategy::begin(int64_t) {
   stage_.world.barrier({.name = "start"}).wait();
+}
+
+bool PartStrategy::exchange_average() {
+  await_parameters();
+  part_options_.shards.release();
+  stage_.world.barrier({.name = "moving average"}).wait();
+  if (!optim::exchange_average(optimizer_)) return false;
+  part_options_.shards.share_updates();
+  await_parameters();
+  stage_.world.barrier({.name = "moving average"}).wait();
+  return true;
 }
 
 std::vector<StatePiece> PartStrategy::state() {

@@ -43,6 +43,7 @@ class PartStrategy : public Strategy {
             .data = gradients_.bytes_to_replicas()};
   }
   void begin(int64_t total_steps) override;
+  bool exchange_average() override;
   std::vector<StatePiece> state() override;
   std::vector<StatePiece> gradients() override;
 

@@ -32,6 +32,7 @@ class Replica : public Strategy {
   std::vector<torch::Tensor> forward(const std::vector<torch::Tensor>& inputs) override {
     return device_.forward(inputs);
   }
+  bool exchange_average() override { return device_.exchange_average(); }
   std::vector<StatePiece> gradients() override;
   std::vector<StatePiece> state() override;
 

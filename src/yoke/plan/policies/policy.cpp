@@ -50,7 +50,9 @@ const Decision& Policy::joined(int worker) {
 // With delay 0 all workers of a round share one weight, fixed when it starts: a newcomer joins the next
 // round.
 bool Policy::waits_for_next_round() const {
-  return started_ && traits_.gated && options_.max_delay == 0 && alive_ > 0;
+  if (!started_ || alive_ == 0) return false;
+  if (traits_.gated) return options_.max_delay == 0;
+  return options_.keeps_rounds && traits_.waits && traits_.cancels && computing_ + accumulated_ > 0;
 }
 
 const Decision& Policy::left(int worker) {
@@ -139,7 +141,8 @@ void Policy::remove(int worker) {
   if (self.clock == slowest_clock_ && --at_slowest_ == 0) find_slowest();
   if (!started_) return;
   if (traits_.waits && accumulated_ > 0 && complete()) update(1);
-  if (traits_.gated || decision_.update) release_waiting();
+  const bool round_is_empty = options_.keeps_rounds && traits_.waits && computing_ + accumulated_ == 0;
+  if (traits_.gated || decision_.update || round_is_empty) release_waiting();
 }
 
 bool Policy::complete() const {

@@ -13,11 +13,11 @@
 // Each worker has at most one minibatch. Pushing a gradient requests the next one; so does joining.
 //
 // Membership: a worker that joins or rejoins starts immediately at the current version (but nobody before
-// PolicyOptions::workers have joined), with the clock of the slowest; with delay 0 it waits for the next
-// round, in which all are averaged. Gradients pushed by a lost worker count; its current minibatch is void,
-// and the others continue without it. In rules with waiting (sync, k_sync, k_async) K is limited to what can
-// still arrive: accumulated gradients plus computing workers. The batch rules collect their K minibatches
-// from however few workers are left.
+// PolicyOptions::workers have joined), with the clock of the slowest; with delay 0, and with keeps_rounds, it
+// waits for the next round, in which all are averaged. Gradients pushed by a lost worker count; its current
+// minibatch is void, and the others continue without it. In rules with waiting (sync, k_sync, k_async) K is
+// limited to what can still arrive: accumulated gradients plus computing workers. The batch rules collect
+// their K minibatches from however few workers are left.
 //
 // An event costs amortised O(1) plus the releases it causes. Not thread-safe.
 #pragma once

@@ -34,6 +34,30 @@ TEST(PolicyRejoin, SyncCountsTheWorkerFromTheNextUpdateOn) {
   EXPECT_EQ(table.push(2).update, (Update{4, 3, 1.0 / 3}));
 }
 
+TEST(PolicyRejoin, WhereRoundsAreKeptItTakesPartFromTheNextOneOn) {
+  PolicyOptions options = options_of(Rule::kSync, 2);
+  options.keeps_rounds = true;
+  Table table(options);
+  EXPECT_THAT(released(table.join(2)), IsEmpty()) << "in the middle of a round";
+  table.push(0);
+  const Decision& update = table.push(1);
+  EXPECT_EQ(update.update, (Update{1, 2, 0.5}));
+  EXPECT_THAT(released(update), ElementsAre(0, 1, 2));
+  table.push(1);
+  EXPECT_THAT(released(table.join(3)), IsEmpty());
+  EXPECT_THAT(released(table.leave(3)), IsEmpty()) << "before it took part";
+  table.push(0);
+  EXPECT_EQ(table.push(2).update, (Update{2, 3, 1.0 / 3}));
+}
+
+TEST(PolicyRejoin, WhereRoundsAreKeptWhoWaitsReplacesTheLastOne) {
+  PolicyOptions options = options_of(Rule::kKSync, 1, 1);
+  options.keeps_rounds = true;
+  Table table(options);
+  EXPECT_THAT(released(table.join(1)), IsEmpty());
+  EXPECT_THAT(released(table.leave(0)), ElementsAre(1));
+}
+
 TEST(PolicyRejoin, KSyncMayTakeTheWorkerAmongItsFirst) {
   Table table = without_the_third(Rule::kKSync, 2);
   EXPECT_THAT(released(table.join(2)), ElementsAre(2));

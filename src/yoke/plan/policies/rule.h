@@ -63,6 +63,8 @@ struct PolicyOptions {
   int64_t k = 0;
   // Tau of bounded_delay, slack of ssp; at least 0. Ignored by others.
   int64_t max_delay = 0;
+  // Rules with rounds (sync, k_sync): who joins in the middle of a round waits for the next one.
+  bool keeps_rounds = false;
 };
 
 // Throws ConfigError if `options` are invalid.

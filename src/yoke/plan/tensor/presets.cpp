@@ -16,9 +16,9 @@ TensorPlan gpt2(int64_t heads) {
 }
 
 // The two convolutions with most of the work; the shortcut is replicated.
-TensorPlan resnet() {
-  return {{{"layer*.*.conv2", {.cut = TensorCut::kChannelsOut}},
-           {"layer*.*.conv3", {.cut = TensorCut::kChannelsIn}}}};
+TensorPlan resnet(const std::string& first, const std::string& second) {
+  return {{{"layer*.*." + first, {.cut = TensorCut::kChannelsOut}},
+           {"layer*.*." + second, {.cut = TensorCut::kChannelsIn}}}};
 }
 
 }  // namespace
@@ -43,14 +43,18 @@ TensorPlan pair_up(const std::vector<TensorLayer>& layers) {
 
 TensorPlan tensor_preset(const std::string& model, const std::vector<TensorLayer>& layers, int64_t heads) {
   if (model == "gpt2") return gpt2(heads);
-  if (model == "resnet50") return resnet();
+  if (model == "alexnet_original") return alexnet_of_two();
+  for (const char* deep : {"resnet50", "resnet101", "resnet152"})
+    if (model == deep) return resnet("conv2", "conv3");
+  for (const char* shallow : {"resnet18", "resnet34"})
+    if (model == shallow) return resnet("conv1", "conv2");
   if (model == "sparse_lr") return {{{"weight", {.cut = TensorCut::kVocabulary}}}};
-  for (const char* chain : {"mlp", "lenet", "alexnet", "vgg16", "vgg_small"}) {
+  for (const char* chain : {"mlp", "lenet", "alexnet", "vgg11", "vgg16", "vgg_small"}) {
     if (model == chain) return pair_up(layers);
   }
   throw ConfigError(
-      "parallel.tensor: model {} has no tensor plan of its own (gpt2, mlp, lenet, alexnet, vgg16, vgg_small, "
-      "resnet50 and sparse_lr have). Hint: write one and name it in parallel.tensor_plan.",
+      "parallel.tensor: model {} has no tensor plan of its own (gpt2, mlp, lenet, alexnet, vgg11, vgg16, "
+      "vgg_small, the ResNets and sparse_lr have). Hint: write one and name it in parallel.tensor_plan.",
       model);
 }
 

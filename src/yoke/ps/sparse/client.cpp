@@ -30,8 +30,9 @@ Client::Client(comm::Messenger& messenger, ClientOptions options)
     throw ConfigError("{} servers, {} tables and values of {} bytes: use 1 or more, 1 to {}, and 0 to 2.",
                       options_.servers, options_.tables.size(), options_.fixed_point, kMostTables);
   if (options_.ranks.parts() == 1) options_.ranks = {options_.workers};
-  servers_ = std::make_unique<ServerView>(messenger_, options_.workers, options_.servers, options_.replicas,
-                                          options_.ranks);
+  servers_ = options_.view ? options_.view
+                           : std::make_shared<ServerView>(messenger_, options_.workers, options_.servers,
+                                                          options_.replicas, /*at_start=*/0, options_.ranks);
   for (Line& line : lines_) line.lists.resize(options_.tables.size());
   open();
 }
@@ -64,17 +65,22 @@ size_t Client::pushed_bytes(int table) const {
 }
 
 Message Client::ask(int server, const Message& message, std::span<std::byte> into) {
-  for (;;) {
+  for (Moves moves(options_.timeout);;) {
     const Deadline deadline = Deadline::after(options_.timeout);
     const int peer = servers_->peer_of(server);
     try {
-      return messenger_.ask(peer, message, into, deadline).get();
+      Message reply = messenger_.ask(peer, message, into, deadline).get();
+      if (reply.kind != kMoved) return reply;
+      servers_->learn(reply);
     } catch (const CommError& error) {
       if (servers_->moved(peer)) continue;
       if (!options_.late || !deadline.passed())
         throw CommError("{}: {}", server_name(peer - options_.workers, options_.ranks), error.what());
+      options_.late();
+      continue;
     }
-    options_.late();
+    if (!moves.follow())
+      throw CommError("{}: {}", server_name(peer - options_.workers, options_.ranks), moves.problem());
   }
 }
 
@@ -139,7 +145,7 @@ std::shared_ptr<Client::Operation> Client::begin_operation(size_t calls, Done do
 
 std::shared_ptr<Client::Call> Client::make_call(const std::shared_ptr<Operation>& operation, int table,
                                                 int server, std::span<const Key> keys) {
-  auto call = std::make_shared<Call>();
+  auto call = std::make_shared<Call>(options_.timeout);
   call->operation = operation;
   call->table = table;
   call->server = server;
@@ -306,6 +312,11 @@ void Client::came(const std::shared_ptr<Call>& call, const Message& reply, const
   }
   std::string problem;
   try {
+    if (reply.kind == kMoved) {
+      servers_->learn(reply);
+      if (call->moves.follow()) return send(call);
+      return over(call, call->moves.problem());
+    }
     const auto head = reply.get_head<TableReply>();
     if (head.unknown_keys != 0 && !call->in_full) {
       call->in_full = true;

@@ -43,6 +43,8 @@ struct ClientOptions {
   int workers = 1;
   int servers = 1;
   int replicas = 0;  // of the servers: copies of each table
+  // Where the servers are, shared with a Learner, which hears of changes. nullptr: a view of its own.
+  std::shared_ptr<ServerView> view{};
   std::vector<TableOptions> tables = {{}};
   bool key_cache = true;
   int fixed_point = 0;    // bytes of a pushed value, 1 or 2; 0: as they are
@@ -190,7 +192,7 @@ class Client {
   std::vector<int64_t> state_arrays_;  // by table
   mutable std::mutex mutex_;
   std::condition_variable ended_;
-  std::unique_ptr<ServerView> servers_;
+  std::shared_ptr<ServerView> servers_;
   Timestamp next_ = 1;
   std::vector<Line> lines_;  // by server
   RoundingBits bits_;

@@ -23,6 +23,7 @@ struct Client::Operation {
 };
 
 struct Client::Call {
+  explicit Call(double timeout) : moves(timeout) {}
   std::shared_ptr<Operation> operation;
   int table = 0;
   int server = 0;  // that the keys belong to
@@ -41,6 +42,7 @@ struct Client::Call {
   std::vector<std::byte> packed;  // and compressed
   size_t unpacked = 0;            // bytes before that
   std::vector<std::byte> payload;
+  Moves moves;
   Deadline deadline = Deadline::after(0);
 };
 

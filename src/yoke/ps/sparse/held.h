@@ -4,11 +4,13 @@
 // worker, life and minibatch, so a resend changes nothing. Not thread-safe.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <optional>
 #include <tuple>
 #include <vector>
 
+#include "yoke/ps/archive.h"
 #include "yoke/ps/sparse/wire.h"
 
 namespace yoke::ps::sparse {
@@ -47,6 +49,9 @@ class HeldGradients {
   void erase_incomplete(int worker);
   void clear();
   size_t bytes() const;
+  // All of them. load() throws CommError if something does not fit; `arrived` of the parts is counted again.
+  void save(Saver& saver) const;
+  void load(Loader& loader, const std::function<size_t(int table)>& row_bytes);
 
  private:
   std::map<Name, HeldGradient> held_;

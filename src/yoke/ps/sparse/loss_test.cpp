@@ -138,6 +138,81 @@ TEST(SparseServerLoss, ASynchronousRunEndsWithTheSameBits) {
   EXPECT_EQ(trained(sync, {0, 1}, 2), undisturbed);
 }
 
+// Servers are closed at these versions, once as many copies were made anew as given.
+std::vector<double> trained_with_new_copies(plan::PolicyOptions policy, int servers_lost,
+                                            int64_t updates = 60) {
+  TableRun test{.policy = policy, .servers = 4, .updates = updates, .rule = "adagrad"};
+  test.replicas = 1;
+  std::vector<double> values;
+  test.run([&](Learner& learner, Client& client, int worker, LocalGroup& group) {
+    std::vector<double> dense(3);
+    int next = 0;
+    while (learner.wait()) {
+      if (worker == 0 && next < servers_lost && learner.work().version >= 8 + 20 * next) {
+        if (next > 0) {
+          EXPECT_TRUE(test.heard("has a copy of the parameters", 2));
+        }
+        test.close_server(group, next++);
+      }
+      if (!learner.pull(dense.data())) continue;
+      const Minibatch batch(worker, learner.work().version);
+      std::vector<double> rows(batch.gradient.size());
+      client.pull_at(learner.work().version, 0, batch.keys, memory_of(rows), /*all_servers=*/false);
+      push(learner, client, batch);
+    }
+    if (worker != 0) return;
+    learner.fetch_state({dense.data()}, [&](int64_t version) {
+      values.clear();
+      for (int64_t array = 0; array < 2; ++array) {
+        const Client::Rows rows = client.fetch(0, array, Client::From::kSnapshot, version);
+        const auto* data = reinterpret_cast<const double*>(rows.values.data());
+        values.insert(values.end(), data, data + rows.values.size() / sizeof(double));
+      }
+    });
+  });
+  return values;
+}
+
+TEST(SparseServerLoss, CopiesAreMadeAnewSoThatANeighbourMayBeLost) {
+  const plan::PolicyOptions sync{plan::Rule::kSync, 3, 0, 0};
+  const std::vector<double> undisturbed = trained_with_new_copies(sync, 0);
+  EXPECT_EQ(trained_with_new_copies(sync, 2), undisturbed);
+  for (plan::Rule rule : {plan::Rule::kKBatchSync, plan::Rule::kAsync, plan::Rule::kKAsync})
+    EXPECT_FALSE(trained_with_new_copies({rule, 3, 2, 2}, 2).empty()) << static_cast<int>(rule);
+}
+
+TEST(SparseServerLoss, TablesMoveToServersThatJoin) {
+  for (int replicas : {0, 1}) {
+    std::vector<std::vector<double>> results;
+    for (bool joins : {false, true}) {
+      TableRun test{.policy = {plan::Rule::kSync, 2, 0, 0}, .servers = 2, .updates = 60, .rule = "adagrad"};
+      test.replicas = replicas;
+      test.places = 8;
+      std::vector<double>& values = results.emplace_back();
+      test.run([&](Learner& learner, Client& client, int worker, LocalGroup&) {
+        std::vector<double> dense(3);
+        while (learner.wait()) {
+          if (worker == 0 && joins && learner.work().version == 5) test.join_server();
+          if (worker == 0 && joins && learner.work().version == 40) {
+            EXPECT_TRUE(test.heard("serves home", 2));
+          }
+          if (!learner.pull(dense.data())) continue;
+          const Minibatch batch(worker, learner.work().version);
+          std::vector<double> rows(batch.gradient.size());
+          client.pull_at(learner.work().version, 0, batch.keys, memory_of(rows), /*all_servers=*/false);
+          push(learner, client, batch);
+        }
+        if (worker != 0) return;
+        const Client::Rows rows = client.pull_range(0, 0, kSpace);
+        const auto* data = reinterpret_cast<const double*>(rows.values.data());
+        values.assign(data, data + rows.values.size() / sizeof(double));
+      });
+    }
+    EXPECT_FALSE(results[0].empty());
+    EXPECT_EQ(results[1], results[0]) << replicas;
+  }
+}
+
 TEST(SparseServerLoss, EveryRuleContinues) {
   for (plan::Rule rule :
        {plan::Rule::kKSync, plan::Rule::kKBatchSync, plan::Rule::kAsync, plan::Rule::kKAsync,
@@ -181,8 +256,7 @@ TEST(SparseServerLoss, LosingAllCopiesEndsTheRunWithTheNames) {
     std::vector<double> dense(3);
     try {
       for (int i = 0; learner.wait(); ++i) {
-        if (i == 5) test.close_server(group, 1);
-        if (i == 10) test.close_server(group, 2);
+        for (int server = 1; i == 5 && server < 3; ++server) test.close_server(group, server);
         learner.pull(dense.data());
         push(learner, client, Minibatch(worker, i));
       }

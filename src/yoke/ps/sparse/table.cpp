@@ -91,6 +91,7 @@ Table::Table(TableShape shape, std::shared_ptr<const Rule> rule)
 
 void Table::apply(const RuleStep& step, std::span<const Key> keys, const std::byte* gradient,
                   std::vector<uint32_t>* known) {
+  if (filling_) return apply_to_present(step, keys, gradient);
   const size_t bytes = rows_.row_bytes();
   const size_t pushed = shape_.pushed_bytes();
   const int arrays = rows_.arrays();
@@ -130,6 +131,7 @@ void Table::read(std::span<const Key> keys, std::byte* into, std::vector<uint32_
 }
 
 void Table::assign(int64_t array, std::span<const Key> keys, const std::byte* values) {
+  if (filling_) return assign_to_present(array, keys, values);
   for (size_t at = 0; at < keys.size(); at += kBlock) {
     const std::span<const Key> block = keys.subspan(at, std::min(kBlock, keys.size() - at));
     BlockRows rows(nullptr, keys.size(), at, block.size());

@@ -29,6 +29,20 @@ class Table {
   void read(std::span<const Key> keys, std::byte* into, std::vector<uint32_t>* rows = nullptr) const;
   void assign(int64_t array, std::span<const Key> keys, const std::byte* values);
 
+  // Another server's rows arrive piece by piece. Until filled(), changes concern only the rows that are here:
+  // what comes later includes them.
+  struct Piece {
+    std::vector<Key> keys;                         // in the order of their creation
+    std::vector<std::vector<std::byte>> arrays{};  // values, then state
+  };
+  Piece piece(uint32_t first, size_t most) const;
+  void begin_filling() { filling_ = true; }
+  // Throws CommError if the keys are known, or the sizes do not fit.
+  void fill(const Piece& piece);
+  void filled() { filling_ = false; }
+  bool is_filling() const { return filling_; }
+  int arrays() const { return rows_.arrays(); }
+
   // A copy of all rows as they are now, until drop_snapshot().
   void take_snapshot() { snapshot_ = rows_; }
   void drop_snapshot() { snapshot_.reset(); }
@@ -37,6 +51,12 @@ class Table {
   FetchTableReply read_range(const FetchTableHead& head, std::vector<std::byte>& payload);
 
  private:
+  // The places in `keys` of those that are here.
+  std::vector<size_t> present(std::span<const Key> keys) const;
+  void apply_to_present(const RuleStep& step, std::span<const Key> keys, const std::byte* gradient);
+  void assign_to_present(int64_t array, std::span<const Key> keys, const std::byte* values);
+
+  bool filling_ = false;
   TableShape shape_;
   std::shared_ptr<const Rule> rule_;
   KeyTable rows_;

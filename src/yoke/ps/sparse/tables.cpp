@@ -128,6 +128,8 @@ void Tables::create(const OpenTableHead& head, int from) {
                     head.table, shape.pushed, table->shape().pushed);
   if (number >= tables_.size()) tables_.resize(number + 1);
   tables_[number] = std::move(table);
+  opened_.resize(tables_.size());
+  opened_[number] = head;
 }
 
 Table& Tables::table_of(int from, int64_t table) {
@@ -273,7 +275,7 @@ void Tables::pull(int from, const Message& request, const Messenger::Answer& ans
   if (!named) return answer({message_with(kPullTable, TableReply{.unknown_keys = 1})});
   const bool packs = (head.flags & kCompressed) != 0;
   if (version_ >= head.version) return read_rows(table, named->keys, named->rows(), packs, answer);
-  wait(from, head.version, /*snapshot=*/false, [this, &table, list = named->list(), packs, answer] {
+  wait(from, head.version, /*snapshot=*/false, answer, [this, &table, list = named->list(), packs, answer] {
     read_rows(table, list->keys, &list->rows, packs, answer);
   });
 }
@@ -288,7 +290,8 @@ void Tables::fetch(int from, const Message& request, const Messenger::Answer& an
   if (ready) return read_range(table, head, answer);
   if (snapshot && version_ > head.version)
     throw CommError("version {} of table {} was not kept", head.version, head.table);
-  wait(from, head.version, snapshot, [this, &table, head, answer] { read_range(table, head, answer); });
+  wait(from, head.version, snapshot, answer,
+       [this, &table, head, answer] { read_range(table, head, answer); });
 }
 
 void Tables::count_waiting(int from, int64_t time) {
@@ -298,10 +301,11 @@ void Tables::count_waiting(int from, int64_t time) {
   ++worker(from).waiting;
 }
 
-void Tables::wait(int from, int64_t version, bool snapshot, std::function<void()> answer) {
+void Tables::wait(int from, int64_t version, bool snapshot, const Messenger::Answer& to,
+                  std::function<void()> answer) {
   if (ended_ && decided_.empty() && !snapshot) return answer();  // it will not come
   count_waiting(from, version);
-  waiting_.push_back({from, version, snapshot, std::move(answer)});
+  waiting_.push_back({from, version, snapshot, std::move(answer), to});
 }
 
 std::shared_ptr<std::vector<std::byte>> Tables::buffer() {

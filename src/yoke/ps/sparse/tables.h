@@ -62,6 +62,25 @@ class Tables {
   void serve();
 
   bool empty() const { return tables_.empty(); }
+  size_t count() const { return tables_.size(); }
+  int64_t updates() const { return updates_; }  // applied
+
+  // A copy made anew (tables_fill.cpp): first all but the rows, then the rows of the tables there were.
+  // Changes that are logged meanwhile are made as usual. load_ functions throw CommError if something does
+  // not fit.
+  struct Cursor {
+    size_t table = 0;
+    size_t tables = 0;  // at the beginning
+    uint32_t row = 0;
+  };
+  std::vector<std::byte> save_state();
+  void load_state(std::span<const std::byte> state);
+  // The next rows, and moves on. Empty: there are none left.
+  std::vector<std::byte> save_rows(Cursor& cursor) const;
+  void load_rows(std::span<const std::byte> rows);
+  bool is_filled() const;
+  // Ceases to serve: what remains is what a copy has. `park` gets the answers of requests that wait.
+  void stand_back(const std::function<void(const comm::Messenger::Answer&)>& park);
   void update_decided(const UpdateHead& head, std::vector<Contributor> from);
   // No more updates will be decided: other gradients are dropped.
   void ended();
@@ -97,6 +116,7 @@ class Tables {
     int64_t version;
     bool snapshot;
     std::function<void()> answer;
+    comm::Messenger::Answer to;  // where it answers
   };
   struct WaitingRound {
     int from;
@@ -161,7 +181,8 @@ class Tables {
                  const comm::Messenger::Answer& answer);
   void read_range(Table& table, const FetchTableHead& head, const comm::Messenger::Answer& answer);
   void count_waiting(int from, int64_t time);
-  void wait(int from, int64_t version, bool snapshot, std::function<void()> answer);
+  void wait(int from, int64_t version, bool snapshot, const comm::Messenger::Answer& to,
+            std::function<void()> answer);
   std::optional<int> update_owed_by() const;
   bool is_over(const Contributor& one) const;
   void advance();
@@ -173,6 +194,7 @@ class Tables {
 
   TablesOptions options_;
   std::vector<std::unique_ptr<Table>> tables_;  // by number; nullptr: not opened
+  std::vector<OpenTableHead> opened_;           // by number, as they were opened
   std::vector<Worker> workers_;
   HeldGradients held_;
   std::deque<Update> decided_;  // not applied

@@ -1,8 +1,12 @@
 // For tests: tables under a scheduler, with a dense range beside them, as threads of this process.
 #pragma once
 
+#include <algorithm>
+#include <chrono>
+#include <mutex>
 #include <random>
 #include <set>
+#include <thread>
 
 #include "yoke/ps/learner.h"
 #include "yoke/ps/sparse/test_tables.h"
@@ -19,6 +23,9 @@ struct TableRun {
   std::string backend = "shm";
   std::function<std::shared_ptr<const Rule>(int table)> make{};  // instead of `rule`
   int replicas = 0;
+  int places = 0;                      // of servers, if some join later
+  std::function<int()> join_server{};  // as in test_class.h
+  std::vector<std::string> news{};     // what servers have said; guarded by news_mutex()
   std::vector<Server::Numbers> numbers{};
   std::set<int> closed{};  // servers
 
@@ -31,25 +38,39 @@ struct TableRun {
   void run(const std::function<void(Learner&, Client&, int, LocalGroup&)>& body) {
     const int workers = policy.workers;
     std::vector<std::unique_ptr<Server>> shops;
-    LocalGroup group(workers + servers, backend);
-    for (int s = 0; s < servers; ++s) {
+    const Places all{workers, servers, workers, std::max(servers, places)};
+    LocalGroup group(all.size(), backend, all.late());
+    auto open_shop = [&](int s) {
       ServerOptions options;
       options.workers = workers;
-      options.servers = servers;
+      options.servers = std::max(servers, places);
+      options.at_start = places > 0 ? servers : 0;
+      options.scheduler.say = [this](const std::string& text) {
+        std::lock_guard lock(news_mutex());
+        news.push_back(text);
+      };
       options.replicas = replicas;
       options.make_updater = make_optimizer({});
       options.make_rule = make ? make : [this](int) { return make_rule({.name = rule}); };
       options.scheduler.policy = policy;
       options.scheduler.updates = updates;
-      shops.push_back(std::make_unique<Server>(group.messenger(workers + s), std::move(options)));
-    }
+      return std::make_unique<Server>(group.messenger(workers + s), std::move(options));
+    };
+    for (int s = 0; s < servers; ++s) shops.push_back(open_shop(s));
+    join_server = [&] {
+      const auto s = static_cast<int>(shops.size());
+      group.open_again(workers + s);
+      shops.push_back(open_shop(s));
+      return s;
+    };
     std::vector<std::thread> threads;
     for (int w = 0; w < workers; ++w)
       threads.emplace_back([&, w] {
         try {
           LearnerOptions dense;
           dense.workers = workers;
-          dense.servers = servers;
+          dense.servers = std::max(servers, places);
+          dense.at_start = places > 0 ? servers : 0;
           dense.replicas = replicas;
           dense.tensors = {3};
           dense.type = DataType::kFloat64;
@@ -58,8 +79,9 @@ struct TableRun {
           Learner learner(group.messenger(w), dense);
           ClientOptions options;
           options.workers = workers;
-          options.servers = servers;
+          options.servers = dense.servers;
           options.replicas = replicas;
+          options.view = learner.servers();
           options.tables = {{.width = 2, .keys = kSpace, .type = DataType::kFloat64}};
           options.message_bytes = 200;  // several messages a gradient
           options.timeout = 30;
@@ -81,6 +103,25 @@ struct TableRun {
     for (size_t s = 0; s < shops.size(); ++s)
       if (!closed.contains(static_cast<int>(s))) shops[s]->run();
     for (auto& shop : shops) numbers.push_back(shop->numbers());
+  }
+
+  static std::mutex& news_mutex() {
+    static std::mutex mutex;
+    return mutex;
+  }
+  // Waits until servers have said this so many times. False: not within 20 s.
+  bool heard(const std::string& text, int64_t times) {
+    for (const Deadline patience = Deadline::after(20); !patience.passed();) {
+      {
+        std::lock_guard lock(news_mutex());
+        const auto said = std::count_if(news.begin(), news.end(), [&](const std::string& line) {
+          return line.find(text) != std::string::npos;
+        });
+        if (said >= times) return true;
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    return false;
   }
 };
 

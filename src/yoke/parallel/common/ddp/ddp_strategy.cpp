@@ -23,16 +23,20 @@ void DdpStrategy::acquire() {
   if (measuring_) ddp_.measure_noise();
 }
 
+void DdpStrategy::count_batch(const torch::Tensor& target) {
+  samples_ += static_cast<double>(target.dim() > 0 ? target.size(0) : 1);
+}
+
 ComputeResult DdpStrategy::compute(const std::vector<torch::Tensor>& inputs, const torch::Tensor& target,
                                    const MicroBatch& micro) {
-  samples_ += static_cast<double>(target.dim() > 0 ? target.size(0) : 1);
+  count_batch(target);
   compute::GradientHomes::Use homes(ddp_.gradient_homes());
   if (!micro.last) {
     auto local = ddp_.no_sync();
     return device().compute(inputs, target, micro);
   }
   ComputeResult result = device().compute(inputs, target, micro);
-  ++steps_;
+  count_step();
   return result;
 }
 

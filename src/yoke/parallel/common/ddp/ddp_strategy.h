@@ -23,6 +23,11 @@ class DdpStrategy : public Replica {
 
   DistributedDataParallel& ddp() { return ddp_; }
 
+ protected:
+  // For a compute() of a derived class: a batch was read; the last one's gradients are combined.
+  void count_batch(const torch::Tensor& target);
+  void count_step() { ++steps_; }
+
  private:
   DistributedDataParallel ddp_;
   NoiseScale noise_;

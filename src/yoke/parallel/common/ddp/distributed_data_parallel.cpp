@@ -38,6 +38,9 @@ void DistributedDataParallel::NoSync::end() {
   if (ddp_ != nullptr) ddp_->impl_->reducer.sync = before_;
 }
 
+void DistributedDataParallel::reduce() {
+  impl_->reducer.reduce();
+}
 void DistributedDataParallel::join(const std::function<void()>& loop) {
   impl_->reducer.join(loop);
 }

@@ -77,6 +77,11 @@ class DistributedDataParallel {
   };
   [[nodiscard]] NoSync no_sync() { return NoSync(*this); }
 
+  // Combines the gradients that passes under no_sync() have left, as the end of a backward() would: for
+  // passes that are replayed instead of run. Collective. Requires: one backward() that communicated, and
+  // every parameter that had a gradient then has one now.
+  void reduce();
+
   // Runs `loop`, which may do more steps on some ranks than on others: a rank that has finished contributes
   // zeros to the reductions of the others until all are done. Sums are divided by the number of contributing
   // ranks. Collective.

@@ -160,13 +160,7 @@ void Reducer::on_gradient(Slot& slot) {
 // next backward() detects the failure.
 void Reducer::begin() {
   if (begun_ && !round_.expired()) return;
-  if (begun_) {
-    repeat_round();
-  } else {
-    start_counting();
-    measuring_noise_ = std::exchange(noise_wanted_, false);
-    divisor_ = joining_ ? active_ranks(true) : comm_.size();
-  }
+  begun_ ? repeat_round() : start_round();
   begun_ = true;
   local_norm2_ = 0;
   // Buckets may be sent before finish() handles missing gradients, so fill those that never get one now.
@@ -176,6 +170,22 @@ void Reducer::begin() {
   auto round = std::make_shared<char>();
   round_ = round;
   at_end_of_backward([this, round = std::move(round)] { finish(/*shadow=*/false); });
+}
+
+void Reducer::start_round() {
+  start_counting();
+  measuring_noise_ = std::exchange(noise_wanted_, false);
+  divisor_ = joining_ ? active_ranks(true) : comm_.size();
+}
+
+void Reducer::reduce() {
+  if (comm_.size() == 1) return;
+  YOKE_CHECK(!begun_ && counts_known_ && sparse_.empty() && !joining_ && !layout_.passing,
+             "reduce() needs the buckets that a backward() has formed, and dense gradients in them");
+  start_round();
+  local_norm2_ = 0;
+  for (Slot& slot : slots_) slot.arrivals = slot.expected;
+  finish(/*shadow=*/false);
 }
 
 // The previous backward() has failed, on this rank at least. If nothing was sent, this one replaces it: other

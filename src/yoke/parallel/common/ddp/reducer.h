@@ -33,6 +33,7 @@ class Reducer {
 
   bool sync = true;              // false: gradients stay local
   compute::GradientHomes homes;  // places in buckets
+  void reduce();
   void join(const std::function<void()>& loop);
   void set_hook(std::shared_ptr<CommHook> hook);
   void set_layout(BucketLayout layout);
@@ -57,6 +58,7 @@ class Reducer {
   void on_gradient(Slot& slot);
   // Start, repetition and end of a round: one backward() that communicates.
   void begin();
+  void start_round();
   void repeat_round();
   void end_round();
   void start_counting();

@@ -35,6 +35,8 @@ int64_t usual_micro_batches(int devices, int64_t samples) {
   return most;
 }
 
+}  // namespace
+
 int micro_batches(const PipelineOptions& options, int devices, int64_t samples) {
   int64_t wanted = options.microbatches > 0 ? options.microbatches : usual_micro_batches(devices, samples);
   if (wanted > samples)
@@ -43,8 +45,6 @@ int micro_batches(const PipelineOptions& options, int devices, int64_t samples) 
         wanted, samples);
   return static_cast<int>(wanted);
 }
-
-}  // namespace
 
 int PipelineLayout::workers() const {
   int count = 0;

@@ -49,6 +49,10 @@ std::vector<BlockRange> parse_stages(const std::string& text, size_t blocks, siz
 // blocks than parts.
 std::vector<BlockRange> balanced_stages(const std::vector<double>& costs, size_t parts);
 
+// The micro-batches of a batch of `samples` that the options ask for on `devices` devices. Throws ConfigError
+// for more than samples.
+int micro_batches(const PipelineOptions& options, int devices, int64_t samples);
+
 // What the options ask for on `stages` stages (with `replicas` each; empty: one) and batches of `samples`.
 // Throws ConfigError where it cannot be: unknown schedule, more micro-batches than samples, stages that do
 // not fit the model.

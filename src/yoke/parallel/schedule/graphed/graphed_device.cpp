@@ -10,12 +10,6 @@
 #include "yoke/optim/clip.h"
 
 namespace yoke::parallel {
-namespace {
-
-// Libraries select algorithms and allocate workspaces in the first steps; recording comes after.
-constexpr int64_t kWarmUpSteps = 3;
-
-}  // namespace
 
 GraphedDevice::GraphedDevice(const models::Model& model, optim::Optimizer& optimizer,
                              optim::GradScaler& scaler, OneDeviceOptions options, bool scales)
@@ -26,6 +20,7 @@ GraphedDevice::GraphedDevice(const models::Model& model, optim::Optimizer& optim
       optimizer_(optimizer),
       options_(options),
       eager_(model_, optimizer, no_scaler_, std::move(options)),
+      recorded_(options_),
       parameters_(model.module->parameters()) {
   model_.loss = [this, loss = model.loss](const models::Tensors& outputs, const torch::Tensor& target) {
     torch::Tensor unscaled = loss(outputs, target);
@@ -37,33 +32,13 @@ GraphedDevice::GraphedDevice(const models::Model& model, optim::Optimizer& optim
                "recorded steps with a loss scale need an optimizer that skips on the device");
 }
 
-void GraphedDevice::fill(const std::vector<torch::Tensor>& inputs, const torch::Tensor& target) {
-  if (inputs_.empty()) {
-    for (const torch::Tensor& input : inputs) inputs_.push_back(options_.place(input).clone());
-    target_ = target.to(options_.device).clone();
-    return;
-  }
-  YOKE_CHECK(target.sizes() == target_.sizes(), "a batch of another shape than the recorded one");
-  for (size_t i = 0; i < inputs_.size(); ++i) inputs_[i].copy_(inputs[i], /*non_blocking=*/true);
-  target_.copy_(target, /*non_blocking=*/true);
-}
-
-void GraphedDevice::run(Graph& graph, const std::function<void()>& work) {
-  if (steps_ < kWarmUpSteps) return compute::DeviceGraph::warm_up(work);
-  if (!graph) {
-    graph = compute::DeviceGraph::record(work, last_recorded_);
-    last_recorded_ = graph.get();
-  }
-  graph->replay();
-}
-
-void GraphedDevice::forward_and_backward(Pass& pass) {
-  if (&pass == &first_) optimizer_.zero_grad();
+torch::Tensor GraphedDevice::forward_and_backward(bool first) {
+  if (first) optimizer_.zero_grad();
   torch::Tensor factor = weight_on_device_;
   if (scaler_) factor = factor.defined() ? factor * scaler_->scale() : scaler_->scale();
   const compute::ExpectedLossFactor expected(factor);
-  eager_.compute(inputs_, target_, {.weight = weight_});
-  pass.loss = std::exchange(unscaled_loss_, {});
+  eager_.compute(recorded_.inputs(), recorded_.target(), {.weight = weight_});
+  return std::exchange(unscaled_loss_, {});
 }
 
 ComputeResult GraphedDevice::compute(const std::vector<torch::Tensor>& inputs, const torch::Tensor& target,
@@ -74,11 +49,9 @@ ComputeResult GraphedDevice::compute(const std::vector<torch::Tensor>& inputs, c
     weight_on_device_ =
         at::full({}, micro.weight, at::TensorOptions().dtype(torch::kFloat).device(options_.device));
   weight_ = micro.weight;
-  fill(inputs, target);
-  Pass& pass = std::exchange(begins_, false) ? first_ : next_;
-  run(pass.graph, [&] { forward_and_backward(pass); });
-  // The next replay overwrites the loss, so return a copy.
-  return {pass.loss.clone(), 0, 0};
+  recorded_.fill(inputs, target, weight_);
+  const bool first = std::exchange(begins_, false);
+  return {recorded_.pass(first, [&] { return forward_and_backward(first); }), 0, 0};
 }
 
 void GraphedDevice::update() {
@@ -100,11 +73,11 @@ CommitResult GraphedDevice::commit(const CommitOptions& commit) {
   }
   if (result.updated) {
     optimizer_.set_lr(commit.lr);
-    run(update_graph_, [this] { update(); });
+    recorded_.update([this] { update(); });
     if (scaler_) scaler_->post();
   }
   if (std::exchange(skipped_, false)) result.updated = false;
-  ++steps_;
+  recorded_.end_step();
   return result;
 }
 

@@ -1,19 +1,15 @@
 // Training on one CUDA device with the step recorded as CUDA graphs and replayed.
 //
-// The same numbers as OneDevice with almost no CPU work: one graph for the first micro-batch of a step, one
-// for those that add to its gradients, one for the update. All batches must have the shapes of the first.
+// The same numbers as OneDevice with almost no CPU work (recorded_steps.h). All batches have the same weight.
 //
 // With a loss scale (fp16) the device decides whether a step is skipped, and the host does not wait for it:
 // commit() says whether the step before was, and loss_scale() is from then.
 #pragma once
 
-#include <functional>
-#include <memory>
 #include <optional>
 
-#include "yoke/compute/graph.h"
 #include "yoke/optim/device_scaler.h"
-#include "yoke/parallel/common/one_device.h"
+#include "yoke/parallel/schedule/graphed/recorded_steps.h"
 
 namespace yoke::parallel {
 
@@ -37,20 +33,13 @@ class GraphedDevice : public Strategy {
   std::vector<torch::Tensor> forward(const std::vector<torch::Tensor>& inputs) override {
     return eager_.forward(inputs);
   }
+  bool exchange_average() override { return eager_.exchange_average(); }
   std::vector<StatePiece> state() override { return eager_.state(); }
   void restored(int64_t step) override;
 
  private:
-  using Graph = std::unique_ptr<compute::DeviceGraph>;
-  // Forward and backward of a micro-batch, and where their loss is.
-  struct Pass {
-    Graph graph;
-    torch::Tensor loss;
-  };
-  // Runs `work` as it is in the first steps, later as the graph it was recorded to.
-  void run(Graph& graph, const std::function<void()>& work);
-  void fill(const std::vector<torch::Tensor>& inputs, const torch::Tensor& target);
-  void forward_and_backward(Pass& pass);
+  // Forward and backward of a micro-batch. Returns its loss.
+  torch::Tensor forward_and_backward(bool first);
   void update();
 
   optim::GradScaler& host_scaler_;
@@ -60,18 +49,12 @@ class GraphedDevice : public Strategy {
   optim::Optimizer& optimizer_;
   OneDeviceOptions options_;
   OneDevice eager_;
+  RecordedSteps recorded_;
   std::vector<torch::Tensor> parameters_;
   bool begins_ = true;  // the next batch is the first of its step
   double weight_ = 0;   // of every batch; 0: none yet
-  // Static buffers that every batch is copied to.
-  std::vector<torch::Tensor> inputs_;
-  torch::Tensor target_;
   torch::Tensor unscaled_loss_;
   torch::Tensor weight_on_device_;
-  Pass first_, next_;
-  Graph update_graph_;
-  const compute::DeviceGraph* last_recorded_ = nullptr;
-  int64_t steps_ = 0;
   bool skipped_ = false;  // a step, and no commit() has said so
 };
 

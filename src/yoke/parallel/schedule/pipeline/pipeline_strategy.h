@@ -10,6 +10,7 @@
 
 #include "yoke/comm/communicator.h"
 #include "yoke/parallel/common/part_strategy.h"
+#include "yoke/parallel/holds_shard.h"
 #include "yoke/parallel/schedule/pipeline/interpreter.h"
 #include "yoke/parallel/schedule/pipeline/late_updates.h"
 #include "yoke/parallel/schedule/pipeline/news.h"
@@ -28,7 +29,7 @@ struct PipelineStrategyOptions {
   std::function<torch::Tensor(const torch::Tensor&)> place = [](const torch::Tensor& input) { return input; };
 };
 
-class PipelineStrategy : public PartStrategy {
+class PipelineStrategy : public PartStrategy, public HoldsShard {
  public:
   // Collective. All arguments must outlive the strategy. Throws ConfigError for options that need the
   // gradients of all stages in time (fp16, skip_non_finite) with a schedule that does not provide them.
@@ -51,6 +52,11 @@ class PipelineStrategy : public PartStrategy {
                                  const optim::OptimizerOptions& optimizer) const override;
   // Outputs are on the ranks of the last stage.
   std::vector<torch::Tensor> forward(const std::vector<torch::Tensor>& inputs) override;
+
+  std::vector<StatePiece> shard() override { return state(); }
+  ShardPlace place_of_shard() const override {
+    return {stage_.place.stage, stage_.layout.request.stages, "stage"};
+  }
 
   // What this rank executed in the last step.
   const std::vector<PipelineEvent>& events() const { return events_; }

@@ -7,6 +7,7 @@
 
 #include "yoke/kernels/clip_factor.h"
 #include "yoke/optim/clip.h"
+#include "yoke/optim/settings.h"
 #include "yoke/parallel/schedule/pipeline/late_updates.h"
 
 namespace yoke::parallel {
@@ -17,6 +18,10 @@ StaleReplay::StaleReplay(const models::Model& model, const PipelineLayout& layou
                          const optim::OptimizerOptions& optimizer, bool stash)
     : layout_(layout), clip_norm_(optimizer.clip_norm), stash_(stash), scaler_({.enabled = false}) {
   std::vector<OwnedTensor> tensors = owned_tensors(model, layout);
+  std::vector<optim::NamedTensor> all;
+  for (const OwnedTensor& one : tensors)
+    if (one.is_parameter) all.emplace_back(one.name, one.tensor);
+  const optim::OptimizerOptions settled = optim::with_settings(optimizer, all);
   StageRunnerOptions options;
   options.segments = {{0, model.blocks.size(), false}};
   for (int s = 0; s < layout.request.stages; ++s) {
@@ -28,7 +33,7 @@ StaleReplay::StaleReplay(const models::Model& model, const PipelineLayout& layou
       stage.holders.push_back(one.stages);
       stage.history[0].push_back(one.tensor.detach().clone());
     }
-    stage.optimizer = optim::make(optimizer, stage.newest);
+    stage.optimizer = optim::make(settled, stage.newest);
     stage.runner = std::make_unique<StageRunner>(model, scaler_, layout_, s, options);
   }
 }

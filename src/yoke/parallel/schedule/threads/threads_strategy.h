@@ -31,6 +31,7 @@ class ThreadsStrategy : public Strategy {
   std::vector<torch::Tensor> forward(const std::vector<torch::Tensor>& inputs) override {
     return first_.forward(inputs);
   }
+  bool exchange_average() override { return first_.exchange_average(); }
   std::vector<StatePiece> state() override { return first_.state(); }
 
  private:

@@ -5,10 +5,12 @@
 
 #include "yoke/base/error.h"
 #include "yoke/compute/recompute_state.h"
+#include "yoke/compute/search_room.h"
 
 namespace yoke::parallel {
 
 WorkerPool::WorkerPool(int workers, int threads_each) : errors_(static_cast<size_t>(workers)) {
+  if (workers > 1) compute::leave_searches_unbounded();
   int before = at::get_num_threads();
   for (int i = 0; i < workers; ++i) threads_.emplace_back([this, i, threads_each] { work(i, threads_each); });
   run(workers, [](int) {});     // all have set their number of threads,

@@ -4,6 +4,7 @@
 
 #include "yoke/base/deadline.h"
 #include "yoke/base/json_text.h"
+#include "yoke/base/log.h"
 #include "yoke/parallel/sync/servers/ps_strategy.h"
 #include "yoke/parallel/sync/servers/server_ranks.h"
 
@@ -38,7 +39,7 @@ void accuse(cluster::World& job, const ps::ReplicaRanks& ranks, const ps::LateWo
 DataShare PsStrategy::share() const {
   DataShare share = compute_->share();
   share.part = setup_.messenger->rank();
-  share.parts = setup_.workers;
+  share.parts = setup_.workers_at_start;
   return share;
 }
 
@@ -65,7 +66,8 @@ Traffic PsStrategy::traffic() const {
 // Steps are updates of the servers.
 double PsStrategy::steps_per_batch() const {
   auto k = static_cast<double>(plan::effective_k(setup_.policy));
-  return setup_.workers / k / static_cast<double>(setup_.ps.n_push);
+  const int parts = setup_.ps.max_workers > 0 ? 1 : setup_.workers;  // of a batch of the loader
+  return parts / k / static_cast<double>(setup_.ps.n_push);
 }
 
 bool PsStrategy::rejoined() const {
@@ -80,6 +82,17 @@ RunStart PsStrategy::locate(const RunStart& restored) {
   nlohmann::json told = {{"step", restored.step}, {"epoch", restored.epoch}, {"sample", restored.sample}};
   if (is_first() && learner_->leads()) session.put(kStartKey, told.dump(), deadline);
   return restored;
+}
+
+// A signal to a worker that has joined is meant for it alone.
+void PsStrategy::ask_to_leave(int signal) {
+  asked_stop_ = signal;
+  try {
+    learner_->ask_to_leave();
+    log::info("leaving after this step; the others continue");
+  } catch (const CommError& error) {
+    log::warn("{}; it continues. Press Ctrl-C again to end it at once", error.what());
+  }
 }
 
 void PsStrategy::pull_all_rows() {
@@ -137,6 +150,8 @@ RunEnd PsStrategy::leave(int64_t peak_memory, std::vector<int64_t> own) {
     } catch (const ps::LateWorker& late) {
       end.problem = std::make_shared<ps::LateWorker>(late);
     }
+    while (others.size() > static_cast<size_t>(setup_.workers_at_start) && others.back() == 0)
+      others.pop_back();  // places of nobody
     end.peak_memory = memory_by_rank(own, others);
     end.reports.push_back({"ps.json", with_rows(learner_->report()) + "\n"});
   }

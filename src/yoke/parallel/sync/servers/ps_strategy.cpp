@@ -78,7 +78,9 @@ PsStrategy::~PsStrategy() = default;
 void PsStrategy::open_servers() {
   ps::LearnerOptions learner;
   learner.workers = setup_.workers;
-  learner.servers = static_cast<int>(setup_.ps.servers);
+  learner.workers_at_start = setup_.workers_at_start;
+  learner.servers = setup_.places > 0 ? setup_.places : static_cast<int>(setup_.ps.servers);
+  learner.at_start = setup_.at_start;
   learner.replicas = static_cast<int>(setup_.ps.replicas);
   learner.tensors = layout_->tensors();
   learner.type = flat_.scalar_type() == torch::kFloat64 ? DataType::kFloat64 : DataType::kFloat32;
@@ -194,8 +196,15 @@ void PsStrategy::acquire() {
   if (rows_) rows_->begin_step();
   for (const torch::Tensor& parameter : parameters_) homes_.arrived(parameter);
   batches_.clear();
+  taken_ = 0;
   loss_ = 0;
   compute_seconds_ = 0;
+}
+
+// One that did not count is computed again.
+std::optional<int64_t> PsStrategy::next_batch() {
+  if (setup_.ps.max_workers == 0) return std::nullopt;
+  return learner_->work().batch() * setup_.accumulate + taken_++;
 }
 
 // Waits for the next minibatch and brings the parameters to its version. False: the run is over.
@@ -307,6 +316,10 @@ StepNews PsStrategy::agree(const StepNews& here) {
   if (in_parts()) loss_ = news.loss.item<double>();
   news.loss = told_loss_ = news.loss.clone();  // until commit() knows that of all
   if (over_) tell_loss();
+  if (is_late()) {
+    if (news.stop_signal != 0 && asked_stop_ == 0 && begun_ && !over_) ask_to_leave(news.stop_signal);
+    news.stop_signal = 0;
+  }
   if (news.stop_signal != 0 && asked_stop_ == 0 && begun_ && !over_ && setup_.team == nullptr) {
     asked_stop_ = news.stop_signal;
     if (learner_->leads()) learner_->ask_stop(news.stop_signal);

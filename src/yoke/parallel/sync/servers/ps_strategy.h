@@ -30,11 +30,12 @@
 #include "yoke/parallel/sync/servers/setup.h"
 #include "yoke/parallel/sync/servers/sparse_rows.h"
 #include "yoke/parallel/sync/servers/worker_delays.h"
+#include "yoke/parallel/takes_batches.h"
 #include "yoke/ps/learner.h"
 
 namespace yoke::parallel {
 
-class PsStrategy final : public Strategy, public LooksAhead {
+class PsStrategy final : public Strategy, public LooksAhead, public TakesBatches {
  public:
   // Opens the servers. All must outlive the strategy. Parameters on the CPU move into one piece of memory.
   PsStrategy(const models::Model& model, optim::Optimizer& optimizer, optim::GradScaler& scaler,
@@ -51,6 +52,8 @@ class PsStrategy final : public Strategy, public LooksAhead {
                         const MicroBatch& micro) override;
   // Asks for the rows of sparse tables that the next step uses, where its version is known.
   void upcoming(const std::vector<torch::Tensor>& inputs) override;
+  // Where workers may join (ps.max_workers), the scheduler hands out what one gradient is computed on.
+  std::optional<int64_t> next_batch() override;
   StepNews agree(const StepNews& here) override;
   void settle() override { compute_->settle(); }
   void share_buffers() override { compute_->share_buffers(); }
@@ -127,6 +130,9 @@ class PsStrategy final : public Strategy, public LooksAhead {
   double sum_over_ranks(double own) const;
   void sum_in_place(std::span<double> values) const;
   bool in_parts() const { return setup_.replica != nullptr; }
+  void ask_to_leave(int signal);
+  // Has joined a running job.
+  bool is_late() const { return !in_parts() && setup_.messenger->rank() >= setup_.workers_at_start; }
   bool is_first() const { return setup_.messenger->rank() == 0; }
   bool in_job() const { return setup_.job != nullptr && !setup_.job->alone(); }
   void join_run();
@@ -182,6 +188,7 @@ class PsStrategy final : public Strategy, public LooksAhead {
   bool last_skipped_ = false;  // the update that the current work follows, by an overflow
   int64_t start_version_ = 0;
   int64_t minibatches_ = 0;  // of this worker
+  int64_t taken_ = 0;        // batches of the gradient that is computed
   int64_t skipped_ = 0;      // since the last one that was committed
   double loss_ = 0;          // of this step
   int64_t samples_ = 0;      // since the last push

@@ -1,7 +1,9 @@
 #include "yoke/parallel/sync/servers/served_maker.h"
 
+#include "yoke/base/error.h"
 #include "yoke/parallel/sync/servers/ps_strategy.h"
 #include "yoke/parallel/sync/servers/server_ranks.h"
+#include "yoke/parallel/takes_batches.h"
 #include "yoke/ps/replica_messenger.h"
 
 namespace yoke::parallel {
@@ -62,18 +64,45 @@ class ServedParts : public Maker {
 
 }  // namespace
 
+namespace {
+
+// Throws ConfigError that names what a worker that takes batches one by one cannot do.
+void check_batches(const MakeOptions& options) {
+  if (!hands_out_batches(options)) return;
+  auto refuse = [&](const char* with, const char* why) {
+    throw ConfigError("ps.max_workers = {} with {}: {}.", options.ps.max_workers, with, why);
+  };
+  if (options.ps.n_push > 1 || options.ps.n_fetch > 1)
+    refuse("ps.n_push or ps.n_fetch", "a batch is handed out with each update, and local steps take more");
+  if (options.sync_batchnorm)
+    refuse("train.sync_batchnorm", "statistics of all batches need a fixed set of workers");
+  if (options.skip_non_finite)
+    refuse("train.non_finite = \"skip\"", "a batch that was handed out must be used. Use \"stop\"");
+}
+
+}  // namespace
+
 PsSetup served_setup(const MakeOptions& options) {
   PsSetup setup;
   setup.messenger = options.links.messenger;
   setup.job = options.links.job;
   setup.server = options.links.server;
   setup.ranks = replica_ranks(options, options.links.workers);
-  setup.workers = setup.ranks.replicas;
+  setup.workers = setup.workers_at_start = setup.ranks.replicas;
   setup.ps = options.ps;
+  setup.at_start = servers_at_start(options);
+  const ps::Places places = places_of(options, options.links.workers);
+  setup.places = setup.at_start > 0 ? places.all_servers : 0;
+  if (hands_out_batches(options)) {
+    setup.workers = places.all_workers;
+    setup.ranks.servers = places.servers;
+  }
   setup.slowdown = options.slowdown;
-  setup.policy = policy_of(options, setup.workers);
+  setup.policy = policy_of(options, setup.workers_at_start);
+  setup.accumulate = options.accumulate;
   setup.timeout = options.ps.timeout;
   setup.skip_non_finite = options.skip_non_finite;
+  check_batches(options);
   if (const std::optional<HookChoice> hook = parse_hook(options.ddp.hook))
     setup.packing = ps::make_packing(hook->name, hook->value);
   setup.sparse = uses_sparse_tables(options, options.optimizer);

@@ -14,6 +14,7 @@
 #include "yoke/base/stop_signals.h"
 #include "yoke/cluster/identity.h"
 #include "yoke/parallel/mesh.h"
+#include "yoke/parallel/sync/servers/late_server.h"
 #include "yoke/parallel/sync/servers/setup.h"
 #include "yoke/plan/policies/delay_schedule.h"
 #include "yoke/ps/connect.h"
@@ -33,6 +34,7 @@ class PsLedger {
     nlohmann::json line = {{"version", record.version},     {"time", record.time},
                            {"gradients", record.gradients}, {"loss", record.loss},
                            {"staleness", record.staleness}, {"k", record.k}};
+    if (!record.batches.empty()) line["batches"] = record.batches;
     if (record.max_delay == plan::PolicyOptions::kUnbounded)
       line["max_delay"] = "inf";
     else if (record.max_delay)
@@ -112,11 +114,17 @@ bool uses_sparse_tables(const Choices& config, const optim::OptimizerOptions& op
 ps::ServerOptions server_options(const Choices& config, const optim::OptimizerOptions& optimizer,
                                  int workers) {
   ps::ServerOptions options;
-  options.servers = static_cast<int>(config.ps.servers);
+  const ps::Places places = places_of(config, workers);
+  options.servers = places.all_servers;
+  options.at_start = servers_at_start(config);
   options.replicas = replicas_of(config);
   options.timeout = config.ps.timeout;
   options.ranks = replica_ranks(config, workers);
   options.workers = options.ranks.replicas;
+  if (config.ps.max_workers > 0) {
+    options.workers = places.all_workers;
+    options.workers_at_start = workers;
+  }
   if (optimizer.optimizer == "lbfgs") {
     options.make_updater = ps::make_adder();  // not used: parameters lie in vectors
     options.sandblaster = ps::sandblaster::SandblasterOptions{
@@ -136,7 +144,9 @@ ps::ServerOptions server_options(const Choices& config, const optim::OptimizerOp
     };
   options.pushes_between_pulls = (config.ps.n_fetch + config.ps.n_push - 1) / config.ps.n_push;
   ps::SchedulerOptions& scheduler = options.scheduler;
-  scheduler.policy = policy_of(config, options.workers);
+  scheduler.policy = policy_of(config, options.ranks.replicas);
+  scheduler.policy.keeps_rounds = scheduler.hands_out = config.ps.max_workers > 0;
+  scheduler.min_workers = static_cast<int>(config.ps.min_workers);
   scheduler.delay_schedule = plan::parse_delay_schedule("ps.max_delay", config.ps.max_delay);
   scheduler.warm_start = config.ps.warm_start;
   scheduler.stale_step = config.ps.stale_step;
@@ -204,8 +214,66 @@ int replicas_of(const Choices& config) {
   return replicas;
 }
 
+int servers_at_start(const Choices& config) {
+  return config.ps.max_servers > 0 ? static_cast<int>(config.ps.servers) : 0;
+}
+
+namespace {
+
+// Throws ConfigError that names what excludes workers that join and leave.
+void check_joining_workers(const Choices& config, int workers) {
+  const int64_t most = config.ps.max_workers;
+  if (config.ps.min_workers > workers)
+    throw ConfigError("ps.min_workers = {} with {} worker{}: the job starts with fewer. Lower it.",
+                      config.ps.min_workers, workers, workers == 1 ? "" : "s");
+  if (most == 0) return;
+  if (most < workers)
+    throw ConfigError("ps.max_workers = {} with {} workers: the job starts with more. Raise it.", most,
+                      workers);
+  auto refuse = [&](const std::string& with, const char* why) {
+    throw ConfigError("ps.max_workers = {} with {}: {}.", most, with, why);
+  };
+  if (config.ps.place == "colocated")
+    refuse("ps.place = \"colocated\"", "a worker with a server cannot leave. Use ps.place = \"dedicated\"");
+  if (config.parallel.pipeline * config.parallel.tensor > 1)
+    refuse("parallel.pipeline or parallel.tensor",
+           "a replica of several ranks cannot join or leave. Use workers of one rank");
+  if (config.ps.on_worker_loss == "stop")
+    refuse("ps.on_worker_loss = \"stop\"",
+           "workers may come and go there. Use continue, with ps.min_workers for how many must be left");
+}
+
+}  // namespace
+
+// A few homes for each server, so that those that join get a fair share.
+ps::Places places_of(const Choices& config, int workers) {
+  check_joining_workers(config, static_cast<int>(replica_ranks(config, workers).replicas));
+  constexpr int64_t kHomes = 4;
+  const int64_t servers = config.ps.servers, most = config.ps.max_servers;
+  ps::Places places{workers, static_cast<int>(servers), workers, static_cast<int>(servers)};
+  if (config.ps.max_workers > 0) places.all_workers += late_ranks(config, workers);
+  if (most == 0) return places;
+  if (most < servers)
+    throw ConfigError("ps.max_servers = {} with ps.servers = {}: the job starts with more. Raise it.", most,
+                      servers);
+  if (config.ps.place == "colocated")
+    throw ConfigError(
+        "ps.max_servers = {} with ps.place = \"colocated\": servers inside workers cannot join or leave. Use "
+        "ps.place = \"dedicated\".",
+        most);
+  const int64_t numbers = servers + late_ranks(config, workers);
+  places.all_servers = static_cast<int>(servers * std::max(kHomes, (numbers + servers - 1) / servers));
+  return places;
+}
+
+int late_ranks(const Choices& config, int workers) {
+  return static_cast<int>(std::max<int64_t>(0, config.ps.max_servers - config.ps.servers) +
+                          std::max<int64_t>(0, config.ps.max_workers - workers));
+}
+
 int ranks_with_servers(const Choices& config, int workers) {
   replicas_of(config);
+  places_of(config, workers);
   policy_of(config, replica_ranks(config, workers).replicas);
   return workers + (config.ps.place == "colocated" ? 0 : static_cast<int>(config.ps.servers));
 }
@@ -227,11 +295,12 @@ std::vector<bool> expendable_ranks(const Choices& config, int world_size) {
 
 struct HostedServer::Parts {
   Parts(const Choices& given, const optim::OptimizerOptions& optimizer, std::filesystem::path out,
-        cluster::World& own_world, std::unique_ptr<comm::Messenger> own_messenger)
+        cluster::World& own_world, std::unique_ptr<comm::Messenger> own_messenger, int workers)
       : choices(given),
+        chosen_optimizer(optimizer),
         world(own_world),
         ledger(choices, std::move(out)),
-        options(server_options(choices, optimizer, workers_beside_servers(choices, own_world.size()))),
+        options(server_options(choices, optimizer, workers)),
         messenger(std::make_unique<ps::ReplicaMessenger>(std::move(own_messenger), options.ranks)),
         server(*messenger, recorded_by(ledger, options)) {
     if (!world.alone())
@@ -250,10 +319,15 @@ struct HostedServer::Parts {
     if (question == ps::kAskStatus)
       return server.ask_status([answer](const ps::ServerStatus& status) { answer(to_json(status).dump()); });
     if (question == ps::kAskLeave) return server.ask_to_leave(answer);
+    if (question.starts_with(ps::kAskWorkerLeave))
+      return server.ask_worker_to_leave(ps::worker_in(question), answer);
+    if (question.starts_with(ps::kAskJoin))
+      return answer(answer_joiner(choices, chosen_optimizer, messenger->backend(), question));
     throw CommError("a parameter server has no answer to '{}'", question);
   }
 
   Choices choices;
+  optim::OptimizerOptions chosen_optimizer;
   cluster::World& world;
   PsLedger ledger;
   ps::ServerOptions options;
@@ -264,8 +338,9 @@ struct HostedServer::Parts {
 
 HostedServer::HostedServer(const Choices& choices, const optim::OptimizerOptions& optimizer,
                            std::filesystem::path out, cluster::World& world,
-                           std::unique_ptr<comm::Messenger> messenger)
-    : parts_(std::make_unique<Parts>(choices, optimizer, std::move(out), world, std::move(messenger))) {}
+                           std::unique_ptr<comm::Messenger> messenger, int workers)
+    : parts_(std::make_unique<Parts>(choices, optimizer, std::move(out), world, std::move(messenger),
+                                     workers)) {}
 HostedServer::~HostedServer() = default;
 
 void HostedServer::finish() {
@@ -277,14 +352,15 @@ void HostedServer::finish() {
 
 struct LocalServers::Parts {
   Parts(const Choices& choices, const optim::OptimizerOptions& optimizer, int workers)
-      : group(workers + static_cast<int>(choices.ps.servers)) {
+      : places(places_of(choices, workers)), group(places.size(), "shm", places.late()) {
     ps::ServerOptions options = server_options(choices, optimizer, workers);
-    for (int server = 0; server < options.servers; ++server) {
-      views.push_back(
-          std::make_unique<ps::ReplicaMessenger>(group.messenger(workers + server), options.ranks));
+    for (int server = 0; server < static_cast<int>(choices.ps.servers); ++server) {
+      views.push_back(std::make_unique<ps::ReplicaMessenger>(group.messenger(places.first_server() + server),
+                                                             options.ranks));
       servers.push_back(std::make_unique<ps::Server>(*views.back(), options));
     }
   }
+  const ps::Places places;
   std::vector<std::unique_ptr<ps::ReplicaMessenger>> views;
   std::vector<std::unique_ptr<ps::Server>> servers;
   ps::LocalGroup group;  // goes first: its threads call the servers
@@ -309,12 +385,15 @@ void serve(const Choices& choices, const optim::OptimizerOptions& optimizer,
   cluster::Identity identity = cluster::identify_from_environment();
   cluster::JoinOptions options;
   options.expendable = expendable_ranks(choices, identity.world_size);
+  options.late_ranks = late_ranks(choices, workers_beside_servers(choices, identity.world_size));
   cluster::World world(identity, options);
   if (world.life() > 0)
     throw ConfigError("rank {} is a parameter server: it cannot rejoin a running job.", world.rank());
-  world.take_role(
-      fmt::format("parameter server {}", world.rank() - workers_beside_servers(choices, world.size())));
-  HostedServer(choices, optimizer, out, world, ps::connect(world, choices.parallel.backend)).finish();
+  const int workers = workers_beside_servers(choices, world.size());
+  world.take_role(fmt::format("parameter server {}", world.rank() - workers));
+  HostedServer(choices, optimizer, out, world,
+               ps::connect(world, choices.parallel.backend, places_of(choices, workers)), workers)
+      .finish();
 }
 
 }  // namespace yoke::parallel

@@ -11,6 +11,7 @@
 #include "yoke/optim/options.h"
 #include "yoke/parallel/choices.h"
 #include "yoke/plan/policies/rule.h"
+#include "yoke/ps/places.h"
 #include "yoke/ps/replica_ranks.h"
 #include "yoke/ps/server.h"
 
@@ -28,6 +29,14 @@ int workers_beside_servers(const Choices& choices, int world_size);
 
 // Copies of each range on other servers (ps.replicas). Throws ConfigError where there cannot be that many.
 int replicas_of(const Choices& choices);
+
+// Where servers or workers may join (ps.max_servers, ps.max_workers): places for them; places of servers are
+// homes for parameters, too. `workers`: ranks at the start. Throws ConfigError where they cannot.
+ps::Places places_of(const Choices& choices, int workers);
+// The servers at the start, where others may join; otherwise 0 (ServerOptions::at_start).
+int servers_at_start(const Choices& choices);
+// How many ranks may join.
+int late_ranks(const Choices& choices, int workers);
 
 // Ranks of a job with that many workers.
 int ranks_with_servers(const Choices& choices, int workers);
@@ -47,7 +56,7 @@ std::vector<bool> expendable_ranks(const Choices& choices, int world_size);
 class HostedServer {
  public:
   HostedServer(const Choices& choices, const optim::OptimizerOptions& optimizer, std::filesystem::path out,
-               cluster::World& world, std::unique_ptr<comm::Messenger> messenger);
+               cluster::World& world, std::unique_ptr<comm::Messenger> messenger, int workers);
   ~HostedServer();
   // Serves until all workers have left, then ends. Once. Throws CommError.
   void finish();

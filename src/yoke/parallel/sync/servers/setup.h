@@ -24,12 +24,16 @@ struct PsSetup {
   comm::Communicator* replica = nullptr;
   // Of all workers, each one rank, where they share the statistics of BatchNorm layers: they stop together.
   comm::Communicator* team = nullptr;
-  int workers = 1;
+  int workers = 1;  // with places for those that join
+  int workers_at_start = 1;
   ps::ReplicaRanks ranks{};  // of the job; by default each worker is a rank
   ps::PsOptions ps;
+  int places = 0;    // for servers, if some may join; 0: the set is fixed
+  int at_start = 0;  // as in ps::ServerOptions
   ps::SlowdownOptions slowdown;
   plan::PolicyOptions policy;
-  int64_t updates = 0;  // where the run ends; told by the first worker
+  int64_t updates = 0;     // where the run ends; told by the first worker
+  int64_t accumulate = 1;  // batches of a gradient
   double timeout = 300;
   bool skip_non_finite = false;  // train.non_finite = "skip"
   ps::Packing packing{};         // of pushed gradients: ddp.hook

@@ -90,7 +90,8 @@ SparseRows::SparseRows(std::vector<models::KeyedParameter> parameters, const PsS
     : type_(type == DataType::kFloat64 ? torch::kFloat64 : torch::kFloat32) {
   ps::sparse::ClientOptions options;
   options.workers = setup.workers;
-  options.servers = static_cast<int>(setup.ps.servers);
+  options.servers = setup.places > 0 ? setup.places : static_cast<int>(setup.ps.servers);
+  options.view = learner.servers();
   options.replicas = static_cast<int>(setup.ps.replicas);
   options.tables.clear();
   for (models::KeyedParameter& one : parameters) {

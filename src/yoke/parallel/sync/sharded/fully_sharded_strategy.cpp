@@ -1,5 +1,6 @@
 #include "yoke/parallel/sync/sharded/fully_sharded_strategy.h"
 
+#include "yoke/optim/averaging.h"
 #include "yoke/parallel/common/ddp/same_model.h"
 #include "yoke/parallel/common/part_shards.h"
 #include "yoke/parallel/common/step_news.h"
@@ -58,17 +59,32 @@ std::vector<torch::Tensor> FullyShardedStrategy::forward(const std::vector<torch
   return outputs;
 }
 
-std::vector<StatePiece> FullyShardedStrategy::state() {
+// Where shards lie in memory of all ranks, nobody may compute with them while they change.
+bool FullyShardedStrategy::exchange_average() {
+  fully_.release();
+  fully_.comm().barrier({.name = "moving average"}).wait();
+  if (!optim::exchange_average(optimizer_)) return false;
+  fully_.units().moved();
+  fully_.comm().barrier({.name = "moving average"}).wait();
+  return true;
+}
+
+std::vector<StatePiece> FullyShardedStrategy::shard() {
   const PieceSource source = fully_.pieces();
   std::vector<StatePiece> pieces;
   for (const PieceSource& own : {source, fully_.frozen_pieces()})
     for (size_t i = 0; i < own.pieces.size(); ++i)
       pieces.push_back(piece_of(own, i, StatePiece::Kind::kParameter, own.owned[i].second.detach()));
+  for (StatePiece& one : sharded_state(source, optimizer_.state())) pieces.push_back(std::move(one));
+  return pieces;
+}
+
+std::vector<StatePiece> FullyShardedStrategy::state() {
+  std::vector<StatePiece> pieces = shard();
   NamedTensors buffers;
   for (const auto& item : model_.module->named_buffers()) buffers.emplace_back(item.key(), item.value());
   for (StatePiece& one : whole_state({}, buffers, {}, fully_.comm().rank(), fully_.comm().size()))
     pieces.push_back(std::move(one));
-  for (StatePiece& one : sharded_state(source, optimizer_.state())) pieces.push_back(std::move(one));
   return pieces;
 }
 

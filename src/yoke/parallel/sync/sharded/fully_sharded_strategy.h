@@ -5,12 +5,13 @@
 #pragma once
 
 #include "yoke/parallel/common/one_device.h"
+#include "yoke/parallel/holds_shard.h"
 #include "yoke/parallel/placement/sharded/fully_shard.h"
 #include "yoke/parallel/sync/sharded/owned_gradients.h"
 
 namespace yoke::parallel {
 
-class FullyShardedStrategy : public Strategy {
+class FullyShardedStrategy : public Strategy, public HoldsShard {
  public:
   // `fully` is of `model`, `optimizer` of fully.named_parameters(). All must outlive the strategy.
   FullyShardedStrategy(const models::Model& model, optim::Optimizer& optimizer, optim::GradScaler& scaler,
@@ -32,7 +33,10 @@ class FullyShardedStrategy : public Strategy {
   Traffic traffic() const override { return {.data = fully_.comm().counters().bytes_sent}; }
   void begin(int64_t total_steps) override;
   std::vector<torch::Tensor> forward(const std::vector<torch::Tensor>& inputs) override;
+  bool exchange_average() override;
   std::vector<StatePiece> state() override;
+  std::vector<StatePiece> shard() override;
+  ShardPlace place_of_shard() const override { return {team()->rank(), team()->size(), "rank"}; }
   std::optional<std::string> first_non_finite_gradient() override { return gradients_.first_non_finite(); }
   std::optional<double> loss_scale() const override { return device_.loss_scale(); }
 

@@ -5,6 +5,7 @@
 #include <unordered_set>
 
 #include "yoke/base/error.h"
+#include "yoke/optim/averaging.h"
 #include "yoke/parallel/registry.h"
 #include "yoke/parallel/sync/sharded/scatter_hook.h"
 #include "yoke/parallel/sync/sharded/sharded_state.h"
@@ -120,12 +121,31 @@ std::vector<StatePiece> ZeroStrategy::gradients() {
   return owned_.pieces();
 }
 
+// Where parameters lie in memory of all ranks, nobody may compute with them while they change.
+bool ZeroStrategy::exchange_average() {
+  shards_.wait_for_all();
+  shards_.comm().barrier({.name = "moving average"}).wait();
+  if (!optim::exchange_average(optimizer_)) return false;
+  shards_.begin_gather();
+  shards_.wait_for_all();
+  return true;
+}
+
 std::vector<StatePiece> ZeroStrategy::state() {
   std::vector<StatePiece> pieces;
   for (StatePiece& one : DdpStrategy::state())
     if (one.kind != StatePiece::Kind::kOptimizer) pieces.push_back(std::move(one));
   for (StatePiece& one : sharded_state(shards_.source(), optimizer_.state()))
     pieces.push_back(std::move(one));
+  return pieces;
+}
+
+std::vector<StatePiece> ZeroStrategy::shard() {
+  const PieceSource source = shards_.source();
+  std::vector<StatePiece> pieces;
+  for (size_t i = 0; i < source.pieces.size(); ++i)
+    pieces.push_back(piece_of(source, i, StatePiece::Kind::kParameter, source.owned[i].second.detach()));
+  for (StatePiece& one : sharded_state(source, optimizer_.state())) pieces.push_back(std::move(one));
   return pieces;
 }
 

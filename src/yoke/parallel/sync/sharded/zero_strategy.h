@@ -8,13 +8,14 @@
 #pragma once
 
 #include "yoke/parallel/common/ddp/ddp_strategy.h"
+#include "yoke/parallel/holds_shard.h"
 #include "yoke/parallel/sync/sharded/owned_gradients.h"
 #include "yoke/parallel/sync/sharded/shard_hook.h"
 #include "yoke/parallel/sync/sharded/shards.h"
 
 namespace yoke::parallel {
 
-class ZeroStrategy : public DdpStrategy {
+class ZeroStrategy : public DdpStrategy, public HoldsShard {
  public:
   // Collective. `optimizer` is of shards.owned(). `stage`: 1 or 2. Throws ConfigError for what cannot be cut.
   // A world of one is a world.
@@ -28,7 +29,10 @@ class ZeroStrategy : public DdpStrategy {
   CommitResult commit(const CommitOptions& options) override;
   void drain() override { shards_.wait_for_all(); }
   std::vector<StatePiece> gradients() override;
+  bool exchange_average() override;
   std::vector<StatePiece> state() override;
+  std::vector<StatePiece> shard() override;
+  ShardPlace place_of_shard() const override { return {team()->rank(), team()->size(), "rank"}; }
   std::optional<std::string> first_non_finite_gradient() override;
 
  private:
