@@ -4,13 +4,13 @@ import os
 import random
 import re
 import signal
-import socket
 import subprocess
 import threading
 import time
 
 import pytest
 from conftest import ROOT, YOKE
+from ports import free_port
 
 MLP = ROOT / "configs/mlp_tiny.toml"
 BATCH = 24
@@ -42,7 +42,8 @@ def test_any_rank_may_be_killed(yoke, tmp_path, backend, victim):
     run = elastic(yoke, tmp_path / "run", "--steps", 20, "--parallel.backend", backend, faults=[kill(victim, 8)])
     summary = json.loads((tmp_path / "run/summary.json").read_text())
     assert summary["steps"] == 20 and summary["world_size"] == 2
-    assert summary["elastic"]["epochs"] == 2 and summary["elastic"]["losses"] == 1 and summary["elastic"]["repeated"] == 1
+    assert summary["elastic"]["epochs"] == 2 and summary["elastic"]["losses"] == 1
+    assert summary["elastic"]["repeated"] <= 1  # 0: a survivor had finished the step that the new first rank had not
     assert [row["step"] for row in records(tmp_path / "run")] == list(range(1, 21))
     assert f"rank {victim}" in run.err and "signal 9" in run.err
     assert f"rank {victim} on" in summary["elastic"]["changes"][0]["cause"]
@@ -91,9 +92,7 @@ def test_a_machine_may_be_lost(tmp_path):
     (tmp_path / "key").chmod(0o600)
     environment = {k: v for k, v in os.environ.items() if not k.startswith("YOKE_")}
     environment["YOKE_FAULT"] = f"{kill(3, 9)}; {kill(2, 20)}"
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     words = [str(YOKE), "run", "--nnodes", "1:2", "--nproc", "2", "--rdzv-endpoint", f"127.0.0.1:{port}", "--secret-file", tmp_path / "key"]
     program = [str(YOKE), "train", MLP, "--steps", 40, "--train.threads", 1, "--parallel.backend", "tcp", "--train.evaluate", "false",
                "--out.dir", tmp_path / "run"]
@@ -242,7 +241,7 @@ def test_a_killed_rank_returns_with_the_state_of_a_peer(tmp_path, backend):
         os.kill(job.pid_of(1), signal.SIGKILL)
         job.wait_for_all_ranks(3)
         assert job.stop() == 143
-    assert re.search(r"epoch [12]: 3 ranks continue after step \d+;.* rank 0 sent its state", "".join(job.log))
+    assert re.search(r"epoch [12]: 3 ranks continue after step \d+;.* rank \d sent its state", "".join(job.log))
     elastic = json.loads((tmp_path / "run/summary.json").read_text())["elastic"]
     assert elastic["losses"] == 1 and elastic["joins"] == 1 and elastic["epochs"] in (2, 3)
     assert not list((tmp_path / "run/checkpoints").glob("*")) if (tmp_path / "run/checkpoints").exists() else True

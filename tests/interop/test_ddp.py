@@ -2,21 +2,15 @@
 import json
 import os
 import pathlib
-import socket
 import subprocess
 import sys
 
 import numpy
 from conftest import ROOT
+from ports import free_port
 
 GPT2 = {"layers": 2, "heads": 4, "width": 32, "vocabulary": 97, "positions": 24}
 STEPS, BATCH, LENGTH = 20, 4, 24
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def torch_ddp(weights, tokens):

@@ -12,6 +12,7 @@ import time
 
 import pytest
 from conftest import ROOT, YOKE
+from ports import free_port
 
 PROGRAM = YOKE.parent / "yoke_rank_program"
 FLIGHT = tempfile.mkdtemp(prefix="yoke-flight-")
@@ -189,12 +190,6 @@ def test_nothing_is_left_behind():
     assert shared() == before
     left = subprocess.run(["pgrep", "-f", str(PROGRAM)], capture_output=True, text=True).stdout
     assert left == ""
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 @pytest.fixture

@@ -1,11 +1,11 @@
 """`yoke run` on several machines: two launchers on this one, which know each other only by their flags."""
 import os
 import signal
-import socket
 
 import pytest
 from conftest import YOKE
 from launching import Job, alive, wait_until
+from ports import free_port
 
 PROGRAM = YOKE.parent / "yoke_rank_program"
 
@@ -16,9 +16,7 @@ def nodes(tmp_path):
     key = tmp_path / "key"
     key.write_bytes(os.urandom(32))
     key.chmod(0o600)
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     started = []
 
     def start(sizes, *words, keys=None):

@@ -2,13 +2,13 @@
 import json
 import os
 import signal
-import socket
 import subprocess
 import time
 
 import pytest
 from conftest import ROOT, YOKE
 from launching import TrainingJob, clean_environment, wait_until
+from ports import free_port
 
 MLP = ROOT / "configs/mlp_tiny.toml"
 SPARSE = ROOT / "configs/sparse_lr.toml"
@@ -102,9 +102,7 @@ def test_a_killed_worker_is_started_again(tmp_path, rule, steps, clip_norm):
 
 
 def test_a_worker_may_be_started_again_by_hand(tmp_path):
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     words = [str(YOKE), "train", str(MLP), "--parallel.sync", "ps", "--ps.policy", "async", "--steps", "10000", "--slowdown.law", "exp:5ms", "--train.threads", "1",
              "--out.dir", str(tmp_path / "run"), "--out.log_every", "10"]
     ranks = []
