@@ -211,6 +211,20 @@ def test_downpour(yoke, tmp_path, words):
     assert [line["version"] for line in lines] == list(range(1, 41))
 
 
+def test_downpour_with_one_worker_that_fetches_and_pushes_every_step_is_sgd(yoke, tmp_path):
+    words = ["--steps", 40, "--train.momentum", 0, "--out.log_every", 1]
+    yoke(*served("--ps.policy", "async", "--ps.n_push", 1, "--ps.n_fetch", 1, *words, "--out.dir", tmp_path / "served", workers=1))
+    yoke("train", MLP, "--train.threads", 1, "--json", "-q", *words, "--out.dir", tmp_path / "alone")
+    served_losses, losses = ([json.loads(line)["loss"] for line in (tmp_path / name / "metrics.jsonl").read_text().splitlines()] for name in ("served", "alone"))
+    assert len(losses) == 40 and served_losses == pytest.approx(losses, rel=1e-5)
+
+
+def test_many_workers_and_servers_train_on_one_machine(yoke, tmp_path):
+    summary = yoke(*served("--data.batch_size", 4, "--steps", 5, "--no-train.evaluate", "--out.dir", tmp_path, workers=64, servers=16)).json
+    assert summary["steps"] == 5 and summary["world_size"] == 64
+    assert len(json.loads((tmp_path / "ps.json").read_text())["workers"]) == 64
+
+
 def test_the_delay_changes_while_it_trains(yoke, tmp_path):
     summary = yoke(*served("--ps.policy", "bounded_delay", "--ps.max_delay", "0, 20:2, 40:inf", "--steps", 60, "--ps.log_updates", "--out.dir", tmp_path,
                            workers=3, servers=2)).json
