@@ -296,13 +296,26 @@ class Parser {
     command->add_option("DIR", out_.why.directory, "folder with rank-N.json files")->required();
   }
 
+  void add_job(Subcommand& command) {
+    cluster::JobQuery& job = out_.ps.job;
+    command
+        .add_option("ADDRESS", job.where,
+                    "folder of the run (out.dir) on this machine; or HOST:PORT of a job of `yoke run` "
+                    "(--rdzv-endpoint)")
+        ->required();
+    command.add_option("--secret-file", job.secret_file, "of HOST:PORT: the key of the job");
+    command.add_option("--rdzv-id", job.job_id, "of HOST:PORT: id of the job, if it was given one");
+    command.add_flag("--encrypt", job.encrypt, "of HOST:PORT: as the job was started");
+    command.add_flag("--insecure", job.insecure, "of HOST:PORT: as the job was started");
+  }
+
   void add_ps() {
     auto* group = app_.add_subcommand("ps", "watch or change a running job with parameter servers");
     group->require_subcommand(1);
     auto* top = common(group->add_subcommand("top", "a live view of servers and workers, until the job ends"),
                        "yoke ps top runs/mlp_tiny\n"
                        "With --json: one object on a line for each refresh.");
-    top->add_option("ADDRESS", out_.ps.address, "folder of the run (out.dir), on this machine")->required();
+    add_job(*top);
     top->add_flag("--once", out_.ps.once, "show the state once and exit");
     top->add_option("--interval", out_.ps.interval, "seconds between two refreshes [1]")->check(positive());
     auto* leave = common(group->add_subcommand("leave",
@@ -310,7 +323,7 @@ class Parser {
                                                "ps.max_servers), or a worker (ps.max_workers)"),
                          "yoke ps leave runs/mlp_tiny 2\n"
                          "yoke ps leave runs/mlp_tiny --worker 3");
-    leave->add_option("ADDRESS", out_.ps.address, "folder of the run (out.dir), on this machine")->required();
+    add_job(*leave);
     auto* server = leave->add_option("SERVER", out_.ps.server, "its number");
     leave->add_option("--worker", out_.ps.worker, "number of a worker, which leaves instead")
         ->excludes(server);
@@ -319,9 +332,10 @@ class Parser {
                               "serve parameters of a job that is running (ps.max_servers), or train in it "
                               "(ps.max_workers); ends with it"),
         "yoke ps join runs/mlp_tiny\n"
-        "yoke ps join runs/mlp_tiny --worker");
+        "yoke ps join runs/mlp_tiny --worker\n"
+        "yoke ps join node0:29400 --secret-file key --config run.toml");
     join->add_flag("--worker", out_.ps.works, "join as a worker");
-    join->add_option("ADDRESS", out_.ps.address, "folder of the run (out.dir), on this machine")->required();
+    add_job(*join);
     join->add_option("--config", out_.ps.config, "configuration of the run [ADDRESS/config.toml]");
   }
 

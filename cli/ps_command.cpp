@@ -103,7 +103,7 @@ int end_ps_member(const CommandLine& line) {
   const std::string role = role_of(line.ps);
   const char* kind = line.ps.worker >= 0 ? "worker" : "server";
   const int number = line.ps.worker >= 0 ? line.ps.worker : line.ps.server;
-  cluster::JobContact job = cluster::JobContact::find(line.ps.address, Deadline::after(kAnswerSeconds));
+  cluster::JobContact job = cluster::find_job(line.ps.job, Deadline::after(kAnswerSeconds));
   if (find_role(job.ranks(deadline), role).ended) throw ConfigError("{} {} has ended already.", kind, number);
   if (const std::string refusal = ask_to_leave(job, line.ps, deadline); !refusal.empty())
     throw ConfigError("{}.", refusal);
@@ -120,7 +120,7 @@ int end_ps_member(const CommandLine& line) {
 
 int show_ps_top(const CommandLine& line) {
   const PsArguments& arguments = line.ps;
-  cluster::JobContact job = cluster::JobContact::find(arguments.address, Deadline::after(kAnswerSeconds));
+  cluster::JobContact job = cluster::find_job(arguments.job, Deadline::after(kAnswerSeconds));
   std::optional<PsJobStatus> before;
   for (;;) {
     PsJobStatus status;
@@ -132,7 +132,7 @@ int show_ps_top(const CommandLine& line) {
       return 0;
     }
     if (status.servers.empty() && !before)
-      throw ConfigError("{}: this job has no parameter server that answers{}{}", arguments.address,
+      throw ConfigError("{}: this job has no parameter server that answers{}{}", arguments.job.where,
                         status.absent.empty() ? "" : ": ", fmt::join(status.absent, "; "));
     show(status, before, line.json);
     if (arguments.once) return 0;

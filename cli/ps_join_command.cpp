@@ -20,7 +20,7 @@ constexpr double kFindSeconds = 5;
 
 // The job refuses a server that has another one than the run has saved.
 std::string ps_config_file(const CommandLine& line) {
-  const std::filesystem::path where = line.ps.address;
+  const std::filesystem::path where = line.ps.job.where;
   const std::filesystem::path folder = std::filesystem::is_directory(where) ? where : where.parent_path();
   const std::string file = line.ps.config.empty() ? (folder / "config.toml").string() : line.ps.config;
   if (!std::filesystem::exists(file))
@@ -30,7 +30,7 @@ std::string ps_config_file(const CommandLine& line) {
 }
 
 int join_as_ps_server(const CommandLine& line) {
-  cluster::JobContact job = cluster::JobContact::find(line.ps.address, Deadline::after(kFindSeconds));
+  cluster::JobContact job = cluster::find_job(line.ps.job, Deadline::after(kFindSeconds));
   Configuration configuration;
   configuration.load(ps_config_file(line), {});
   const RunConfig& config = configuration.values;

@@ -1,4 +1,5 @@
-// A sparse table with a rule of your own: the servers keep the largest value that anybody has pushed for a key.
+// A sparse table with a rule of your own: the servers keep the largest value that anybody has pushed for a
+// key.
 //   build/yoke run --nproc 3 build/example_ps_tables
 #include <fmt/core.h>
 
@@ -48,8 +49,9 @@ double work(comm::Messenger& messenger, int worker, int workers) {
     batches.emplace_back(kKeys, static_cast<float>(batch * workers + worker));
   ps::Tasks tasks;
   for (int batch = 0; batch < kBatches; ++batch)
-    tasks.submit([&, batch](auto finish) { client.push(0, keys, std::as_bytes(std::span(batches[batch])), finish); },
-                 ps::Tasks::bounded_delay(batch, 2));
+    tasks.submit(
+        [&, batch](auto finish) { client.push(0, keys, std::as_bytes(std::span(batches[batch])), finish); },
+        ps::Tasks::bounded_delay(batch, 2));
   tasks.wait_all(Deadline::after(kSeconds));
   std::vector<float> held(kKeys);
   client.wait(client.pull(0, keys, std::as_writable_bytes(std::span(held))));

@@ -80,7 +80,7 @@ int train_as_rank(const CommandLine& line, Configuration& configuration, paralle
 // The servers know the part that concerns them, and the layout of the model.
 void check_same_run(const CommandLine& line, const Configuration& configuration) {
   if (line.ps.config.empty()) return;
-  const std::filesystem::path saved = std::filesystem::path(line.ps.address) / "config.toml";
+  const std::filesystem::path saved = std::filesystem::path(line.ps.job.where) / "config.toml";
   if (!std::filesystem::exists(saved)) return;
   const std::vector<std::string> changes =
       config::changed_keys(read_file(saved), configuration.schema,
@@ -105,7 +105,7 @@ int run_train(const CommandLine& line) {
 // What fails here is no failure of the job.
 int run_ps_join(const CommandLine& line) {
   constexpr double kFindSeconds = 5;
-  cluster::JobContact job = cluster::JobContact::find(line.ps.address, Deadline::after(kFindSeconds));
+  cluster::JobContact job = cluster::find_job(line.ps.job, Deadline::after(kFindSeconds));
   Configuration configuration;
   configuration.load(ps_config_file(line), {});
   check_same_run(line, configuration);

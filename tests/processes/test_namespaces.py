@@ -8,7 +8,7 @@ import sys
 import time
 
 import pytest
-from conftest import YOKE
+from conftest import ROOT, YOKE
 from test_collectives import PROGRAM, clean_environment
 from two_machines import Machines, make_secret, sh, why_not
 
@@ -140,3 +140,76 @@ def test_a_stopped_rank_ends_the_job_on_both_machines(machines, secret, victim):
         out, err = node.communicate(timeout=60)
         assert node.returncode != 0 and f"rank {victim}" in err, err
     assert time.monotonic() - begin < 20
+
+
+class Inside:
+    """A program on one of the machines; what it says goes to a file."""
+
+    def __init__(self, machines, node, path, *words):
+        self.path = path
+        with open(path, "w") as said:
+            command = [str(word) for word in (*machines.inside(node), YOKE, *words)]
+            self.process = subprocess.Popen(command, stdout=said, stderr=said, env=clean_environment(), start_new_session=True)
+
+    def await_words(self, words, seconds=60):
+        limit = time.monotonic() + seconds
+        while words not in self.path.read_text():
+            assert time.monotonic() < limit and self.process.poll() is None, self.path.read_text()
+            time.sleep(0.02)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        if self.process.poll() is None:
+            self.process.terminate()
+        try:
+            self.process.wait(60)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+
+
+def test_servers_and_workers_join_from_another_machine(machines, secret, tmp_path):
+    where = f"{machines.head}:29571"
+    words = ["train", ROOT / "configs/mlp_tiny.toml", "--parallel.sync", "ps", "--ps.max_servers", 3, "--ps.max_workers", 3, "--ps.range_bytes", "1KB",
+             "--parallel.backend", "tcp", "--train.threads", 1, "--no-train.evaluate", "--steps", 10**7, "--out.dir", tmp_path / "run", "-q"]
+
+    def other(*words):
+        command = [str(word) for word in (*machines.inside(1), YOKE, *words, "--secret-file", secret)]
+        return subprocess.run(command, capture_output=True, text=True, timeout=60, env=clean_environment())
+
+    def servers():
+        seen = other("ps", "top", where, "--once", "--json")
+        return len(json.loads(seen.stdout)["servers"]) if seen.returncode == 0 else 0
+
+    with Inside(machines, 0, tmp_path / "job", "run", "--nproc", 3, "--rdzv-endpoint", where, "--secret-file", secret, YOKE, *words) as job:
+        limit = time.monotonic() + 60
+        while servers() < 1:
+            assert time.monotonic() < limit and job.process.poll() is None, job.path.read_text()
+        late = ["--secret-file", secret, "--config", tmp_path / "run/config.toml"]
+        with Inside(machines, 1, tmp_path / "server", "ps", "join", where, *late) as server, \
+                Inside(machines, 1, tmp_path / "worker", "ps", "join", where, "--worker", *late, "--out.dir", tmp_path / "late") as worker:
+            server.await_words("joined as parameter server 1")
+            worker.await_words("joined as worker 2")
+            job.await_words("serves home")
+            assert servers() == 2
+            left = other("ps", "leave", where, "--worker", 2)
+            assert left.returncode == 0 and "worker 2 has left" in left.stdout, left.stderr
+            assert worker.process.wait(60) == 0, worker.path.read_text()
+            assert other("ps", "leave", where, 1).returncode == 0
+            assert server.process.wait(60) == 0, server.path.read_text()
+        job.process.terminate()
+        assert job.process.wait(60) == 128 + 15, job.path.read_text()
+
+
+def test_a_job_cannot_be_reached_without_its_key(machines, secret, tmp_path):
+    refused = make_secret(tmp_path / "other")
+    with Inside(machines, 0, tmp_path / "job", "run", "--nproc", 2, "--rdzv-endpoint", f"{machines.head}:29571", "--secret-file", secret, "sleep", 600):
+        for words, says in [(["--secret-file", refused], "refused"), ([], "needs the key of the job")]:
+            command = [str(word) for word in (*machines.inside(1), YOKE, "ps", "top", f"{machines.head}:29571", "--once", *words)]
+            for _ in range(100):
+                run = subprocess.run(command, capture_output=True, text=True, timeout=60, env=clean_environment())
+                if says in run.stderr:
+                    break
+                time.sleep(0.05)  # the launcher does not listen yet
+            assert says in run.stderr and run.returncode != 0

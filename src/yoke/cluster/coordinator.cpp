@@ -329,6 +329,11 @@ bool Coordinator::has_joined(int seat) const {
   return impl_->roll.find(rank) != nullptr;
 }
 
+bool Coordinator::expendable(int rank) const {
+  std::lock_guard lock(impl_->mutex);
+  return rank >= 0 && impl_->expendable(static_cast<size_t>(rank));
+}
+
 std::string Coordinator::role(int seat) const {
   std::lock_guard lock(impl_->mutex);
   const int rank = impl_->in_epoch() ? impl_->rank_of_seat(seat) : seat;

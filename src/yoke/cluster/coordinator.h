@@ -54,6 +54,8 @@ class Coordinator {
   std::shared_ptr<const FailureReport> failure() const;
   // Whether `rank` has joined (it may have left again), i.e. uses this library.
   bool has_joined(int rank) const;
+  // Whether the job continues without `rank`, as its options or its program say.
+  bool expendable(int rank) const;
   // Role of `rank` in this job ("parameter server 1"); empty: none, or not joined.
   std::string role(int rank) const;
   // Ranks that have not joined, for "waiting for ranks 3, 7 of 8".

@@ -129,6 +129,7 @@ struct Coordinator::Impl {
   std::string behind(int64_t operation) const;
   void send(Client& client, net::FrameType type, uint64_t request, net::Bytes bytes);
   void reply(Client& client, uint64_t request, const nlohmann::json& head, std::string_view value = {});
+  void learn_traits(const JobTraits& traits);
   bool has_ended(size_t rank) const;
   bool may_come_back(const Member& member, int world_size) const;
   std::vector<std::byte> list_of_members() const;

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <stdexcept>
 #include <thread>
 
 #include "yoke/base/error.h"
@@ -16,11 +17,12 @@ using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 
 struct GrowingJob {
-  explicit GrowingJob(int late_ranks) {
+  // `known`: whether the coordinator knows the job from its options; else its ranks say what it is.
+  explicit GrowingJob(int late_ranks, bool known = true) {
     options.address = {"127.0.0.1", 0, ""};
     options.world_size = 2;
-    options.expendable = {false, true};
-    options.late_ranks = late_ranks;
+    (known ? options.expendable : traits.expendable) = {false, true};
+    (known ? options.late_ranks : traits.late_ranks) = late_ranks;
     ticket.job_id = "growing";
     coordinator = std::make_unique<Coordinator>(options, ticket);
     std::vector<std::jthread> threads;
@@ -30,7 +32,13 @@ struct GrowingJob {
   std::unique_ptr<Session> join(int rank, int world_size) {
     Member self{rank, "node", "machine", 1, "127.0.0.1:1", "", 0};
     return std::make_unique<Session>(coordinator->address(), ticket, self, world_size, failure,
-                                     Deadline::after(20));
+                                     Deadline::after(20), traits);
+  }
+  // Rank 1 ends with an exception.
+  void crash() try {
+    const std::unique_ptr<Session> ends = std::move(sessions[1]);
+    throw std::runtime_error("a crash");
+  } catch (const std::runtime_error&) {
   }
   JobContact::Seat seat() const {
     JobContact contact({coordinator->address().text(), ticket.job_id, 0, "integrity"}, ticket.secret,
@@ -38,6 +46,7 @@ struct GrowingJob {
     return contact.seat(Deadline::after(20));
   }
   CoordinatorOptions options;
+  JobTraits traits;
   net::JobTicket ticket;
   std::shared_ptr<Failure> failure = std::make_shared<Failure>();
   std::unique_ptr<Coordinator> coordinator;
@@ -77,6 +86,18 @@ TEST(LateRanks, AreRefusedWithTheReason) {
   EXPECT_THROW(job.join(2, 3), Error) << "the number of another";
   job.sessions[0].reset();
   EXPECT_THAT([&] { job.seat(); }, ThrowsMessage<CommError>(HasSubstr("has ended or is ending")));
+}
+
+// `yoke run` starts any program: what it is, its ranks say when they join.
+TEST(JobTraits, OfTheRanksHoldWhereTheCoordinatorKnowsNone) {
+  GrowingJob job(1, /*known=*/false);
+  EXPECT_TRUE(job.coordinator->expendable(1));
+  EXPECT_FALSE(job.coordinator->expendable(0));
+  EXPECT_EQ(job.seat().rank, 2);
+  job.crash();
+  auto late = job.join(2, 3);
+  EXPECT_EQ(late->members().size(), 3U);
+  EXPECT_FALSE(job.failure->set()) << "the others continue without rank 1";
 }
 
 }  // namespace

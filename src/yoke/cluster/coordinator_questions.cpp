@@ -21,6 +21,10 @@ void Coordinator::Impl::on_outsider(Client& client, uint64_t request, const std:
   if (verb == "cause")
     return reply(client, request, failure ? control::to_json(*failure) : nlohmann::json::object());
   if (verb == "ranks") return reply(client, request, describe_ranks());
+  if (verb == "expendable")
+    return reply(
+        client, request,
+        {{verb, expendable(static_cast<size_t>(control::number(note.head, "rank", 0, kMaxWorldSize)))}});
   if (verb == "seats") return on_seats(client, request, note);
   if (verb == "ask") return on_question(client, request, note);
   if (verb == "seat") return on_seat(client, request);

@@ -94,6 +94,7 @@ void Coordinator::Impl::on_join(Client& client, uint64_t request, const control:
     why = fmt::format("rank {} cannot rejoin: the job has ended or is ending", member.rank);
   } else if (why.empty()) {
     why = roll.enter(member, world_size);
+    if (why.empty()) learn_traits(control::read_traits(note.head, world_size));
     // A running job ignores a late joiner; a forming one cannot form any more.
     if (!why.empty() && !formed) fail_forming(why);
   }
@@ -107,6 +108,12 @@ void Coordinator::Impl::on_join(Client& client, uint64_t request, const control:
   }
   if (elastic()) client.joining = member;
   if (roll.complete()) form();
+}
+
+void Coordinator::Impl::learn_traits(const JobTraits& traits) {
+  if (formed || elastic()) return;
+  if (options.expendable.empty()) options.expendable = traits.expendable;
+  if (options.late_ranks == 0) options.late_ranks = traits.late_ranks;
 }
 
 // An expendable rank that has ended and rejoins while the others still work.

@@ -20,6 +20,10 @@ struct JobAddress {
   std::string job_id;
   int generation = 0;
   std::string protection = "integrity";
+  // Reached by its endpoint, perhaps from another machine, with the key of this file ("" with protection
+  // "none"); otherwise the launcher on this machine gives the key. Not in contact files.
+  bool by_endpoint = false;
+  std::string secret_file{};
   bool operator==(const JobAddress&) const = default;
 };
 

@@ -40,13 +40,20 @@ struct Epoch {
   bool elastic = false;
 };
 
+// What a program knows of its job, and a launcher that hosts the coordinator does not: as in
+// CoordinatorOptions, where they take precedence.
+struct JobTraits {
+  std::vector<bool> expendable{};  // by rank
+  int late_ranks = 0;
+};
+
 class Session {
  public:
   // Joins the job: authenticates, registers and waits until all ranks have joined. Logs every few seconds
   // which ranks are missing and how long it will wait. Throws Error with kRendezvous: names missing or
   // duplicate ranks and the variables they came from.
   Session(const Whereabouts& coordinator, const net::JobTicket& ticket, const Member& self, int world_size,
-          std::shared_ptr<Failure> failure, Deadline deadline);
+          std::shared_ptr<Failure> failure, Deadline deadline, const JobTraits& traits = {});
   ~Session();  // leaves normally, or reports a failure if an exception is unwinding
 
   const std::vector<Member>& members() const;  // by rank

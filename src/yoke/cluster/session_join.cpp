@@ -130,12 +130,13 @@ Reached reach(const Whereabouts& coordinator, const net::JobTicket& ticket, int 
 }
 
 Joined join_job(const Whereabouts& coordinator, const net::JobTicket& ticket, const Member& self,
-                int world_size, Deadline deadline) {
+                int world_size, const JobTraits& traits, Deadline deadline) {
   Joined joined;
   joined.coordinator = reach(coordinator, ticket, self.rank, deadline);
   nlohmann::json head = control::to_json(self);
   head["verb"] = "join";
   head["world_size"] = world_size;
+  control::add_traits(traits, head);
   net::FrameHeader header;
   header.type = net::FrameType::kRequest;
   header.context = kJoinRequest;

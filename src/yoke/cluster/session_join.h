@@ -24,7 +24,7 @@ struct Joined {
 
 // Throws Error with kRendezvous.
 Joined join_job(const Whereabouts& coordinator, const net::JobTicket& ticket, const Member& self,
-                int world_size, Deadline deadline);
+                int world_size, const JobTraits& traits, Deadline deadline);
 
 // Connects to the coordinator, which may start later than this rank. Throws Error with kRendezvous at the
 // deadline, HandshakeRefused at once.

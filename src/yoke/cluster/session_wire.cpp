@@ -5,6 +5,7 @@
 
 #include "yoke/base/error.h"
 #include "yoke/base/text.h"
+#include "yoke/cluster/identity.h"
 #include "yoke/net/address.h"
 
 namespace yoke::cluster::control {
@@ -155,6 +156,25 @@ Member read_member(const nlohmann::json& head) {
   member.role = text(head, "role", kMaxRole);
   member.seat = head.contains("seat") ? static_cast<int>(number(head, "seat", -1, kMaxRank)) : -1;
   return member;
+}
+
+void add_traits(const JobTraits& traits, nlohmann::json& head) {
+  std::vector<size_t> expendable;
+  for (size_t rank = 0; rank < traits.expendable.size(); ++rank)
+    if (traits.expendable[rank]) expendable.push_back(rank);
+  if (!expendable.empty()) head["expendable"] = std::move(expendable);
+  if (traits.late_ranks > 0) head["late_ranks"] = traits.late_ranks;
+}
+
+JobTraits read_traits(const nlohmann::json& head, int world_size) {
+  JobTraits traits;
+  if (head.contains("expendable")) traits.expendable.resize(static_cast<size_t>(world_size));
+  if (head.contains("expendable"))
+    for (int rank : ranks(head, "expendable", world_size))
+      traits.expendable[static_cast<size_t>(rank)] = true;
+  if (head.contains("late_ranks"))
+    traits.late_ranks = static_cast<int>(number(head, "late_ranks", 0, kMaxWorldSize));
+  return traits;
 }
 
 nlohmann::json to_json(const Epoch& epoch) {

@@ -42,6 +42,9 @@ nlohmann::json to_json(const Member& member);
 Member read_member(const nlohmann::json& head);
 // By rank, complete; `or_more`: ranks that have joined later follow.
 std::vector<Member> read_members(const nlohmann::json& head, int world_size, bool or_more = false);
+// Fields of a join. `late_ranks` is absent where it is 0, `expendable` where no rank is.
+void add_traits(const JobTraits& traits, nlohmann::json& head);
+JobTraits read_traits(const nlohmann::json& head, int world_size);
 nlohmann::json to_json(const Epoch& epoch);
 Epoch read_epoch(const nlohmann::json& head);
 nlohmann::json to_json(const FailureReport& report);  // truncates long texts to what read_report() accepts

@@ -117,12 +117,14 @@ World::World(const Identity& identity, const JoinOptions& options)
     coordinator = endpoint = parts_->coordinator->address();
   }
   parts_->endpoint = endpoint;
-  // Ranks of other machines may join an elastic job at an address that they can reach.
-  parts_->local = one_machine && (!options.elastic || endpoint.is_unix());
+  // Ranks of other machines may join at an address that they can reach.
+  const bool may_span = options.elastic || options.late_ranks > 0;
+  parts_->local = one_machine && (!may_span || endpoint.is_unix());
   parts_->accept_connections(options_.elastic);
   self.address = parts_->acceptor->address().text();
   parts_->session =
-      std::make_unique<Session>(coordinator, parts_->ticket, self, identity.world_size, failure_, deadline);
+      std::make_unique<Session>(coordinator, parts_->ticket, self, identity.world_size, failure_, deadline,
+                                JobTraits{options_.expendable, options_.late_ranks});
   const bool grows = !options_.expendable.empty() || options_.late_ranks > 0;
   if (!grows && !options_.elastic) parts_->key_giver.reset();  // no rank can join later
   if (!options_.elastic) return;

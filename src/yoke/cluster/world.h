@@ -19,7 +19,7 @@ struct JoinOptions {
   bool encrypt = false;
   // Folder for flight records after a failure; empty: YOKE_FLIGHT_DIR, else none.
   std::string flight_folder;
-  // As in CoordinatorOptions, if rank 0 hosts the coordinator.
+  // As in CoordinatorOptions. Told to the coordinator, wherever it is.
   std::vector<bool> expendable{};
   int late_ranks = 0;  // likewise
   std::string role{};  // take_role() from the start

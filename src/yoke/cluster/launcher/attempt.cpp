@@ -279,7 +279,11 @@ void Attempt::report(const FailureReport& report) const {
 
 bool Attempt::expendable(int rank) const {
   auto index = static_cast<size_t>(rank);
-  return elastic() || (index < work_.options.expendable.size() && work_.options.expendable[index]);
+  if (elastic() || !work_.options.expendable.empty())
+    return elastic() || (index < work_.options.expendable.size() && work_.options.expendable[index]);
+  // What the program is, its own ranks have told the coordinator.
+  const std::shared_ptr<Coordinator> coordinator = hosting_.coordinator();
+  return coordinator ? coordinator->expendable(rank) : ask_whether_expendable(place_, rank);
 }
 
 namespace {
@@ -301,14 +305,14 @@ bool Attempt::forgiven(const Child& child, int wait_status) const {
   const std::shared_ptr<Coordinator> coordinator = hosting_.coordinator();
   const bool outside = coordinator && !coordinator->has_joined(child.rank);
   if (elastic() && outside && code == static_cast<int>(ExitCode::kPeerFailed)) return true;
-  if (child.asked || phase_ != Phase::kRunning || !expendable(child.rank)) return false;
+  if (child.asked || phase_ != Phase::kRunning) return false;
   // The others have the same configuration; and once the job has failed they all end.
   if (elastic())
     return wait_status != 0 && code != static_cast<int>(ExitCode::kUsage) &&
            (!coordinator || !coordinator->failure());
   bool came_too_late = child.life > 0 && (code == static_cast<int>(ExitCode::kPeerFailed) ||
                                           code == static_cast<int>(ExitCode::kRendezvous));
-  return was_ended_by_others(wait_status) || (wait_status != 0 && came_too_late);
+  return (was_ended_by_others(wait_status) || (wait_status != 0 && came_too_late)) && expendable(child.rank);
 }
 
 bool Attempt::starts_again(const Child& child, int wait_status) const {

@@ -42,4 +42,12 @@ std::optional<FailureReport> ask_coordinator(const JobPlace& place, int world_si
   return std::nullopt;
 }
 
+bool ask_whether_expendable(const JobPlace& place, int rank) try {
+  return control::flag(ask(place, {{"verb", "expendable"}, {"rank", rank}}).head, "expendable");
+} catch (const Error& error) {
+  log::debug("could not ask the coordinator whether the job continues without rank {}: {}", rank,
+             error.what());
+  return false;
+}
+
 }  // namespace yoke::cluster

@@ -16,4 +16,8 @@ void tell_coordinator(const JobPlace& place, const FailureReport& report);
 // second.
 std::optional<FailureReport> ask_coordinator(const JobPlace& place, int world_size);
 
+// Whether the job continues without this rank, as its program has told the coordinator. Takes at most a
+// second. No, if the coordinator is unreachable.
+bool ask_whether_expendable(const JobPlace& place, int rank);
+
 }  // namespace yoke::cluster

@@ -9,6 +9,7 @@
 #include "yoke/base/stop_signals.h"
 #include "yoke/cluster/identity.h"
 #include "yoke/cluster/world.h"
+#include "yoke/cluster/world_self.h"
 #include "yoke/config/schema.h"
 #include "yoke/parallel/sync/servers/server_ranks.h"
 #include "yoke/ps/connect.h"
@@ -56,8 +57,9 @@ cluster::Identity identity_of(const cluster::JobAddress& job, int rank) {
   cluster::Identity identity;
   identity.source = "yoke ps join";
   identity.rank = rank;
-  identity.world_size = identity.local_world_size = rank + 1;
-  identity.local_rank = rank;
+  identity.world_size = rank + 1;
+  identity.local_world_size = job.by_endpoint ? 1 : identity.world_size;
+  identity.local_rank = job.by_endpoint ? 0 : rank;
   identity.endpoint = job.endpoint;
   identity.job_id = job.job_id;
   identity.generation = job.generation;
@@ -70,6 +72,18 @@ int64_t joined_before(cluster::JobContact& job, LateRank::Kind kind, Deadline de
   const std::vector<cluster::JobContact::Rank> all = job.ranks(deadline);
   return std::count_if(all.begin(), all.end(),
                        [&](const auto& rank) { return rank.member.role.starts_with(role); });
+}
+
+// Before a number is taken, which is not given again.
+void check_reach(cluster::JobContact& job, const std::string& backend, Deadline deadline) {
+  if (backend != "shm") return;
+  for (const cluster::JobContact::Rank& rank : job.ranks(deadline))
+    if (!rank.ended && rank.member.machine != cluster::machine_id())
+      throw ConfigError(
+          "this rank cannot join the job: it exchanges through shared memory of the machine {}. Start the "
+          "job "
+          "with parallel.backend = tcp.",
+          rank.member.host);
 }
 
 // Of two ranks that ask for a number at once, one is refused when it joins with it, and asks again.
@@ -85,6 +99,9 @@ cluster::JobContact::Seat take_seat(cluster::JobContact& job, const Choices& cho
     late.places = places_of(choices, workers_beside_servers(choices, seat.at_start));
     late.number = works ? late.places.peer_of_worker(seat.rank) : seat.rank - late.places.workers;
     cluster::JoinOptions options;
+    options.secret_file = job.address().secret_file;
+    options.insecure = job.address().protection == net::to_string(net::Protection::kNone);
+    options.encrypt = job.address().protection == net::to_string(net::Protection::kEncrypted);
     options.role = fmt::format("{} {}", works ? "worker" : "parameter server", late.number);
     try {
       late.world = std::make_unique<cluster::World>(identity_of(job.address(), seat.rank), options);
@@ -129,6 +146,7 @@ LateRank join_late(const Choices& choices, const optim::OptimizerOptions& optimi
   const nlohmann::json answer = parsed(job.ask(asked, ps::kAskJoin + own.dump(), deadline));
   if (const std::string refusal = answer.value("refusal", "no answer"); !refusal.empty())
     throw ConfigError("this {} cannot join the job: {}.", works ? "worker" : "server", refusal);
+  check_reach(job, answer.value("backend", ""), deadline);
   LateRank late;
   const cluster::JobContact::Seat seat = take_seat(job, choices, kind, late, deadline);
   const int peer = works ? late.places.peer_of_worker(seat.rank) : late.places.peer_of_server(seat.rank);
