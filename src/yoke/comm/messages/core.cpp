@@ -185,6 +185,23 @@ void MessengerCore::run_tasks() {
   for (const auto& task : tasks) call_back("run_soon", task);
 }
 
+void MessengerCore::run_later(double seconds, std::function<void()> task) {
+  start();
+  std::lock_guard lock(tasks_mutex_);
+  later_.emplace(now_seconds() + seconds, std::move(task));
+}
+
+void MessengerCore::run_due(double now) {
+  std::vector<std::function<void()>> tasks;
+  {
+    std::lock_guard lock(tasks_mutex_);
+    const auto end = later_.upper_bound(now);
+    for (auto due = later_.begin(); due != end; ++due) tasks.push_back(std::move(due->second));
+    later_.erase(later_.begin(), end);
+  }
+  for (const auto& task : tasks) call_back("run_later", task);
+}
+
 bool MessengerCore::is_lost(int peer) const {
   return !lost_text(peer).empty();
 }

@@ -116,6 +116,7 @@ bool MessengerCore::withdraw(int peer, uint64_t id) {
 
 void MessengerCore::expire(double now) {
   last_look_ = now;
+  run_due(now);
   transport_->look_for_deaths();
   bool failed = setup_.failure && setup_.failure->set();
   for (int peer = 0; peer < size(); ++peer) {
