@@ -318,6 +318,8 @@ class Server {
   void extend_chain(Share& share, bool makes_copies);
   void send_copy(Share& share, CopyHead head, std::vector<std::byte> payload,
                  std::function<void(const CopyReply&)> then);
+  static bool is_safe_without_copy(const Share& share);
+  void give_up_copy(Share& share, const std::string& error);
   void begin_copy(Share& share);
   void copy_ranges(Share& share);
   bool copy_next(Share& share);
