@@ -42,4 +42,11 @@ std::optional<FailureReport> ask_coordinator(const JobPlace& place, int world_si
   return std::nullopt;
 }
 
+bool is_evicted(const JobPlace& place, int rank) try {
+  return control::flag(ask(place, {{"verb", "evicted"}, {"rank", rank}}).head, "evicted");
+} catch (const Error& error) {
+  log::debug("could not ask the coordinator whether rank {} was evicted: {}", rank, error.what());
+  return false;
+}
+
 }  // namespace yoke::cluster

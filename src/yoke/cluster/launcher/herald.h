@@ -16,4 +16,8 @@ void tell_coordinator(const JobPlace& place, const FailureReport& report);
 // second.
 std::optional<FailureReport> ask_coordinator(const JobPlace& place, int world_size);
 
+// Whether the job continues without this rank of this machine, whose process is to be ended. False also if
+// the coordinator is unreachable. Takes at most a second.
+bool is_evicted(const JobPlace& place, int rank);
+
 }  // namespace yoke::cluster

@@ -59,9 +59,12 @@ MessengerCore::MessengerCore(const MessengerSetup& setup, std::unique_ptr<Transp
     absent.lost = fmt::format("rank {} has not joined", peer);
     absent.gone = absent.closed = true;
   }
+  if (setup.watch_forsaken)
+    forsaken_ = setup.watch_forsaken([this](int peer, const std::string& why) { forsake(peer, why); });
 }
 
 MessengerCore::~MessengerCore() {
+  forsaken_.reset();
   stop_ = true;
   transport_->wake();
   if (thread_.joinable()) thread_.join();

@@ -103,6 +103,8 @@ class MessengerCore final : public Messenger {
   // (M) Deadlines, dead and rejoined peers.
   void expire(double now);
   void expire_peer(int peer);
+  // Any thread: counts the peer as lost although its connection is open.
+  void forsake(int peer, const std::string& why);
   // Any thread: stops writing to the peer. lose() (M) does the rest: closes it and fails its requests.
   void give_up(int peer, const std::string& symptom);
   void lose(int peer, const std::string& symptom);
@@ -130,6 +132,7 @@ class MessengerCore final : public Messenger {
   std::atomic<uint64_t> next_id_;
   double last_look_ = 0;
   std::thread thread_;
+  std::shared_ptr<void> forsaken_;  // goes first: it calls this object
 };
 
 // Runs `call`; returns the text of what it throws, empty if nothing.

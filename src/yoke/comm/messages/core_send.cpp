@@ -178,6 +178,13 @@ void MessengerCore::give_up(int peer, const std::string& symptom) {
   }
 }
 
+// The messenger's thread closes the connection and reports the loss.
+void MessengerCore::forsake(int peer, const std::string& why) {
+  if (peer < 0 || peer >= size() || peer == rank() || is_lost(peer)) return;
+  give_up(peer, why);
+  transport_->wake();
+}
+
 // The messenger's thread only, or after it has ended: that thread may be reading from the peer into memory of
 // a request, or sleeping on its connection.
 void MessengerCore::lose(int peer, const std::string& symptom) {

@@ -86,6 +86,7 @@ cluster::JobContact::Seat take_seat(cluster::JobContact& job, const Choices& cho
     late.number = works ? late.places.peer_of_worker(seat.rank) : seat.rank - late.places.workers;
     cluster::JoinOptions options;
     options.role = fmt::format("{} {}", works ? "worker" : "parameter server", late.number);
+    options.replaceable = !works;
     try {
       late.world = std::make_unique<cluster::World>(identity_of(job.address(), seat.rank), options);
       return seat;

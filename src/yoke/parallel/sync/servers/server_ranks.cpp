@@ -2,11 +2,13 @@
 
 #include <fmt/core.h>
 
+#include <chrono>
 #include <cmath>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <thread>
 
 #include "yoke/base/error.h"
 #include "yoke/base/file.h"
@@ -343,10 +345,29 @@ HostedServer::HostedServer(const Choices& choices, const optim::OptimizerOptions
                                      workers)) {}
 HostedServer::~HostedServer() = default;
 
+namespace {
+
+constexpr double kHearsWhy = 1;  // seconds
+
+// The others continue without this server, so its end is no failure.
+bool was_evicted(const cluster::World& world, Deadline deadline) {
+  const cluster::Failure& failure = *world.failure();
+  while (!failure.set() && !deadline.passed()) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  return failure.set() && failure.report().kind == "evicted";
+}
+
+}  // namespace
+
 void HostedServer::finish() {
   cluster::World& world = parts_->world;
-  parts_->server.run();
+  try {
+    parts_->server.run();
+  } catch (const CommError&) {
+    // One that was evicted while it was stopped sees that it has lost all others before it hears why.
+    if (!was_evicted(world, Deadline::after(kHearsWhy))) throw;
+  }
   parts_.reset();
+  if (was_evicted(world, Deadline::after(0))) return log::warn("{}", world.failure()->report().what);
   world.failure()->check("serving parameters");
 }
 
@@ -386,6 +407,7 @@ void serve(const Choices& choices, const optim::OptimizerOptions& optimizer,
   cluster::JoinOptions options;
   options.expendable = expendable_ranks(choices, identity.world_size);
   options.late_ranks = late_ranks(choices, workers_beside_servers(choices, identity.world_size));
+  options.replaceable = replicas_of(choices) > 0;
   cluster::World world(identity, options);
   if (world.life() > 0)
     throw ConfigError("rank {} is a parameter server: it cannot rejoin a running job.", world.rank());
