@@ -216,6 +216,15 @@ int replicas_of(const Choices& config) {
   return replicas;
 }
 
+std::vector<std::string> machines_of_servers(const Choices& config, const cluster::World& world,
+                                             int workers) {
+  std::vector<std::string> machines;
+  if (replicas_of(config) == 0 || world.alone()) return machines;
+  for (int server = 0; server < config.ps.servers; ++server)
+    machines.push_back(world.members().at(static_cast<size_t>(workers + server)).machine);
+  return machines;
+}
+
 int servers_at_start(const Choices& config) {
   return config.ps.max_servers > 0 ? static_cast<int>(config.ps.servers) : 0;
 }
@@ -302,7 +311,7 @@ struct HostedServer::Parts {
         chosen_optimizer(optimizer),
         world(own_world),
         ledger(choices, std::move(out)),
-        options(server_options(choices, optimizer, workers)),
+        options(placed(server_options(choices, optimizer, workers), world, workers)),
         messenger(std::make_unique<ps::ReplicaMessenger>(std::move(own_messenger), options.ranks)),
         server(*messenger, recorded_by(ledger, options)) {
     if (!world.alone())
@@ -314,6 +323,12 @@ struct HostedServer::Parts {
   ~Parts() {
     questions.reset();
     messenger.reset();  // its thread calls the server
+  }
+
+  ps::ServerOptions placed(ps::ServerOptions given_options, const cluster::World& own_world,
+                           int workers) const {
+    given_options.machines = machines_of_servers(choices, own_world, workers);
+    return given_options;
   }
 
   // Of `yoke ps`.
