@@ -1,5 +1,7 @@
 """A job that trains in the background while a test does something to it."""
 import json
+import pathlib
+import signal
 import subprocess
 import time
 
@@ -10,6 +12,7 @@ class Started:
     """A program in the background; its output goes to files."""
 
     def __init__(self, name, words, **options):
+        self.name = name
         self.out, self.err = open(f"{name}.out", "w+"), open(f"{name}.err", "w+")
         self.process = subprocess.Popen([YOKE, *[str(word) for word in words]], stdout=self.out, stderr=self.err, text=True, **options)
 
@@ -23,6 +26,23 @@ class Started:
             if time.monotonic() > limit or self.process.poll() is not None:
                 raise AssertionError(f"'{words}' was not said {times} times: {self.said()}")
             time.sleep(0.02)
+
+    def rank(self, number):
+        """Process id of a rank that the program has started."""
+        for entry in pathlib.Path("/proc").glob("[0-9]*"):
+            try:
+                parent = int((entry / "stat").read_text().rsplit(")", 1)[1].split()[1])
+                if parent == self.process.pid and f"YOKE_RANK={number}".encode() in (entry / "environ").read_bytes().split(b"\0"):
+                    return int(entry.name)
+            except (OSError, ValueError):
+                pass
+        raise AssertionError(f"rank {number} is not running: {self.said()}")
+
+    def stop(self):
+        """The summary of a job without an end, whose folder is its name, once it has been told to stop."""
+        self.process.send_signal(signal.SIGTERM)
+        assert self.end() == 128 + signal.SIGTERM, self.said()
+        return json.loads((pathlib.Path(self.name) / "summary.json").read_text())
 
     def end(self):
         self.process.wait(timeout=180)

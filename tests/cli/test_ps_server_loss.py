@@ -34,7 +34,8 @@ def test_a_synchronous_run_without_a_server_ends_with_the_same_bits(yoke, tmp_pa
 @pytest.mark.parametrize("rule", RULES)
 def test_every_rule_trains_on_when_the_scheduler_is_killed(yoke, tmp_path, rule):
     words = ["--steps", 60, "--ps.policy", rule, "--ps.k", 2, "--ps.max_delay", 1]
-    ended = yoke(*training(tmp_path, *words), env=killing(0, "ps.replicated", 150)).json
+    # Each of the 60 updates is acknowledged for each range of the server, whatever the rule and the machine.
+    ended = yoke(*training(tmp_path, *words), env=killing(0, "ps.replicated", 60)).json
     counts = json.loads((tmp_path / "ps.json").read_text())
     assert ended["steps"] == counts["version"] == 60 and counts["servers_lost"] == 1
     assert not any(worker["lost"] for worker in counts["workers"])

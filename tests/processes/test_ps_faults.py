@@ -7,7 +7,7 @@ import time
 
 import pytest
 from conftest import ROOT, YOKE
-from launching import TrainingJob, clean_environment, wait_until
+from launching import TrainingJob, alive, clean_environment, wait_until
 from ports import free_port
 
 MLP = ROOT / "configs/mlp_tiny.toml"
@@ -158,6 +158,51 @@ def test_a_worker_that_crashes_ends_the_job(tmp_path):
         job.end()
 
 
+SERVED = ["--nproc", 2, "--ps.servers", 3, "--ps.range_bytes", "1KB", "--no-train.evaluate"]
+
+
+def result(job):
+    try:
+        out, _ = job.process.communicate(timeout=180)
+        assert job.process.returncode == 0, job.log.read_text()
+        return json.loads(out)
+    finally:
+        job.end()
+
+
+# Nothing but its heartbeats shows that it is stopped: its connections stay open.
+@pytest.mark.parametrize("server", [0, 1])
+def test_a_server_that_is_stopped_is_done_without(tmp_path, server):
+    (tmp_path / "whole").mkdir()
+    whole = result(TrainingJob(tmp_path / "whole", MLP, "--parallel.sync", "ps", *SERVED, "--steps", 400))
+    job = Training(tmp_path, *SERVED, "--ps.replicas", 1, "--steps", 400)
+    try:
+        job.wait_for_step(50)
+        stopped = job.rank(2 + server)
+        os.kill(stopped, signal.SIGSTOP)
+        at = job.steps()
+        wait_until(lambda: job.steps() > at + 20 or job.process.poll() is not None, 60, job.log.read_text)
+        wait_until(lambda: not alive(stopped), 30, job.log.read_text)
+        ended = result(job)
+        assert ended["steps"] == 400 and ended["parameter_hash"] == whole["parameter_hash"]
+        log = job.log.read_text()
+        assert f"parameter server {server} (rank {2 + server})" in log and "no heartbeat" in log and "took over" in log
+        assert json.loads((tmp_path / "run/ps.json").read_text())["servers_lost"] == 1
+    finally:
+        job.end()
+
+
+def test_a_server_without_copies_that_is_stopped_is_named(tmp_path):
+    job = Training(tmp_path, *SERVED, "--steps", 100000)
+    try:
+        job.wait_for_step(30)
+        os.kill(job.rank(3), signal.SIGSTOP)
+        assert job.process.wait(60) == 3
+        assert "parameter server 1 (rank 3)" in job.log.read_text()
+    finally:
+        job.end()
+
+
 @pytest.mark.parametrize("stuck", [0, 2])
 def test_a_worker_that_is_stuck_is_named(tmp_path, stuck):
     job = Training(tmp_path, "--nproc", 3, "--steps", 100000, "--ps.timeout", "3s")
@@ -245,10 +290,10 @@ def test_a_stopped_run_of_replicas_is_saved_and_goes_on(tmp_path):
         job.end()
 
 
-@pytest.mark.parametrize("sync,ranks", [("allreduce", 2), ("ps", 3)])
-def test_a_suspended_machine_is_nobodys_fault(tmp_path, sync, ranks):
+@pytest.mark.parametrize("sync,ranks,words", [("allreduce", 2, []), ("ps", 3, []), ("ps", 4, ["--ps.servers", 2, "--ps.replicas", 1])], ids=["allreduce", "ps", "copies"])
+def test_a_suspended_machine_is_nobodys_fault(tmp_path, sync, ranks, words):
     """As after a laptop was closed or a virtual machine moved: everybody, the launcher too, was silent for as long."""
-    job = Training(tmp_path, "--nproc", 2, "--steps", 1000, sync=sync)
+    job = Training(tmp_path, "--nproc", 2, "--steps", 1000, *words, sync=sync)
     try:
         job.wait_for_step(50)
         everybody = [job.process.pid] + [job.rank(rank) for rank in range(ranks)]
@@ -259,5 +304,6 @@ def test_a_suspended_machine_is_nobodys_fault(tmp_path, sync, ranks):
         out, _ = job.process.communicate(timeout=180)
         assert job.process.returncode == 0, job.log.read_text()
         assert json.loads(out)["steps"] == 1000
+        assert "evicted" not in job.log.read_text()
     finally:
         job.end()

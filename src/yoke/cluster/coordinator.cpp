@@ -252,8 +252,8 @@ void Coordinator::Impl::look_for_stalled(double now) {
   const double limit = options.suspicion + own_lateness.allowance();
   for (size_t i = 0; i < ranks.size(); ++i) {
     RankState& rank = ranks[i];
-    if (rank.left || rank.lost || rank.awaited || expendable(i) || now - rank.last_seen <= limit) continue;
-    rank.lost = true;
+    if (rank.left || rank.lost || rank.awaited || now - rank.last_seen <= limit) continue;
+    if (expendable(i) && !replaceable(i)) continue;
     FailureReport report;
     report.rank = static_cast<int>(i);
     report.kind = "stalled";
@@ -261,6 +261,11 @@ void Coordinator::Impl::look_for_stalled(double now) {
     report.what = fmt::format(
         "{} sent no heartbeat for {:.1f} s: it is stopped, or its machine hangs or is unreachable",
         member ? control::name_of(*member) : fmt::format("rank {}", i), now - rank.last_seen);
+    if (replaceable(i)) {
+      do_without(report.rank, report.what);
+      continue;
+    }
+    rank.lost = true;
     report.next = "Next: look at that process (`ps`, a debugger attached, the machine's load and memory)";
     blame.add(Blame::Sign::kStalled, report, -1, now);
   }
@@ -332,6 +337,17 @@ bool Coordinator::has_joined(int seat) const {
 bool Coordinator::expendable(int rank) const {
   std::lock_guard lock(impl_->mutex);
   return rank >= 0 && impl_->expendable(static_cast<size_t>(rank));
+}
+
+bool Coordinator::is_replaceable(int rank) const {
+  std::lock_guard lock(impl_->mutex);
+  return rank >= 0 && impl_->replaceable(static_cast<size_t>(rank));
+}
+
+bool Coordinator::is_evicted(int rank) const {
+  std::lock_guard lock(impl_->mutex);
+  const auto index = static_cast<size_t>(rank);
+  return rank >= 0 && index < impl_->ranks.size() && impl_->ranks[index].evicted;
 }
 
 std::string Coordinator::role(int seat) const {

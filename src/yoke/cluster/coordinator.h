@@ -22,7 +22,8 @@ struct CoordinatorOptions {
   double heartbeat = 0.5;    // seconds between heartbeats
   double suspicion = 2.0;    // seconds without heartbeat until a rank counts as stalled
   // By rank; empty: none. Losing such a rank, or its stalling, does not fail the job. Once lost it may be
-  // restarted and rejoin the running job in its next life (Member::life).
+  // restarted and rejoin the running job in its next life (Member::life). One that is replaceable (Member) is
+  // evicted when it stalls.
   std::vector<bool> expendable{};
   // Ranks that may join while the job runs (Coordinator hands out their numbers). Losing one does not fail
   // the job.
@@ -58,6 +59,10 @@ class Coordinator {
   bool expendable(int rank) const;
   // Role of `rank` in this job ("parameter server 1"); empty: none, or not joined.
   std::string role(int rank) const;
+  // Whether the job continues without `rank` once it stalls, and whether it has, so that its process is to be
+  // ended.
+  bool is_replaceable(int rank) const;
+  bool is_evicted(int rank) const;
   // Ranks that have not joined, for "waiting for ranks 3, 7 of 8".
   std::vector<int> missing() const;
   // Contents of the store: values, their bytes including keys, and pending requests for missing values.

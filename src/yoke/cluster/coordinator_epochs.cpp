@@ -106,10 +106,13 @@ void Coordinator::Impl::abort_all(const FailureReport& report) {
 
 void Coordinator::Impl::evict(int rank, const std::string& why) {
   ranks[static_cast<size_t>(rank)].lost = true;
+  dismiss(rank, fmt::format("this rank was evicted from epoch {} of the job: {}", epoch.number, why));
+}
+
+void Coordinator::Impl::dismiss(int rank, const std::string& what) {
   for (auto& [fd, client] : clients) {
     if (!client->entered || client->rank != rank) continue;
-    FailureReport report = complete({rank, "", 0, -1, "evicted", "", "", 0, ""});
-    report.what = fmt::format("this rank was evicted from epoch {} of the job: {}", epoch.number, why);
+    const FailureReport report = complete({rank, "", 0, -1, "evicted", what, "", 0, ""});
     if (client->regroup) reply(*client, *client->regroup, {{"error", report.what}});
     send(*client, net::FrameType::kAbort, 0, control::encode(control::to_json(report)));
     lose(*client, "evicted");

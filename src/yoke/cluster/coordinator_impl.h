@@ -47,6 +47,7 @@ struct Coordinator::Impl {
     double waits_at = 0;
     bool left = false;
     bool lost = false;
+    bool evicted = false;  // has left, but its process may still run
     bool awaited = false;  // in the epoch that was taken up; has not returned yet
   };
   // A get() for a key that does not exist yet.
@@ -86,6 +87,10 @@ struct Coordinator::Impl {
   void tell_who_is_missing(double now);
   std::string what_keeps_them_away() const;  // includes the next step
   void look_for_stalled(double now);
+  // Ranks that are expendable and replaceable (coordinator_evictions.cpp).
+  bool replaceable(size_t rank) const;
+  void do_without(int rank, const std::string& why);
+  void on_evicted(Client& client, uint64_t request, const control::Note& note);
   void beat(double now);
   void settle(double now, bool at_once = false);
   void say_goodbye();
@@ -158,6 +163,8 @@ struct Coordinator::Impl {
   // The members have to regroup. Evicts a culprit that is still connected but stalled.
   void end_epoch(const FailureReport& cause);
   void evict(int rank, const std::string& why);
+  // Tells a rank why the job continues without it, and disconnects it.
+  void dismiss(int rank, const std::string& what);
   void abort_all(const FailureReport& report);
   // Starts the next epoch once everybody who is left is ready.
   void advance_epoch();

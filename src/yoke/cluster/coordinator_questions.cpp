@@ -20,6 +20,7 @@ void Coordinator::Impl::on_outsider(Client& client, uint64_t request, const std:
   if (verb == "ended") return on_ended(client, request, note);
   if (verb == "cause")
     return reply(client, request, failure ? control::to_json(*failure) : nlohmann::json::object());
+  if (verb == "evicted") return on_evicted(client, request, note);
   if (verb == "ranks") return reply(client, request, describe_ranks());
   if (verb == "expendable")
     return reply(

@@ -134,7 +134,11 @@ bool Coordinator::Impl::has_ended(size_t rank) const {
 
 std::vector<std::byte> Coordinator::Impl::list_of_members() const {
   nlohmann::json list = nlohmann::json::array();
-  for (const Member& member : roll.members()) list.push_back(control::to_json(member));
+  for (Member member : roll.members()) {
+    if (ranks[static_cast<size_t>(member.rank)].evicted)
+      member.address.clear();  // nobody waits for its answer
+    list.push_back(control::to_json(member));
+  }
   return control::encode({{"members", std::move(list)}});
 }
 

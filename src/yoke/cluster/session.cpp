@@ -308,6 +308,14 @@ struct Session::Impl {
     }
   }
 
+  void hear_of_eviction(const control::Note& note) {
+    const auto gone = static_cast<int>(control::number(note.head, "evicted", 0, INT32_MAX));
+    const std::string why = control::text(note.head, "why", 16 << 10);
+    std::lock_guard lock(evictions_mutex);
+    evictions.emplace_back(gone, why);
+    for (const auto& [key, handler] : eviction_handlers) handler(gone, why);
+  }
+
   void heed(const FailureReport& report) {
     std::lock_guard lock(mutex);
     evicted = evicted || report.kind == "evicted";
@@ -326,6 +334,7 @@ struct Session::Impl {
 
   void hear(uint64_t id, control::Note note) {
     if (note.head.contains("question")) return answer_question(note);
+    if (note.head.contains("evicted")) return hear_of_eviction(note);
     std::lock_guard lock(mutex);
     if (note.head.contains("joining")) change_wanted = control::flag(note.head, "joining");
     if (note.head.contains("epoch") && next_failure) enter(control::read_epoch(note.head));
@@ -406,6 +415,11 @@ struct Session::Impl {
   // Called by the session's thread while handler_mutex is held.
   std::mutex handler_mutex;
   QuestionHandler question_handler;
+  // Called while evictions_mutex is held.
+  std::mutex evictions_mutex;
+  std::vector<std::pair<int, std::string>> evictions;
+  std::map<int64_t, EvictionHandler> eviction_handlers;
+  int64_t next_eviction_handler = 0;
   // Used by the session's thread only.
   std::vector<std::byte> payload;
   double next_beat = 0;
@@ -529,6 +543,17 @@ std::shared_ptr<void> Session::answer_questions(QuestionHandler handler) {
   return std::shared_ptr<void>(nullptr, [impl = impl_.get()](void*) {
     std::lock_guard again(impl->handler_mutex);
     impl->question_handler = nullptr;
+  });
+}
+
+std::shared_ptr<void> Session::watch_evictions(EvictionHandler handler) {
+  std::lock_guard lock(impl_->evictions_mutex);
+  for (const auto& [rank, why] : impl_->evictions) handler(rank, why);
+  const int64_t key = impl_->next_eviction_handler++;
+  impl_->eviction_handlers[key] = std::move(handler);
+  return std::shared_ptr<void>(nullptr, [impl = impl_.get(), key](void*) {
+    std::lock_guard again(impl->evictions_mutex);
+    impl->eviction_handlers.erase(key);
   });
 }
 

@@ -27,6 +27,8 @@ struct Member {
   std::string role{};   // in this job, for messages: "parameter server 1"; empty: none
   // The number the launcher gave this process. It stays the same when ranks are renumbered (elastic jobs).
   int seat = -1;
+  // Others have what it has: where it is expendable, it is evicted once it stalls, instead of waited for.
+  bool replaceable = false;
 };
 
 // Who is in an elastic job, until somebody leaves or joins. Ranks are numbered anew in each.
@@ -102,6 +104,12 @@ class Session {
   using Answer = std::function<void(const std::string& text)>;
   using QuestionHandler = std::function<void(const std::string& question, const Answer& answer)>;
   [[nodiscard]] std::shared_ptr<void> answer_questions(QuestionHandler handler);
+
+  // Tells of ranks that were evicted although they are connected, earlier ones too: they are stopped, or out
+  // of reach, and the job continues without them. `handler` runs on the session's thread, or on this one, and
+  // must not block. Active until the result is destroyed, before the session is.
+  using EvictionHandler = std::function<void(int rank, const std::string& why)>;
+  [[nodiscard]] std::shared_ptr<void> watch_evictions(EvictionHandler handler);
 
   // ---- elastic jobs (CoordinatorOptions::elastic_min) ----
   const Epoch& epoch() const;

@@ -139,9 +139,11 @@ std::vector<int> ranks(const nlohmann::json& head, const char* key, int world_si
 }
 
 nlohmann::json to_json(const Member& member) {
-  return {{"rank", member.rank}, {"host", member.host},       {"machine", member.machine},
-          {"pid", member.pid},   {"address", member.address}, {"origin", member.origin},
-          {"life", member.life}, {"role", member.role},       {"seat", member.seat}};
+  return {{"rank", member.rank},       {"host", member.host},
+          {"machine", member.machine}, {"pid", member.pid},
+          {"address", member.address}, {"origin", member.origin},
+          {"life", member.life},       {"role", member.role},
+          {"seat", member.seat},       {"replaceable", member.replaceable}};
 }
 
 Member read_member(const nlohmann::json& head) {
@@ -155,6 +157,7 @@ Member read_member(const nlohmann::json& head) {
   member.life = static_cast<int>(number(head, "life", 0, kMaxLife));
   member.role = text(head, "role", kMaxRole);
   member.seat = head.contains("seat") ? static_cast<int>(number(head, "seat", -1, kMaxRank)) : -1;
+  member.replaceable = head.contains("replaceable") && flag(head, "replaceable");
   return member;
 }
 

@@ -95,6 +95,7 @@ World::World(const Identity& identity, const JoinOptions& options)
   parts_->ticket.rank = identity.rank;
   Member self = describe_self(identity);
   self.role = options.role;
+  self.replaceable = options.replaceable;
   // A launcher's elastic job of one rank may grow.
   const bool may_grow = options.elastic && !identity.endpoint.empty() && !identity.hosts_coordinator;
   if (alone() && !may_grow) {

@@ -21,8 +21,9 @@ struct JoinOptions {
   std::string flight_folder;
   // As in CoordinatorOptions. Told to the coordinator, wherever it is.
   std::vector<bool> expendable{};
-  int late_ranks = 0;  // likewise
-  std::string role{};  // take_role() from the start
+  int late_ranks = 0;        // likewise
+  std::string role{};        // take_role() from the start
+  bool replaceable = false;  // as in Member
   // This program regroups after the loss of a rank. ConfigError if the job's coordinator is not elastic.
   bool elastic = false;
   int elastic_min = 1;  // if rank 0 hosts the coordinator

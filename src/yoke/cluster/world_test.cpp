@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <functional>
+#include <future>
 #include <thread>
 
 #include "yoke/base/clock.h"
@@ -198,6 +199,45 @@ TEST(WorldOfProcesses, ARankThatIsStoppedIsNamedAndLearnsOfItLater) {
                 AllOf(HasSubstr("rank 2 on"), HasSubstr("[stalled]")));
   children[2].signal(SIGCONT);
   EXPECT_THAT(children[2].all(), AnyOf(HasSubstr("[stalled]"), HasSubstr("coordinator")));
+}
+
+// Says of which eviction it hears within `seconds`, and whether the job goes on.
+std::string wait_for_eviction(World& world, double seconds,
+                              const std::function<void(const std::string&)>& say) {
+  std::promise<std::string> news;
+  auto watching = world.session().watch_evictions(
+      [&](int rank, const std::string& why) { news.set_value(fmt::format("evicted: {} ({})", rank, why)); });
+  say("joined ");
+  if (world.rank() == 2) return wait_for_failure(world);
+  auto heard = news.get_future();
+  const bool came = heard.wait_for(std::chrono::duration<double>(seconds)) == std::future_status::ready;
+  return (came ? heard.get() : "evicted: nobody") + (world.failure()->set() ? ", fails" : ", goes on");
+}
+
+TEST(WorldOfProcesses, AReplaceableRankThatIsStoppedIsEvictedAndLearnsOfItLater) {
+  JoinOptions options = soon();
+  options.expendable = {false, false, true};
+  options.replaceable = true;
+  auto children = start(
+      3, "evict", [](World& world, const auto& say) { return wait_for_eviction(world, 20, say); }, options);
+  for (auto& child : children) child.read_until("joined");
+  children[2].signal(SIGSTOP);
+  for (int rank : {0, 1})
+    EXPECT_THAT(children[static_cast<size_t>(rank)].all(),
+                AllOf(HasSubstr("evicted: 2 (rank 2 on"), HasSubstr("no heartbeat"), HasSubstr("goes on")));
+  children[2].signal(SIGCONT);
+  EXPECT_THAT(children[2].all(), HasSubstr("[evicted]"));
+}
+
+TEST(WorldOfProcesses, ARankThatIsExpendableAloneIsWaitedForWhileItIsStopped) {
+  JoinOptions options = soon();
+  options.expendable = {false, false, true};
+  auto children = start(
+      3, "wait", [](World& world, const auto& say) { return wait_for_eviction(world, 4, say); }, options);
+  for (auto& child : children) child.read_until("joined");
+  children[2].signal(SIGSTOP);
+  for (int rank : {0, 1})
+    EXPECT_THAT(children[static_cast<size_t>(rank)].all(), HasSubstr("evicted: nobody, goes on"));
 }
 
 TEST(WorldOfProcesses, ACoordinatorThatIsKilledOrStoppedIsNoticed) {

@@ -87,6 +87,8 @@ class Messenger {
   // Runs `task` on the messenger's thread, between two messages; never if the messenger ends before.
   // Exceptions are logged. Any thread.
   virtual void run_soon(std::function<void()> task) = 0;
+  // The same, once `seconds` have passed.
+  virtual void run_later(double seconds, std::function<void()> task) = 0;
 };
 
 template <class T>

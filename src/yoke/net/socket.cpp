@@ -119,6 +119,13 @@ void set_connection_options(int fd) {
   set_int(fd, IPPROTO_TCP, TCP_KEEPCNT, 4);
 }
 
+double seconds_unacknowledged(int fd) {
+  tcp_info info{};
+  socklen_t length = sizeof info;
+  if (::getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &length) != 0 || info.tcpi_unacked == 0) return 0;
+  return 1e-3 * info.tcpi_last_ack_recv;
+}
+
 Descriptor listen_at(const Address& address, int backlog) {
   Resolved found = resolve(address, Deadline::after(10));
   int error = 0;

@@ -30,7 +30,7 @@ Client::Client(comm::Messenger& messenger, ClientOptions options)
     : messenger_(messenger),
       options_(options),
       servers_(messenger, options.workers, options.servers, options.replicas, options.at_start,
-               {options.workers}),
+               {options.workers}, options.machines),
       element_(size_of(options.type)),
       lines_(static_cast<size_t>(std::max(0, options.servers))) {
   std::vector<int64_t> tensors = {options_.keys * options_.width};

@@ -40,6 +40,7 @@ struct ClientOptions {
   double timeout = 300;  // seconds per request
   int replicas = 0;      // of the servers: copies of each range, by which requests survive the loss of one
   int at_start = 0;      // as in ServerOptions
+  std::vector<std::string> machines{};  // likewise
 };
 
 class Client {

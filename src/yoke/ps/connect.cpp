@@ -5,6 +5,7 @@
 #include <future>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <thread>
 #include <utility>
@@ -91,6 +92,7 @@ class Seats {
       members_.push_back(here ? ranks[rank] : member);
     }
     late_ = places.late();
+    places_ = places;
   }
 
   std::unique_ptr<comm::Messenger> take(int rank) const {
@@ -100,6 +102,7 @@ class Seats {
       comm::ShmMessengerSetup setup;
       fill(setup, rank, size, world_.failure(), timeout, world_.life());
       setup.late = late_;
+      setup.watch_forsaken = watch_evictions();
       cluster::Session& session = world_.session();
       setup.key = "ps/messages";
       setup.put = [&session](const std::string& k, const std::string& v, Deadline d) {
@@ -111,6 +114,7 @@ class Seats {
     comm::TcpMessengerSetup setup;
     fill(setup, rank, size, world_.failure(), timeout, world_.life());
     setup.late = late_;
+    setup.watch_forsaken = watch_evictions();
     setup.group = kGroup;
     setup.members = members_;
     setup.acceptor = &world_.acceptor();
@@ -119,9 +123,21 @@ class Seats {
   }
 
  private:
+  // Of the job, as the messenger numbers them.
+  std::function<std::shared_ptr<void>(comm::MessengerSetup::Forsaken)> watch_evictions() const {
+    if (world_.alone() || !places_) return {};
+    return [&session = world_.session(), places = *places_](const comm::MessengerSetup::Forsaken& forsake) {
+      return session.watch_evictions([places, forsake](int rank, const std::string& why) {
+        for (int peer = 0; peer < places.size(); ++peer)
+          if (places.rank_of(peer) == rank) forsake(peer, why);
+      });
+    };
+  }
+
   cluster::World& world_;
   std::vector<cluster::Member> members_;
   std::vector<bool> late_;
+  std::optional<Places> places_;  // none: peers are ranks, and servers have no copies
   std::string backend_;
 };
 

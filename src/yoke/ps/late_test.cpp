@@ -43,16 +43,19 @@ struct Waiting {
   }
 };
 
+// Long enough that nobody is late because the machine is busy.
+constexpr double kPatience = 5;
+
 TEST(PsLate, AWorkerThatComputesForEverIsNamed) {
   for (auto rule : {plan::Rule::kSync, plan::Rule::kBoundedDelay}) {
-    Waiting waiting{.lesson = {.policy = {rule, 2, 0, 0}, .updates = 1000, .timeout = 1}};
+    Waiting waiting{.lesson = {.policy = {rule, 2, 0, 0}, .updates = 1000, .timeout = kPatience}};
     EXPECT_THAT(waiting.news_of([](Learner&, LocalGroup&) {}),
                 HasSubstr("worker 1 (rank 1) has been silent for"));
   }
 }
 
 TEST(PsLate, AWorkerThatNeverSendsWhatItPromisedIsNamed) {
-  Waiting waiting{.lesson = {.policy = {plan::Rule::kSync, 2, 0, 0}, .updates = 1000, .timeout = 1}};
+  Waiting waiting{.lesson = {.policy = {plan::Rule::kSync, 2, 0, 0}, .updates = 1000, .timeout = kPatience}};
   std::string news = waiting.news_of([&](Learner& learner, LocalGroup& group) {
     comm::Message message;
     message.kind = kFinished;
@@ -65,12 +68,12 @@ TEST(PsLate, AWorkerThatNeverSendsWhatItPromisedIsNamed) {
 }
 
 TEST(PsLate, AWorkerThatSaysItIsAliveIsWaitedFor) {
-  Class lesson{.policy = {plan::Rule::kSync, 2, 0, 0}, .updates = 5, .timeout = 5};
+  Class lesson{.policy = {plan::Rule::kSync, 2, 0, 0}, .updates = 5, .timeout = kPatience};
   lesson.run([&](Learner& learner, int worker, LocalGroup&) {
     std::vector<double> parameters(static_cast<size_t>(learner.elements()));
     for (int i = 0; learner.wait(); ++i) {
       if (!learner.pull(parameters.data())) continue;
-      for (Deadline busy = Deadline::after(7); worker == 1 && i == 2 && !busy.passed();) {
+      for (Deadline busy = Deadline::after(kPatience + 2); worker == 1 && i == 2 && !busy.passed();) {
         learner.say_alive();
         std::this_thread::sleep_for(std::chrono::milliseconds(50));
       }
@@ -82,7 +85,7 @@ TEST(PsLate, AWorkerThatSaysItIsAliveIsWaitedFor) {
 }
 
 TEST(PsLate, AWorkerThatDoesNotEndIsNamed) {
-  Waiting waiting{.lesson = {.policy = {plan::Rule::kAsync, 2, 0, 0}, .updates = 30, .timeout = 1}};
+  Waiting waiting{.lesson = {.policy = {plan::Rule::kAsync, 2, 0, 0}, .updates = 30, .timeout = kPatience}};
   waiting.lesson.run([&](Learner& learner, int worker, LocalGroup&) {
     std::vector<double> parameters(static_cast<size_t>(learner.elements()));
     while (learner.wait())

@@ -71,7 +71,7 @@ Learner::Learner(Messenger& messenger, LearnerOptions options)
     : messenger_(messenger),
       options_(std::move(options)),
       servers_(std::make_shared<ServerView>(messenger, options_.workers, options_.servers, options_.replicas,
-                                            options_.at_start, names_of(options_))),
+                                            options_.at_start, names_of(options_), options_.machines)),
       sharding_(options_.tensors,
                 {options_.servers, static_cast<int64_t>(size_of(options_.type)), options_.range_bytes, 1}),
       begin_(options_.replica ? options_.replica->begin : 0),

@@ -60,8 +60,9 @@ struct LearnerOptions {
   int workers = 1;           // with places for those that join
   int workers_at_start = 0;  // 0: all
   int servers = 1;
-  int at_start = 0;  // as in ServerOptions
-  int replicas = 0;  // of the servers: copies of each range
+  int at_start = 0;                     // as in ServerOptions
+  int replicas = 0;                     // of the servers: copies of each range
+  std::vector<std::string> machines{};  // as in ServerOptions
   // Elements of each, in the order in which the model uses them; a 0 ends the part of a rank.
   std::vector<int64_t> tensors;
   DataType type = DataType::kFloat32;

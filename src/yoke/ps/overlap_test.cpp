@@ -327,6 +327,7 @@ TEST(PsFlight, TheLowestIndexGoesFirstAndTheWindowHolds) {
     }
     void tell(int, const comm::Message&, Deadline) override {}
     void run_soon(std::function<void()> task) override { task(); }
+    void run_later(double, std::function<void()> task) override { task(); }
   } slow(waiting);
   FlightPlan plan;
   plan.requests = 8;

@@ -41,6 +41,9 @@ class ReplicaMessenger final : public comm::Messenger {
     messenger_.tell(rank_of(peer), message, deadline);
   }
   void run_soon(std::function<void()> task) override { messenger_.run_soon(std::move(task)); }
+  void run_later(double seconds, std::function<void()> task) override {
+    messenger_.run_later(seconds, std::move(task));
+  }
 
  private:
   static int peer_of(const ReplicaRanks& ranks, int rank) {

@@ -89,7 +89,7 @@ int64_t end_of(int64_t begin, int64_t count) {
 Server::Server(Messenger& messenger, ServerOptions options)
     : messenger_(messenger),
       options_(std::move(options)),
-      succession_(options_.servers, options_.replicas, options_.at_start),
+      succession_(options_.servers, options_.replicas, options_.at_start, options_.machines),
       vectors_(messenger, options_.workers, options_.servers, options_.sandblaster),
       clipping_(options_.servers),
       strict_(consumes_own_version_only(options_.scheduler.policy)),

@@ -44,13 +44,14 @@
 namespace yoke::ps {
 
 struct ServerOptions {
-  int workers = 1;           // with places for those that join
-  int workers_at_start = 0;  // 0: all, and the set is fixed
-  int servers = 1;           // with places for those that join
-  int at_start = 0;          // servers that are there at the start; 0: all, and the set is fixed
-  int replicas = 0;          // copies of each range and table on other servers
-  double timeout = 300;      // seconds for a copy to acknowledge a change
-  ReplicaRanks ranks{};      // of the job, for messages; by default each worker is a rank
+  int workers = 1;                      // with places for those that join
+  int workers_at_start = 0;             // 0: all, and the set is fixed
+  int servers = 1;                      // with places for those that join
+  int at_start = 0;                     // servers that are there at the start; 0: all, and the set is fixed
+  int replicas = 0;                     // copies of each range and table on other servers
+  std::vector<std::string> machines{};  // of the servers at the start, as in Succession
+  double timeout = 300;                 // seconds for a copy to acknowledge a change
+  ReplicaRanks ranks{};                 // of the job, for messages; by default each worker is a rank
   MakeUpdater make_updater;
   // Rules of sparse tables, by their number. Empty: there are none.
   std::function<std::shared_ptr<const sparse::Rule>(int table)> make_rule{};
@@ -318,6 +319,8 @@ class Server {
   void extend_chain(Share& share, bool makes_copies);
   void send_copy(Share& share, CopyHead head, std::vector<std::byte> payload,
                  std::function<void(const CopyReply&)> then);
+  static bool is_safe_without_copy(const Share& share);
+  void give_up_copy(Share& share, const std::string& error);
   void begin_copy(Share& share);
   void copy_ranges(Share& share);
   bool copy_next(Share& share);

@@ -99,10 +99,14 @@ void Server::send_entry(int server, const EntryHead& head, const Chain::Bytes& e
     numbers_.replicated_bytes += static_cast<int64_t>(entry->size());
   }
   const int peer = options_.workers + server;
-  auto done = [this, peer, entry, acknowledged = std::move(acknowledged)](const Message&,
-                                                                          const std::string& error) {
+  const Deadline deadline = Deadline::after(options_.timeout);
+  auto done = [this, server, peer, entry, deadline, home = static_cast<int>(head.home),
+               acknowledged = std::move(acknowledged)](const Message&, const std::string& error) {
     if (!error.empty()) {
-      if (!messenger_.is_lost(peer))
+      // Whoever gets a copy is not waited for (server_copies.cpp).
+      const Share* share = share_of(home);
+      const bool awaited = share == nullptr || share->chain->next() == server;
+      if (!messenger_.is_lost(peer) && (awaited || !deadline.passed()))
         fail(fmt::format("{} did not take a change: {}", server_name(peer - options_.workers, options_.ranks),
                          error));
       return;  // a lost one is replaced in server_gone()
@@ -110,7 +114,7 @@ void Server::send_entry(int server, const EntryHead& head, const Chain::Bytes& e
     fault::at(fault::Point::kPsReplicated);
     acknowledged();
   };
-  messenger_.ask_then(peer, message_with(kEntry, head, *entry), {}, Deadline::after(options_.timeout), done);
+  messenger_.ask_then(peer, message_with(kEntry, head, *entry), {}, deadline, done);
 }
 
 void Server::fail(const std::string& error) {

@@ -23,6 +23,7 @@ using comm::Message;
 using comm::Messenger;
 
 constexpr size_t kCopiesAhead = 4;  // in flight
+constexpr double kCopyAgain = 5;    // seconds until a server that did not take a copy is asked again
 constexpr int64_t kMostHeld = 1 << 20;
 constexpr int64_t kMostCopyLives = 1 << 20;
 
@@ -79,15 +80,39 @@ void Server::send_copy(Share& share, CopyHead head, std::vector<std::byte> paylo
     std::lock_guard lock(mutex_);
     numbers_.replicated_bytes += static_cast<int64_t>(bytes->size());
   }
-  auto done = [this, &share, peer, bytes, attempt = share.copying->attempt, then = std::move(then)](
+  const Deadline deadline = Deadline::after(options_.timeout);
+  auto done = [this, &share, peer, bytes, deadline, attempt = share.copying->attempt, then = std::move(then)](
                   const Message& reply, const std::string& error) {
     if (!error.empty() && messenger_.is_lost(peer)) return;  // extend_chains() chooses another
+    const bool current = share.copying && share.copying->attempt == attempt;
+    if (!error.empty() && deadline.passed() && !current) return;
+    if (!error.empty() && deadline.passed() && is_safe_without_copy(share)) return give_up_copy(share, error);
     if (!error.empty())
       return fail(fmt::format("{} did not take a copy: {}",
                               server_name(peer - options_.workers, options_.ranks), error));
-    if (share.copying && share.copying->attempt == attempt) then(reply.get_head<CopyReply>());
+    if (current) then(reply.get_head<CopyReply>());
   };
-  messenger_.ask_then(peer, message_with(kCopy, head, *bytes), {}, Deadline::after(options_.timeout), done);
+  messenger_.ask_then(peer, message_with(kCopy, head, *bytes), {}, deadline, done);
+}
+
+// Whether the server that gets a copy is known not to have it, and is not waited for: neither while it is
+// asked, nor once it has been sent the end.
+bool Server::is_safe_without_copy(const Share& share) {
+  return share.copying && share.chain->is_filling() && !share.copying->ending;
+}
+
+// The target is connected but takes nothing. That these ranges have fewer copies is no reason to end this
+// server, which has them.
+void Server::give_up_copy(Share& share, const std::string& error) {
+  say(
+      fmt::format("{} did not take a copy of the parameters of server {} ({}): they have fewer copies. It is "
+                  "asked again in {} s",
+                  server_name(share.copying->server, options_.ranks), share.home, error, kCopyAgain));
+  share.copying.reset();
+  share.chain->set_next(Succession::kNobody);
+  messenger_.run_later(kCopyAgain, [this, &share] {
+    if (share.complete) extend_chain(share, /*makes_copies=*/!ended_);
+  });
 }
 
 void Server::begin_copy(Share& share) {
@@ -99,7 +124,7 @@ void Server::begin_copy(Share& share) {
   const CopyHead begin{.number = share.chain->last(), .what = CopyHead::kBegin};
   if (!tables) return send_copy(share, begin, {}, then);
   send_copy(share, begin, {}, nothing);
-  send_copy(share, {.what = CopyHead::kTables}, share.tables->save_state(), then);
+  if (share.copying) send_copy(share, {.what = CopyHead::kTables}, share.tables->save_state(), then);
 }
 
 // Answers may come at once, and end this copy.

@@ -15,6 +15,7 @@ namespace yoke::ps {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::Contains;
 using ::testing::HasSubstr;
 
 // Waits until servers have said this so many times. False: not within 20 s.
@@ -142,11 +143,12 @@ TEST(PsServerCopies, AServerLeavesAndTheResultIsTheSame) {
 
 // A server of four that talks to nobody, and one worker.
 struct Alone {
-  explicit Alone(int index, int replicas = 1)
+  explicit Alone(int index, int replicas = 1, double timeout = 300)
       : messenger(1 + index, 5), server(messenger, [&] {
           ServerOptions options;
           options.servers = 4;
           options.replicas = replicas;
+          options.timeout = timeout;
           options.make_updater = make_adder();
           options.make_rule = [](int) { return sparse::make_rule({}); };
           options.scheduler.policy = {plan::Rule::kSync, 1, 0, 0};
@@ -188,6 +190,27 @@ TEST(PsServerCopies, ATableOpenedBeforeTheCopyBeginsIsInIt) {
   second.messenger.lose(3);
   EXPECT_THAT(sent, testing::ElementsAre(CopyHead::kAsk, CopyHead::kBegin, CopyHead::kTables,
                                          CopyHead::kRange, CopyHead::kRows, CopyHead::kEnd));
+}
+
+TEST(PsServerCopies, AServerThatTakesNoCopyIsAskedAgainAndTheSourceGoesOn) {
+  Alone second(1, /*replicas=*/1, /*timeout=*/0);
+  second.open();
+  second.messenger.answer_to = [&](int peer, const comm::Message& request, std::span<std::byte>) {
+    if (request.kind != kCopy) return comm::Message();
+    const auto head = request.get_head<CopyHead>();
+    if (head.what == CopyHead::kAsk) second.messenger.silent.insert(peer);  // from now on
+    return message_with(kCopy, CopyReply{.complete = 0});
+  };
+  second.messenger.lose(3);
+  EXPECT_THAT(second.news, Contains(HasSubstr("parameter server 3 (rank 4) did not take a copy")));
+  ASSERT_EQ(second.messenger.later.size(), 1U);
+  EXPECT_GT(second.messenger.later[0].first, 0);
+  second.messenger.silent.clear();
+  second.messenger.answer_to = [](int, const comm::Message&, std::span<std::byte>) {
+    return message_with(kCopy, CopyReply{.complete = 0});
+  };
+  second.messenger.later[0].second();
+  EXPECT_THAT(second.news, Contains(HasSubstr("has a copy of the parameters of server 1 now: 1 of 1")));
 }
 
 TEST(PsServerCopies, ALostHomeIsNamedToThoseWhoAskForIt) {

@@ -16,6 +16,7 @@ namespace {
 using comm::Message;
 
 constexpr int kArbiter = 0;
+constexpr double kAskAgain = 0.05;  // seconds
 
 }  // namespace
 
@@ -39,7 +40,9 @@ void Server::ask_whether_gone(int server, const std::string& why, Deadline deadl
     if (verdict != GoneReply::kWait) return server_gone(server, Departure::kLost, why);
     if (deadline.passed())
       return fail(fmt::format("{} cannot reach {}, but a worker can", name_of(own_index()), name_of(server)));
-    ask_whether_gone(server, why, deadline);
+    messenger_.run_later(kAskAgain, [this, server, why, deadline] {
+      if (!succession_.is_lost(server)) ask_whether_gone(server, why, deadline);
+    });
   };
   messenger_.ask_then(kArbiter, message_with(kAskGone, AskGoneHead{server}), {}, deadline, done);
 }

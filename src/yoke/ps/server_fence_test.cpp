@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "yoke/ps/test_class.h"
+#include "yoke/ps/test_messenger.h"
 
 namespace yoke::ps {
 namespace {
@@ -40,6 +41,30 @@ TEST(PsServerFence, OfTwoServersThatCannotReachEachOtherOneEnds) {
   for (auto [a, b] : {std::pair(0, 1), std::pair(1, 2), std::pair(0, 2)}) {
     SCOPED_TRACE(fmt::format("servers {} and {}", a, b));
     EXPECT_EQ(trained_with_cut(a, b), undisturbed) << "no range was served twice";
+  }
+}
+
+TEST(PsServerFence, AServerThatIsToWaitAsksAgainAfterAPause) {
+  ScriptedMessenger messenger(1, 3);
+  ServerOptions options;
+  options.servers = 2;
+  options.replicas = 1;
+  options.make_updater = make_optimizer({});
+  options.scheduler.policy = {plan::Rule::kSync, 1, 0, 0};
+  Server server(messenger, std::move(options));
+  int asked = 0;
+  messenger.answer_to = [&](int, const comm::Message& request, std::span<std::byte>) {
+    if (request.kind != kAskGone) return comm::Message();
+    ++asked;
+    return message_with(kAskGone, GoneReply{GoneReply::kWait});
+  };
+  messenger.lose(2);
+  for (int times = 1; times <= 3; ++times) {
+    EXPECT_EQ(asked, times);
+    ASSERT_EQ(messenger.later.size(), 1U);
+    const auto [seconds, task] = std::exchange(messenger.later, {}).front();
+    EXPECT_GT(seconds, 0.01);
+    task();
   }
 }
 

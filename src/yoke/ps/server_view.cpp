@@ -6,12 +6,12 @@
 namespace yoke::ps {
 
 ServerView::ServerView(const comm::Messenger& messenger, int first_server, int servers, int replicas,
-                       int at_start, const ReplicaRanks& ranks)
+                       int at_start, const ReplicaRanks& ranks, const std::vector<std::string>& machines)
     : messenger_(messenger),
       first_server_(first_server),
       changes_(replicas > 0 || at_start > 0),
       ranks_(ranks),
-      servers_(servers, replicas, at_start) {}
+      servers_(servers, replicas, at_start, machines) {}
 
 int ServerView::peer_of(int home) const {
   std::lock_guard lock(mutex_);

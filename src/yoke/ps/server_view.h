@@ -5,6 +5,7 @@
 #include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "yoke/comm/messenger.h"
 #include "yoke/ps/messages.h"
@@ -15,10 +16,10 @@ namespace yoke::ps {
 
 class ServerView {
  public:
-  // `first_server`: its peer number; `at_start`: as in ServerOptions; `ranks`: of the job, for messages.
-  // Throws ConfigError.
+  // `first_server`: its peer number; `at_start`: as in ServerOptions; `machines`: as in ServerOptions;
+  // `ranks`: of the job, for messages. Throws ConfigError.
   ServerView(const comm::Messenger& messenger, int first_server, int servers, int replicas, int at_start,
-             const ReplicaRanks& ranks);
+             const ReplicaRanks& ranks, const std::vector<std::string>& machines = {});
 
   // The peer that serves the ranges of a server. Throws CommError that names the lost servers.
   int peer_of(int home) const;

@@ -3,10 +3,33 @@
 #include <algorithm>
 
 #include "yoke/base/error.h"
+#include "yoke/cluster/machine_order.h"
 
 namespace yoke::ps {
 
-Succession::Succession(int servers, int replicas, int at_start)
+namespace {
+
+// The servers of the start, by home: itself, then those that are a step further by machine, and further. Each
+// server is in each place of one home's order, so all hold as many copies.
+std::vector<std::vector<int>> orders_of(const std::vector<std::string>& machines) {
+  const cluster::MachineOrder list = cluster::order_by_machine(machines);
+  const size_t size = list.ranks.size();
+  std::vector<std::vector<int>> orders(size);
+  for (size_t home = 0; home < size; ++home) {
+    std::vector<int>& order = orders[static_cast<size_t>(list.ranks[home])];
+    std::vector<bool> listed(size, false);
+    for (size_t turn = 0; turn < size; ++turn)
+      for (size_t at = (home + turn) % size; !listed[at]; at = (at + list.step) % size) {
+        listed[at] = true;
+        order.push_back(list.ranks[at]);
+      }
+  }
+  return orders;
+}
+
+}  // namespace
+
+Succession::Succession(int servers, int replicas, int at_start, const std::vector<std::string>& machines)
     : replicas_(replicas),
       lost_(static_cast<size_t>(std::max(0, servers)), false),
       absent_(lost_),
@@ -19,10 +42,14 @@ Succession::Succession(int servers, int replicas, int at_start)
         replicas, present, std::max(0, present - 1));
   for (int server = present; server < servers; ++server)
     lost_[static_cast<size_t>(server)] = absent_[static_cast<size_t>(server)] = true;
+  YOKE_CHECK(machines.empty() || static_cast<int>(machines.size()) == present, "{} machines of {} servers",
+             machines.size(), present);
+  const auto orders = orders_of(
+      machines.empty() ? std::vector<std::string>(static_cast<size_t>(std::max(0, present))) : machines);
   for (int home = 0; home < servers; ++home) {
     Home& own = of(home);
-    for (int place = 0; place < servers; ++place)
-      own.order.push_back(place < present ? (home + place) % present : place);
+    own.order = orders[static_cast<size_t>(home % present)];
+    for (int place = present; place < servers; ++place) own.order.push_back(place);
     own.from_start.resize(lost_.size(), false);
     for (int place = 0; place <= replicas; ++place)
       own.from_start[static_cast<size_t>(own.order[static_cast<size_t>(place)])] = true;

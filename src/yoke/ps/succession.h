@@ -22,9 +22,11 @@ class Succession {
  public:
   static constexpr int kNobody = -1;
 
-  // `servers`: places, and homes. `at_start`: servers that are there; 0: all. Throws ConfigError unless 0 <=
-  // replicas < at_start.
-  Succession(int servers, int replicas, int at_start = 0);
+  // `servers`: places, and homes. `at_start`: servers that are there; 0: all. `machines`: of these, the same
+  // for all who keep the map; empty: one machine. The first copy is on another machine than its home, if
+  // there is one and none has more than half of the servers. Throws ConfigError unless 0 <= replicas <
+  // at_start.
+  Succession(int servers, int replicas, int at_start = 0, const std::vector<std::string>& machines = {});
 
   int servers() const { return static_cast<int>(lost_.size()); }
   int replicas() const { return replicas_; }

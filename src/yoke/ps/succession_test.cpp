@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "yoke/base/error.h"
 
 namespace yoke::ps {
@@ -59,6 +61,52 @@ TEST(PsSuccession, AChainHoldsItsFollowersAroundTheEnd) {
   EXPECT_TRUE(servers.holds(2, 0));
   EXPECT_FALSE(servers.holds(2, 1));
   EXPECT_FALSE(servers.holds(0, 2));
+}
+
+using Machines = std::vector<std::string>;
+
+// Homes whose first copy is on the machine of their server, and the most copies that a server holds.
+std::pair<int, int> at_home_and_most(const Machines& machines, int replicas) {
+  const auto size = static_cast<int>(machines.size());
+  Succession servers(size, replicas, 0, machines);
+  int at_home = 0;
+  std::vector<int> copies(machines.size(), 0);
+  for (int home = 0; home < size; ++home) {
+    EXPECT_EQ(servers.owner(home), home) << "every server serves its own home";
+    at_home += machines[static_cast<size_t>(home)] == machines[static_cast<size_t>(servers.next(home, home))];
+    for (int server = 0; server < size; ++server)
+      copies[static_cast<size_t>(server)] += server != home && servers.holds(home, server);
+  }
+  return {at_home, *std::max_element(copies.begin(), copies.end())};
+}
+
+TEST(PsSuccession, TheFirstCopyIsOnAnotherMachineAndAllServersHoldAsMany) {
+  for (const Machines& machines :
+       {Machines{"a", "a", "b", "b"}, Machines{"a", "b", "a", "b"}, Machines{"a", "a", "b", "b", "c", "c"},
+        Machines{"a", "a", "b", "c"}, Machines{"a", "b", "c"}, Machines{"a", "b", "b", "b", "c", "c", "d"}})
+    for (int replicas = 1; replicas < 3; ++replicas)
+      EXPECT_EQ(at_home_and_most(machines, replicas), std::pair(0, replicas));
+  EXPECT_EQ(at_home_and_most({"a", "a", "b"}, 1), std::pair(1, 1)) << "more than half are on one machine";
+  EXPECT_EQ(at_home_and_most({"a", "a", "a"}, 1), std::pair(3, 1));
+}
+
+TEST(PsSuccession, AMachineWithTwoServersMayBeLost) {
+  Succession servers(4, 1, 0, {"a", "a", "b", "b"});
+  for (int home : {0, 1}) EXPECT_TRUE(servers.held_from_start(home, servers.next(home, home)));
+  servers.lose(0);
+  servers.lose(1);
+  EXPECT_EQ(servers.owner(0), 2);
+  EXPECT_EQ(servers.owner(1), 3);
+  EXPECT_TRUE(servers.held_from_start(0, 2) && servers.held_from_start(1, 3)) << "with what they had before";
+  EXPECT_EQ(servers.next(0, 2), 3) << "the new copy is on the machine that is left";
+}
+
+TEST(PsSuccession, ServersThatJoinAreLastInTheOrder) {
+  Succession servers(8, 1, 4, {"a", "a", "b", "b"});
+  EXPECT_EQ(servers.owner(5), 1);
+  EXPECT_EQ(servers.next(5, 1), 3);
+  servers.add(4);
+  EXPECT_EQ(servers.next(5, 1), 3);
 }
 
 TEST(PsSuccession, MoreCopiesThanOtherServersAreRefused) {

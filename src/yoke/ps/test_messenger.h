@@ -41,6 +41,7 @@ class ScriptedMessenger final : public comm::Messenger {
   // What `answer_to` gives, at once.
   void ask_then(int peer, const comm::Message& request, std::span<std::byte> into, Deadline,
                 Done done) override {
+    if (silent.contains(peer)) return done({}, "no reply");
     comm::Message reply = answer_to ? answer_to(peer, request, into) : comm::Message();
     if (!answer_to && request.kind == kCopy) reply = message_with(kCopy, CopyReply{.complete = 1});
     if (reply.payload.size() > into.size()) return done({}, "the reply is too large");
@@ -48,6 +49,9 @@ class ScriptedMessenger final : public comm::Messenger {
   }
   void tell(int, const comm::Message& message, Deadline) override { told.push_back(message.kind); }
   void run_soon(std::function<void()> task) override { task(); }
+  void run_later(double seconds, std::function<void()> task) override {
+    later.emplace_back(seconds, std::move(task));
+  }
 
   // A request comes in. What it was refused with; empty: it was not.
   std::string deliver(int from, const comm::Message& request) {
@@ -69,6 +73,8 @@ class ScriptedMessenger final : public comm::Messenger {
   void bring_back(int peer, int life) { back_(peer, life); }
 
   std::function<comm::Message(int peer, const comm::Message& request, std::span<std::byte> into)> answer_to;
+  std::set<int> silent;                                         // peers that do not answer in time
+  std::vector<std::pair<double, std::function<void()>>> later;  // what is to run, after so many seconds
   std::vector<uint16_t> told;
   std::atomic<int> answers{0};
 
@@ -122,6 +128,9 @@ class CuttableMessenger final : public comm::Messenger {
     under_.tell(peer, message, deadline);
   }
   void run_soon(std::function<void()> task) override { under_.run_soon(std::move(task)); }
+  void run_later(double seconds, std::function<void()> task) override {
+    under_.run_later(seconds, std::move(task));
+  }
   void cut(int peer) {
     under_.run_soon([this, peer] {
       cut_ = peer;
@@ -166,6 +175,9 @@ class ResendingMessenger final : public comm::Messenger {
     under_.tell(peer, message, deadline);
   }
   void run_soon(std::function<void()> task) override { under_.run_soon(std::move(task)); }
+  void run_later(double seconds, std::function<void()> task) override {
+    under_.run_later(seconds, std::move(task));
+  }
 
   std::atomic<int64_t> resends{0};
 

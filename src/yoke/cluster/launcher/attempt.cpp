@@ -96,6 +96,7 @@ Verdict Attempt::run() {
     reap();
     look_at_coordinator();
     look_at_stopped();
+    end_evicted();
     check_time();
     if (work_.console.stdout_closed() && interrupted_by_ == 0) forward(SIGPIPE, Patience::kInterrupt);
   }
@@ -305,6 +306,7 @@ bool Attempt::forgiven(const Child& child, int wait_status) const {
   const std::shared_ptr<Coordinator> coordinator = hosting_.coordinator();
   const bool outside = coordinator && !coordinator->has_joined(child.rank);
   if (elastic() && outside && code == static_cast<int>(ExitCode::kPeerFailed)) return true;
+  if (!elastic() && code == static_cast<int>(ExitCode::kPeerFailed) && was_evicted(child.rank)) return true;
   if (child.asked || phase_ != Phase::kRunning) return false;
   // The others have the same configuration; and once the job has failed they all end.
   if (elastic())
@@ -313,6 +315,11 @@ bool Attempt::forgiven(const Child& child, int wait_status) const {
   bool came_too_late = child.life > 0 && (code == static_cast<int>(ExitCode::kPeerFailed) ||
                                           code == static_cast<int>(ExitCode::kRendezvous));
   return (was_ended_by_others(wait_status) || (wait_status != 0 && came_too_late)) && expendable(child.rank);
+}
+
+bool Attempt::was_evicted(int rank) const {
+  const std::shared_ptr<Coordinator> coordinator = hosting_.coordinator();
+  return coordinator ? coordinator->is_evicted(rank) : is_evicted(place_, rank);
 }
 
 bool Attempt::starts_again(const Child& child, int wait_status) const {
@@ -386,11 +393,20 @@ void Attempt::look_at_stopped() {
       std::optional<FailureReport> failure = ask_coordinator(place_, work_.options.world_size());
       if (failure) known_ = std::make_shared<FailureReport>(*failure);
       if (failure) return wind_down();
-    } else if (child.stopped->passed() && coordinator->has_joined(child.rank)) {
+      if (was_evicted(child.rank)) ::kill(-child.pid, SIGKILL);
+    } else if (child.stopped->passed() && coordinator->has_joined(child.rank) &&
+               !coordinator->is_replaceable(child.rank)) {
       coordinator->report(
           stop_report({child.rank, child.pid, 0, false, false, coordinator->role(child.rank)}, work_.host));
     }
   }
+}
+
+void Attempt::end_evicted() {
+  const std::shared_ptr<Coordinator> coordinator = hosting_.coordinator();
+  if (!coordinator || elastic() || phase_ != Phase::kRunning) return;
+  for (const Child& child : children_)
+    if (child.running && coordinator->is_evicted(child.rank)) ::kill(-child.pid, SIGKILL);
 }
 
 void Attempt::check_time() {

@@ -91,6 +91,7 @@ class Attempt {
   bool expendable(int rank) const;
   bool elastic() const { return work_.options.elastic_min > 0; }
   bool forgiven(const Child& child, int wait_status) const;
+  bool was_evicted(int rank) const;  // asks the coordinator, wherever it is
   bool starts_again(const Child& child, int wait_status) const;
   void revive();
   // To the coordinator, wherever it is.
@@ -104,6 +105,8 @@ class Attempt {
   void note_stops();
   // Reports ranks that are stopped (SIGSTOP) and do not continue.
   void look_at_stopped();
+  // Ends ranks without which the job continues: they may be stopped, and hold what others need.
+  void end_evicted();
   // Sends a signal to the process groups of running ranks. `only_missing`: those that never joined.
   void send(int signal, bool only_missing = false);
   void enter(Phase phase, double seconds);

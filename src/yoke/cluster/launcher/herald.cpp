@@ -50,4 +50,11 @@ bool ask_whether_expendable(const JobPlace& place, int rank) try {
   return false;
 }
 
+bool is_evicted(const JobPlace& place, int rank) try {
+  return control::flag(ask(place, {{"verb", "evicted"}, {"rank", rank}}).head, "evicted");
+} catch (const Error& error) {
+  log::debug("could not ask the coordinator whether rank {} was evicted: {}", rank, error.what());
+  return false;
+}
+
 }  // namespace yoke::cluster

@@ -20,4 +20,8 @@ std::optional<FailureReport> ask_coordinator(const JobPlace& place, int world_si
 // second. No, if the coordinator is unreachable.
 bool ask_whether_expendable(const JobPlace& place, int rank);
 
+// Whether the job continues without this rank of this machine, whose process is to be ended. False also if
+// the coordinator is unreachable. Takes at most a second.
+bool is_evicted(const JobPlace& place, int rank);
+
 }  // namespace yoke::cluster

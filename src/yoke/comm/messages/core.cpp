@@ -59,9 +59,12 @@ MessengerCore::MessengerCore(const MessengerSetup& setup, std::unique_ptr<Transp
     absent.lost = fmt::format("rank {} has not joined", peer);
     absent.gone = absent.closed = true;
   }
+  if (setup.watch_forsaken)
+    forsaken_ = setup.watch_forsaken([this](int peer, const std::string& why) { forsake(peer, why); });
 }
 
 MessengerCore::~MessengerCore() {
+  forsaken_.reset();
   stop_ = true;
   transport_->wake();
   if (thread_.joinable()) thread_.join();
@@ -183,6 +186,23 @@ void MessengerCore::run_tasks() {
     has_tasks_.store(false, std::memory_order_release);
   }
   for (const auto& task : tasks) call_back("run_soon", task);
+}
+
+void MessengerCore::run_later(double seconds, std::function<void()> task) {
+  start();
+  std::lock_guard lock(tasks_mutex_);
+  later_.emplace(now_seconds() + seconds, std::move(task));
+}
+
+void MessengerCore::run_due(double now) {
+  std::vector<std::function<void()>> tasks;
+  {
+    std::lock_guard lock(tasks_mutex_);
+    const auto end = later_.upper_bound(now);
+    for (auto due = later_.begin(); due != end; ++due) tasks.push_back(std::move(due->second));
+    later_.erase(later_.begin(), end);
+  }
+  for (const auto& task : tasks) call_back("run_later", task);
 }
 
 bool MessengerCore::is_lost(int peer) const {

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <deque>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -35,6 +36,7 @@ class MessengerCore final : public Messenger {
                 Done done) override;
   void tell(int peer, const Message& message, Deadline deadline) override;
   void run_soon(std::function<void()> task) override;
+  void run_later(double seconds, std::function<void()> task) override;
 
   // Messages queued for one peer; senders with a deadline block beyond this (back-pressure).
   static constexpr size_t kMostQueued = 256;
@@ -71,8 +73,9 @@ class MessengerCore final : public Messenger {
   void start();
   void loop();
   void work();
-  // (M) Runs what run_soon() was given.
+  // (M) Run what run_soon() was given, and what is due of run_later().
   void run_tasks();
+  void run_due(double now);
   // (M) Reads from and writes to one peer without blocking; true if anything moved.
   bool turn(int peer);
   // (M) Reading: a head is checked, a destination chosen, the payload read into it, then the message
@@ -100,6 +103,8 @@ class MessengerCore final : public Messenger {
   // (M) Deadlines, dead and rejoined peers.
   void expire(double now);
   void expire_peer(int peer);
+  // Any thread: counts the peer as lost although its connection is open.
+  void forsake(int peer, const std::string& why);
   // Any thread: stops writing to the peer. lose() (M) does the rest: closes it and fails its requests.
   void give_up(int peer, const std::string& symptom);
   void lose(int peer, const std::string& symptom);
@@ -122,10 +127,12 @@ class MessengerCore final : public Messenger {
   std::mutex tasks_mutex_;
   std::vector<std::function<void()>> tasks_;  // guarded by tasks_mutex_
   std::atomic<bool> has_tasks_{false};
+  std::multimap<double, std::function<void()>> later_;  // by now_seconds(); guarded by tasks_mutex_
   std::atomic<std::thread::id> own_thread_{};
   std::atomic<uint64_t> next_id_;
   double last_look_ = 0;
   std::thread thread_;
+  std::shared_ptr<void> forsaken_;  // goes first: it calls this object
 };
 
 // Runs `call`; returns the text of what it throws, empty if nothing.

@@ -116,6 +116,7 @@ bool MessengerCore::withdraw(int peer, uint64_t id) {
 
 void MessengerCore::expire(double now) {
   last_look_ = now;
+  run_due(now);
   transport_->look_for_deaths();
   bool failed = setup_.failure && setup_.failure->set();
   for (int peer = 0; peer < size(); ++peer) {
@@ -175,6 +176,13 @@ void MessengerCore::give_up(int peer, const std::string& symptom) {
   for (Outgoing& out : queue) {
     if (out.sent) call_back("Reply::sent", out.sent);
   }
+}
+
+// The messenger's thread closes the connection and reports the loss.
+void MessengerCore::forsake(int peer, const std::string& why) {
+  if (peer < 0 || peer >= size() || peer == rank() || is_lost(peer)) return;
+  give_up(peer, why);
+  transport_->wake();
 }
 
 // The messenger's thread only, or after it has ended: that thread may be reading from the peer into memory of

@@ -51,6 +51,27 @@ TEST_P(MessengersInTrouble, AReplyThatDoesNotFitIsAnErrorAndHurtsNothing) {
   });
 }
 
+TEST_P(MessengersInTrouble, APeerThatIsForsakenCountsAsLostAlthoughItIsConnected) {
+  Latch done(2);
+  std::atomic<bool> open{false};
+  run(2, [&](Messenger& messenger) {
+    if (messenger.rank() == 1) return serve_nothing_until(open, messenger), done.arrive_and_wait();
+    std::promise<std::string> why;
+    messenger.on_peer_lost(
+        [&](int peer, const std::string& text) { why.set_value(fmt::format("{}: {}", peer, text)); });
+    auto answer = messenger.ask(1, message(kEcho), {}, Deadline::after(20));
+    {
+      std::lock_guard lock(forsaking_);
+      forsake_.at(0)(1, "rank 1 was evicted");
+    }
+    EXPECT_TRUE(messenger.is_lost(1));
+    EXPECT_THAT([&] { answer.get(); }, ::testing::ThrowsMessage<CommError>(HasSubstr("rank 1 was evicted")));
+    EXPECT_EQ(why.get_future().get(), "1: rank 1 was evicted");
+    open = true;
+    done.arrive_and_wait();
+  });
+}
+
 TEST_P(MessengersInTrouble, KindsAndPeersOutsideOfTheSetAreRefused) {
   run(2, [&](Messenger& messenger) {
     EXPECT_THROW(messenger.tell(1 - messenger.rank(), message(kKinds), Deadline::after(1)), ConfigError);

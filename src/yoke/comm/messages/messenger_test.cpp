@@ -11,6 +11,18 @@ class MessengersAtWork : public Messengers {};
 INSTANTIATE_TEST_SUITE_P(Over, MessengersAtWork, ::testing::Values("tcp", "shm"),
                          [](const auto& instance) { return instance.param; });
 
+TEST_P(MessengersAtWork, TasksRunOnceTheirTimeHasCome) {
+  run(2, [&](Messenger& messenger) {
+    std::vector<int> order;  // of the messenger's thread
+    std::promise<double> last;
+    const Deadline clock = Deadline::after(20);
+    messenger.run_later(0.1, [&] { order.push_back(2), last.set_value(clock.elapsed()); });
+    messenger.run_later(0.02, [&] { order.push_back(1); });
+    EXPECT_GE(last.get_future().get(), 0.1);
+    EXPECT_EQ(order, (std::vector<int>{1, 2}));
+  });
+}
+
 TEST_P(MessengersAtWork, EchoPayloadsOfAnySize) {
   Latch done(3);
   run(3, [&](Messenger& messenger) {

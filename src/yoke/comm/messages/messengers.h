@@ -36,6 +36,10 @@ struct MessengerSetup {
   // By rank: whether it joins later, in life 1, and counts as lost until then. Empty: all connect at the
   // start. Requires may_return.
   std::vector<bool> late{};
+  // Registers a function that hears of peers without which the others continue although they are connected:
+  // they count as lost. The result is destroyed before the messenger ends. Empty: there are none.
+  using Forsaken = std::function<void(int peer, const std::string& why)>;
+  std::function<std::shared_ptr<void>(Forsaken)> watch_forsaken{};
   bool is_late(int other) const { return !late.empty() && late[static_cast<size_t>(other)]; }
 };
 

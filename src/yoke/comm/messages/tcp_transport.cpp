@@ -10,8 +10,10 @@
 #include <cstring>
 #include <utility>
 
+#include "yoke/base/clock.h"
 #include "yoke/base/error.h"
 #include "yoke/comm/messages/core.h"
+#include "yoke/net/socket_options.h"
 
 namespace yoke::comm {
 namespace messages {
@@ -56,6 +58,7 @@ class TcpTransport final : public Transport {
  private:
   struct Peer {
     std::unique_ptr<net::Connection> connection;
+    std::string vanished;          // why the connection is of no use although it is open
     uint64_t posted = 0;           // frames since the connection was opened
     std::vector<std::byte> first;  // first frame of the message being read
     WireHead head;
@@ -68,6 +71,7 @@ class TcpTransport final : public Transport {
   Peer& of(int peer) {
     Peer& state = peers_[static_cast<size_t>(peer)];
     if (!state.connection) throw CommError("rank {} is lost", peer);
+    if (!state.vanished.empty()) throw CommError("{}", state.vanished);
     return state;
   }
   net::Introduction introduction(int caller, int callee, int life) const;
@@ -75,6 +79,8 @@ class TcpTransport final : public Transport {
   void call(int peer, const Deadline& deadline);
   void await(int peer, const Deadline& deadline);
   void come_back();
+  void look_for_vanished();
+  void accept_returned();
   void post_first(Peer& state, Outgoing& message);
 
   const std::string name_ = "tcp";
@@ -82,9 +88,12 @@ class TcpTransport final : public Transport {
   std::vector<Peer> peers_;
   net::Descriptor wake_;
   std::vector<pollfd> polled_;
+  double looked_ = 0;
 };
 
 constexpr const char* kPurpose = "messages";
+constexpr double kLookEvery = 1;          // seconds between looks for peers whose machine has vanished
+constexpr double kVanished = 20;          // seconds without an acknowledgement
 constexpr double kCallAgainSeconds = 10;  // per peer of a restarted rank
 
 // Several ranks of a messenger may be one rank of the job with one acceptor: the group id tells them apart.
@@ -146,8 +155,28 @@ void TcpTransport::come_back() {
   }
 }
 
-// A closed connection is noticed on use; this only accepts restarted ranks.
-void TcpTransport::look_for_deaths() try {
+// A closed connection is noticed on use.
+void TcpTransport::look_for_deaths() {
+  if (double now = now_seconds(); now - looked_ >= kLookEvery) {
+    looked_ = now;
+    look_for_vanished();
+  }
+  accept_returned();
+}
+
+// A machine without power or network closes nothing.
+void TcpTransport::look_for_vanished() {
+  for (size_t peer = 0; peer < peers_.size(); ++peer) {
+    Peer& state = peers_[peer];
+    if (!state.connection || !state.vanished.empty()) continue;
+    const double seconds = net::seconds_unacknowledged(state.connection->fd());
+    if (seconds > kVanished)
+      state.vanished =
+          fmt::format("the machine of rank {} has acknowledged nothing for {:.0f} s", peer, seconds);
+  }
+}
+
+void TcpTransport::accept_returned() try {
   if (!setup_.may_return) return;
   auto caller_of = [&](const net::Introduction& call) {
     for (int peer = 0; peer < setup_.size; ++peer) {
@@ -174,6 +203,7 @@ void TcpTransport::reopen(int peer) {
   Peer& state = peers_[static_cast<size_t>(peer)];
   state.connection = std::move(state.again);
   state.life = std::exchange(state.calls_again, 0);
+  state.vanished.clear();
   state.posted = 0;
   state.has_head = false;
   state.received = 0;

@@ -77,6 +77,11 @@ class Messengers : public ::testing::TestWithParam<std::string> {
       setup.kinds = kKinds;
       setup.failure = failure_;
       setup.timeout = 20;
+      setup.watch_forsaken = [this, rank](const MessengerSetup::Forsaken& forsake) {
+        std::lock_guard lock(forsaking_);
+        forsake_[rank] = forsake;
+        return std::make_shared<int>();
+      };
     };
     if (GetParam() == "tcp") {
       TcpMessengerSetup setup;
@@ -94,6 +99,8 @@ class Messengers : public ::testing::TestWithParam<std::string> {
   }
 
   std::shared_ptr<cluster::Failure> failure_ = std::make_shared<cluster::Failure>();
+  mutable std::mutex forsaking_;
+  mutable std::map<int, MessengerSetup::Forsaken> forsake_;  // by rank; while its messenger exists
 };
 // Lets a rank stay until all others are done with it.
 struct Latch {

@@ -103,6 +103,7 @@ cluster::JobContact::Seat take_seat(cluster::JobContact& job, const Choices& cho
     options.insecure = job.address().protection == net::to_string(net::Protection::kNone);
     options.encrypt = job.address().protection == net::to_string(net::Protection::kEncrypted);
     options.role = fmt::format("{} {}", works ? "worker" : "parameter server", late.number);
+    options.replaceable = !works;
     try {
       late.world = std::make_unique<cluster::World>(identity_of(job.address(), seat.rank), options);
       return seat;

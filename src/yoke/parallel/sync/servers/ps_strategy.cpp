@@ -82,6 +82,7 @@ void PsStrategy::open_servers() {
   learner.servers = setup_.places > 0 ? setup_.places : static_cast<int>(setup_.ps.servers);
   learner.at_start = setup_.at_start;
   learner.replicas = static_cast<int>(setup_.ps.replicas);
+  learner.machines = setup_.machines;
   learner.tensors = layout_->tensors();
   learner.type = flat_.scalar_type() == torch::kFloat64 ? DataType::kFloat64 : DataType::kFloat32;
   learner.range_bytes = setup_.ps.range_bytes;

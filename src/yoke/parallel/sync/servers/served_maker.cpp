@@ -91,6 +91,7 @@ PsSetup served_setup(const MakeOptions& options) {
   setup.workers = setup.workers_at_start = setup.ranks.replicas;
   setup.ps = options.ps;
   setup.at_start = servers_at_start(options);
+  if (setup.job != nullptr) setup.machines = machines_of_servers(options, *setup.job, options.links.workers);
   const ps::Places places = places_of(options, options.links.workers);
   setup.places = setup.at_start > 0 ? places.all_servers : 0;
   if (hands_out_batches(options)) {

@@ -2,11 +2,13 @@
 
 #include <fmt/core.h>
 
+#include <chrono>
 #include <cmath>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <thread>
 
 #include "yoke/base/error.h"
 #include "yoke/base/file.h"
@@ -214,6 +216,15 @@ int replicas_of(const Choices& config) {
   return replicas;
 }
 
+std::vector<std::string> machines_of_servers(const Choices& config, const cluster::World& world,
+                                             int workers) {
+  std::vector<std::string> machines;
+  if (replicas_of(config) == 0 || world.alone()) return machines;
+  for (int server = 0; server < config.ps.servers; ++server)
+    machines.push_back(world.members().at(static_cast<size_t>(workers + server)).machine);
+  return machines;
+}
+
 int servers_at_start(const Choices& config) {
   return config.ps.max_servers > 0 ? static_cast<int>(config.ps.servers) : 0;
 }
@@ -300,7 +311,7 @@ struct HostedServer::Parts {
         chosen_optimizer(optimizer),
         world(own_world),
         ledger(choices, std::move(out)),
-        options(server_options(choices, optimizer, workers)),
+        options(placed(server_options(choices, optimizer, workers), world, workers)),
         messenger(std::make_unique<ps::ReplicaMessenger>(std::move(own_messenger), options.ranks)),
         server(*messenger, recorded_by(ledger, options)) {
     if (!world.alone())
@@ -312,6 +323,12 @@ struct HostedServer::Parts {
   ~Parts() {
     questions.reset();
     messenger.reset();  // its thread calls the server
+  }
+
+  ps::ServerOptions placed(ps::ServerOptions given_options, const cluster::World& own_world,
+                           int workers) const {
+    given_options.machines = machines_of_servers(choices, own_world, workers);
+    return given_options;
   }
 
   // Of `yoke ps`.
@@ -343,10 +360,29 @@ HostedServer::HostedServer(const Choices& choices, const optim::OptimizerOptions
                                      workers)) {}
 HostedServer::~HostedServer() = default;
 
+namespace {
+
+constexpr double kHearsWhy = 1;  // seconds
+
+// The others continue without this server, so its end is no failure.
+bool was_evicted(const cluster::World& world, Deadline deadline) {
+  const cluster::Failure& failure = *world.failure();
+  while (!failure.set() && !deadline.passed()) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  return failure.set() && failure.report().kind == "evicted";
+}
+
+}  // namespace
+
 void HostedServer::finish() {
   cluster::World& world = parts_->world;
-  parts_->server.run();
+  try {
+    parts_->server.run();
+  } catch (const CommError&) {
+    // One that was evicted while it was stopped sees that it has lost all others before it hears why.
+    if (!was_evicted(world, Deadline::after(kHearsWhy))) throw;
+  }
   parts_.reset();
+  if (was_evicted(world, Deadline::after(0))) return log::warn("{}", world.failure()->report().what);
   world.failure()->check("serving parameters");
 }
 
@@ -386,6 +422,7 @@ void serve(const Choices& choices, const optim::OptimizerOptions& optimizer,
   cluster::JoinOptions options;
   options.expendable = expendable_ranks(choices, identity.world_size);
   options.late_ranks = late_ranks(choices, workers_beside_servers(choices, identity.world_size));
+  options.replaceable = replicas_of(choices) > 0;
   cluster::World world(identity, options);
   if (world.life() > 0)
     throw ConfigError("rank {} is a parameter server: it cannot rejoin a running job.", world.rank());

@@ -41,6 +41,11 @@ int late_ranks(const Choices& choices, int workers);
 // Ranks of a job with that many workers.
 int ranks_with_servers(const Choices& choices, int workers);
 
+// Where the servers of the start are, if they have copies: ServerOptions::machines. `workers`: ranks at the
+// start.
+std::vector<std::string> machines_of_servers(const Choices& choices, const cluster::World& world,
+                                             int workers);
+
 // Of each server. Throws ConfigError.
 ps::ServerOptions server_options(const Choices& choices, const optim::OptimizerOptions& optimizer,
                                  int workers);

@@ -28,8 +28,9 @@ struct PsSetup {
   int workers_at_start = 1;
   ps::ReplicaRanks ranks{};  // of the job; by default each worker is a rank
   ps::PsOptions ps;
-  int places = 0;    // for servers, if some may join; 0: the set is fixed
-  int at_start = 0;  // as in ps::ServerOptions
+  int places = 0;                       // for servers, if some may join; 0: the set is fixed
+  int at_start = 0;                     // as in ps::ServerOptions
+  std::vector<std::string> machines{};  // likewise
   ps::SlowdownOptions slowdown;
   plan::PolicyOptions policy;
   int64_t updates = 0;     // where the run ends; told by the first worker
