@@ -23,11 +23,11 @@ def test_every_row_has_a_bound_and_a_verdict():
     assert set(rows.ROWS) == set(rows.NAMES) and set(range(1, 31)) <= set(rows.ROWS)
     assert all(rows.BOUNDS[number][0] for number in rows.ROWS)
     verdict = lambda *words: rows.Row(*words).value["verdict"]
-    assert verdict(1, "", "", 1.0, "", True) == "pass" and verdict(1, "", "", 2.5, "", True) == "bounded: 2.5 s"
-    assert verdict(1, "", "", 1.0, "", True, "half of it") == "bounded: half of it"
+    assert verdict(31, "", "", 1.0, "", True) == "pass" and verdict(31, "", "", 2.5, "", True) == "bounded: 2.5 s"
+    assert verdict(31, "", "", 1.0, "", True, "half of it") == "bounded: half of it" and verdict(18, "", "", 1.0, "", True) == "bounded: the job ends"
     assert verdict(1, "", "", 1.0, "", False) == "veto" and verdict(2, "", "", 1.0, "", False) == "fails" and verdict(28, "", "", None, "", None) == "-"
     made = [rows.Row(1, "", "", 1.0, "", False).value, rows.Row(2, "", "", 9.0, "", True).value, rows.Row(28, "", "", None, "", None).value]
-    assert rows.verdicts(made) == "the scorecard (1 to 30): 2 of 3 rows measured, 0 pass, 1 bounded, 1 fail, not measured here: 28. Vetoes: 1."
+    assert rows.verdicts(made) == "The scorecard (1 to 30): 2 of 3 rows measured, 0 pass, 1 bounded, 1 fail, not measured here: 28. Vetoes: 1."
 
 
 def test_a_bad_rule_is_told_before_anything_starts():
