@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
 """How long an elastic job pauses when a rank is killed, or with --grow when one joins.
 
-    bench/elastic.py [--jobs 5] [--ranks 6] [--zero 0] [--grow]
+    bench/elastic.py [--jobs 5] [--ranks 6] [--zero 0] [--pipeline 0] [--namespaces] [--grow]
 
 Every job starts with --ranks ranks; one rank after the other is killed (kill -9, chosen by a fixed seed) until one is left, over shm and over tcp.
-The pause runs from the kill to the end of the first step that the ranks left finish together. With --grow a job of two ranks grows to --ranks, by `yoke run
+The pause runs from the kill to the end of the first step that the ranks left finish together. With --pipeline N the model is cut into N stages (ranks
+beyond them are spares), with --namespaces the ranks are on two machines (network namespaces: needs root), over tcp. With --grow a job of two ranks grows to --ranks, by `yoke run
 --join`; the pause runs from the last step without a new rank to the end of the first one with it, less a usual step.
 """
 import argparse
+import contextlib
 import json
 import os
 import pathlib
@@ -17,11 +19,15 @@ import signal
 import socket
 import statistics
 import subprocess
+import sys
 import tempfile
 import threading
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "tests"))
+from two_machines import Machines, make_secret, why_not  # noqa: E402
+
 YOKE = os.environ.get("YOKE_BIN", str(ROOT / "build/yoke"))
 
 
@@ -49,31 +55,47 @@ def wait_for(log, pattern, seconds):
     raise SystemExit(f"no '{pattern}' within {seconds} s in\n" + "".join(log))
 
 
-def job(ranks, backend, config, draw, zero):
+def start(command, log):
+    process = subprocess.Popen(list(map(str, command)), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    threading.Thread(target=lambda: [log.append(line) for line in process.stderr], daemon=True).start()
+    return process
+
+
+def launchers(folder, ranks, machines, words, log):
+    """One, or one on each of two machines."""
+    train = [YOKE, "train", *words]
+    if machines is None:
+        return [start([*train, "--nproc", ranks, "--elastic"], log)]
+    key = make_secret(pathlib.Path(folder) / "key")
+    return [start([*machines.inside(node), YOKE, "run", "--elastic", "--nnodes", 2, "--node-rank", node, "--nproc", ranks // 2, "--rdzv-endpoint",
+                   f"{machines.head}:29571", "--secret-file", key, *train], log) for node in range(2)]
+
+
+def job(ranks, backend, config, draw, words, machines=None):
     """Pauses in seconds, one for every kill, each with the number of ranks before it."""
     with tempfile.TemporaryDirectory() as folder:
-        command = [YOKE, "train", config, "--nproc", ranks, "--elastic", "--parallel.backend", backend, "--out.dir", folder, "--steps", 10**8,
-                   "--train.threads", 1, "--train.evaluate", "false", "--out.log_every", 50, "--out.report", "false", "--parallel.zero", zero]
-        process = subprocess.Popen(list(map(str, command)), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         log = []
-        threading.Thread(target=lambda: [log.append(line) for line in process.stderr], daemon=True).start()
-        records = pathlib.Path(folder) / "metrics.jsonl"
+        jobs = launchers(folder, ranks, machines, [config, "--parallel.backend", backend, "--out.dir", folder + "/run", "--steps", 10**8, "--train.threads", 1,
+                                                   "--train.evaluate", "false", "--out.log_every", 50, "--out.report", "false", *words], log)
+        records = pathlib.Path(folder) / "run/metrics.jsonl"
         end = time.monotonic() + 120
         while not (records.exists() and records.stat().st_size > 0):
-            if time.monotonic() > end or process.poll() is not None:
+            if time.monotonic() > end or any(one.poll() is not None for one in jobs):
                 raise SystemExit("the job did not start:\n" + "".join(log))
             time.sleep(0.02)
         kills = []
-        alive = ranks_of(process.pid)
+        alive = {rank: pid for one in jobs for rank, pid in ranks_of(one.pid).items()}
         for epoch in range(1, ranks):
             victim = draw.choice(sorted(alive))
             os.kill(alive.pop(victim), signal.SIGKILL)
             kills.append(time.time())
             wait_for(log, rf"epoch {epoch}: step \d+ finished", 60)
             time.sleep(0.2 + 0.3 * draw.random())  # at another point of a step each time
-        process.send_signal(signal.SIGTERM)
-        process.wait(60)
-        elastic = json.loads((pathlib.Path(folder) / "summary.json").read_text())["elastic"]
+        for one in jobs:
+            one.send_signal(signal.SIGTERM)
+        for one in jobs:
+            one.wait(60)
+        elastic = json.loads((pathlib.Path(folder) / "run/summary.json").read_text())["elastic"]
     assert elastic["losses"] == ranks - 1 and elastic["repeated"] <= ranks - 1, elastic
     changes = [change for change in elastic["changes"] if change["at"] > 0]
     return [(ranks - i, change["at"] - kills[i]) for i, change in enumerate(changes)]
@@ -125,8 +147,12 @@ def main():
     parser.add_argument("--ranks", type=int, default=6)
     parser.add_argument("--config", default=str(ROOT / "configs/mlp_tiny.toml"))
     parser.add_argument("--zero", type=int, default=0, choices=range(4))
+    parser.add_argument("--pipeline", type=int, default=0, metavar="STAGES")
+    parser.add_argument("--namespaces", action="store_true", help="two machines, each with half of the ranks")
     parser.add_argument("--grow", action="store_true")
     arguments = parser.parse_args()
+    if arguments.namespaces and (arguments.grow or arguments.ranks % 2 or why_not()):
+        parser.error(why_not() or "--namespaces wants an even number of --ranks, and no --grow")
     if arguments.grow:
         rows, steps = [], []
         for _ in range(arguments.jobs):
@@ -138,15 +164,32 @@ def main():
         print(f"a step takes {statistics.median(steps) * 1e3:.1f} ms")
         return
     draw = random.Random(1)
+    words = ["--parallel.zero", arguments.zero] if arguments.zero else []
+    if arguments.pipeline:
+        words += ["--parallel.pipeline", arguments.pipeline, "--parallel.data", 1, "--model.sizes", "[32, 48, 48, 48, 48, 10]", "--checkpoint.every_steps", 0]
     pauses = []
     print("backend  kills  median s  p95 s  worst s")
-    for backend in ("shm", "tcp"):
-        own = [row for _ in range(arguments.jobs) for row in job(arguments.ranks, backend, arguments.config, draw, arguments.zero)]
+    for backend in ("tcp",) if arguments.namespaces else ("shm", "tcp"):
+        own = []
+        for _ in range(arguments.jobs):
+            with Machines() if arguments.namespaces else contextlib.nullcontext() as machines:
+                own += job(arguments.ranks, backend, arguments.config, draw, words, machines)
         pauses += own
         show(backend, own)
     show("all", pauses)
     for ranks in sorted({row[0] for row in pauses}):
         show(f"{ranks} ranks", [row for row in pauses if row[0] == ranks])
+    distribution([seconds for _, seconds in pauses])
+
+
+def distribution(times):
+    """How many pauses were how long."""
+    edges = [0.05, 0.1, 0.15, 0.2, 0.3, 0.5, 1, 2, 5, float("inf")]
+    print("pause     kills")
+    for low, high in zip([0, *edges], edges):
+        count = sum(low <= one < high for one in times)
+        if count:
+            print(f"< {high:<6g}s {count:5}  {'#' * round(40 * count / len(times))}")
 
 
 def show(name, rows):

@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
 """An elastic job that is disturbed all the time, and what it costs.
 
-    bench/soak.py [--minutes 30] [--every 15] [--zero 0] [--seed 1] [--json]
+    bench/soak.py [--minutes 30] [--every 15] [--zero 0] [--points] [--seed 1] [--json]
 
 Two machines (network namespaces: needs root; otherwise two launchers on this one, and no partitions) with two ranks each train one model. Every
 --every seconds a rank is killed, a rank is stopped (SIGSTOP), or the link between the machines is cut for three seconds; lost ranks are restarted into
-the job, and so is the second machine, which ends when it was cut off. Afterwards the same number of steps is trained without faults. Held to:
+the job, and so is the second machine, which ends when it was cut off. With --points faults also come from inside, at random hits of fault points
+(YOKE_FAULT). Afterwards the same number of steps is trained without faults. In one of ten cases the next token is drawn by chance, and there are too many
+samples to learn them by heart: the loss stays above 0.7 however long the run. Held to:
 
     goodput   the time in which steps are finished, of all time: at least 80 %
-    loss      that of the undisturbed run, within 2 %, or 0.001
+    loss      the mean of the last 200 steps: that of the undisturbed run, within 2 %
     memory    of launchers and ranks: the largest of the last third is at most 10 % above that of the first third
     nothing   left behind: no process, no shared memory
 """
@@ -35,11 +37,21 @@ CUT = 3  # seconds
 PER_MACHINE = 2
 
 
+# A hit of each in a step or a heartbeat, on every rank; copies and rebuilding only with --zero.
+POINTS = ["comm.collective.begin:kill", "comm.collective.begin:stop", "frame.send:drop", "session.heartbeat:kill", "elastic.copy:kill", "elastic.rebuild:kill"]
+
+
+def point_rules(every, seed):
+    """About one fault in `every` seconds from all points together."""
+    chance = every and 1 / (every * 2 * PER_MACHINE * 100)  # about 100 hits in a second
+    return "; ".join(f"at={point.split(':')[0]},p={0.01 if 'rebuild' in point else chance:.7f},seed={seed + i}:{point.split(':')[1]}" for i, point in enumerate(POINTS))
+
+
 class Node:
     """A launcher and the processes below it."""
 
-    def __init__(self, command):
-        clean = {k: v for k, v in os.environ.items() if not k.startswith("YOKE_")}
+    def __init__(self, command, faults=""):
+        clean = {k: v for k, v in os.environ.items() if not k.startswith("YOKE_")} | ({"YOKE_FAULT": faults} if faults else {})
         self.process = subprocess.Popen(list(map(str, command)), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=clean, cwd=ROOT)
         self.log = []
         self.reader = threading.Thread(target=lambda: [self.log.append(line) for line in self.process.stderr], daemon=True)
@@ -125,12 +137,40 @@ def last_step(records):
 
 
 def train(folder, zero, steps):
-    return [YOKE, "train", ROOT / "configs/mlp_tiny.toml", "--out.dir", folder, "--steps", steps, "--train.threads", 1, "--train.evaluate", "false",
+    recipe = folder.parent / "soak.toml"
+    recipe.write_text(RECIPE)
+    return [YOKE, "train", recipe, "--out.dir", folder, "--steps", steps, "--train.threads", 1, "--train.evaluate", "false",
             "--out.log_every", 1, "--out.report", "false", "--parallel.zero", zero, "--parallel.backend", "tcp", "--slowdown.law", "exp:20ms",
-            "--checkpoint.every_steps", 200 if zero else 0, "--data.samples", 20000, "--train.optimizer", "adamw", "--train.lr", 0.001]
+            "--checkpoint.every_steps", 200 if zero else 0]
 
 
-def start_nodes(machines, folder, key, zero):
+RECIPE = """[model]
+name = "gpt2"
+layers = 1
+heads = 2
+width = 32
+vocabulary = 64
+positions = 16
+
+[data]
+name = "synthetic"
+samples = 2000000          # of 16 tokens: far more than the model can hold
+batch_size = 8
+
+[train]
+optimizer = "adamw"
+lr = 0.003
+seed = 1
+"""
+
+
+def final_loss(folder, count=200):
+    """Of one batch it would be chance."""
+    records = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    return statistics.mean(record["loss"] for record in records[-count:])
+
+
+def start_nodes(machines, folder, key, zero, rules=""):
     """Functions that start the launcher of each machine."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -139,7 +179,7 @@ def start_nodes(machines, folder, key, zero):
     def start(number):
         prefix = machines.inside(number) if machines else []
         return Node([*prefix, YOKE, "run", "--elastic", "--nnodes", 2, "--nproc", PER_MACHINE, "--node-rank", number, "--max-restarts", 100000, "--rdzv-endpoint",
-                           f"{head}:{port}", "--secret-file", key, *train(folder, zero, 10**8)])
+                           f"{head}:{port}", "--secret-file", key, *train(folder, zero, 10**8)], rules)
 
     return start
 
@@ -168,7 +208,8 @@ def disturbed(arguments, folder, machines):
     draw = random.Random(arguments.seed)
     key = make_secret(folder / "key")
     before = set(os.listdir("/dev/shm"))
-    start = start_nodes(machines, folder / "run", key, arguments.zero)
+    rules = point_rules(arguments.every, arguments.seed) if arguments.points else ""
+    start = start_nodes(machines, folder / "run", key, arguments.zero, rules)
     nodes = [start(0), start(1)]
     ended = []
     watch = Watch(folder / "run/metrics.jsonl", nodes)
@@ -210,8 +251,10 @@ def disturbed(arguments, folder, machines):
         time.sleep(0.1)
     orphans = [pid for pid in watch.pids if alive(pid)]
     left = sorted(name for name in set(os.listdir("/dev/shm")) - before if name.startswith("yoke"))
+    if arguments.points:
+        faults.counts["point"] = sum("YOKE_FAULT: " in line for node in [*nodes, *ended] for line in node.log)
     return {"seconds": round(end - begin), "faults": faults.counts, "goodput": goodput, "step_seconds": usual, "steps": summary["steps"],
-            "loss": summary["final_loss"], "epochs": summary["elastic"]["epochs"], "losses": summary["elastic"]["losses"], "joins": summary["elastic"]["joins"],
+            "loss": final_loss(folder / "run"), "epochs": summary["elastic"]["epochs"], "losses": summary["elastic"]["losses"], "joins": summary["elastic"]["joins"],
             "repeated": summary["elastic"]["repeated"], "machine_returned": len(ended), "orphans": orphans, "shared_memory_left": left, **growth(watch.memory)}
 
 
@@ -226,14 +269,14 @@ def undisturbed(arguments, folder, steps):
     words[words.index("--slowdown.law") + 1] = "none"
     clean = {k: v for k, v in os.environ.items() if not k.startswith("YOKE_")}
     subprocess.run(list(map(str, [*words, "--nproc", 2 * PER_MACHINE, "-q"])), check=True, env=clean, cwd=ROOT, stdout=subprocess.DEVNULL)
-    return json.loads((folder / "calm/summary.json").read_text())["final_loss"]
+    return final_loss(folder / "calm")
 
 
 def verdict(result):
     problems = []
     if result["goodput"] < 0.8:
         problems.append(f"goodput is {result['goodput']:.1%}")
-    if abs(result["loss"] - result["calm_loss"]) > max(0.001, 0.02 * abs(result["calm_loss"])):
+    if not 0.1 < result["calm_loss"] or abs(result["loss"] - result["calm_loss"]) > 0.02 * result["calm_loss"]:
         problems.append(f"the loss is {result['loss']:.4g}, without faults {result['calm_loss']:.4g}")
     for name in ("launcher_mb", "rank_mb"):
         if result[name][1] > 1.1 * result[name][0]:
@@ -248,6 +291,7 @@ def main():
     parser.add_argument("--minutes", type=float, default=30)
     parser.add_argument("--every", type=float, default=15, help="seconds between two faults")
     parser.add_argument("--zero", type=int, default=0, choices=range(4))
+    parser.add_argument("--points", action="store_true", help="faults from inside, too: YOKE_FAULT")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()

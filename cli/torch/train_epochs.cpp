@@ -21,7 +21,7 @@ namespace {
 constexpr int kMostFruitless = 8;
 constexpr double kExchange = 60;  // seconds
 constexpr double kLock = 10;
-constexpr double kSignalSpread = 0.25;
+constexpr double kSignalSpread = 3;
 constexpr size_t kMostRecent = 8;  // records
 
 int64_t replicas_on(const RunConfig& config, int ranks) {
@@ -201,7 +201,7 @@ void Epochs::lock(Resume& resume) const {
 }
 
 engine::LoopPlan Epochs::loop_plan(const engine::Worker& worker, const data::Loader& loader,
-                                   const engine::Progress& done) const {
+                                   const engine::Progress& done) {
   const bool global = elastic_ && config_.elastic.batch == "global";
   engine::LoopPlan plan = cli::loop_plan(config_, worker, loader, done, global ? replicas_at_start_ : 0);
   if (!elastic_) return plan;
@@ -212,27 +212,24 @@ engine::LoopPlan Epochs::loop_plan(const engine::Worker& worker, const data::Loa
                              int64_t step) { return factor * rate(step); };
   plan.wanted_stop = [this] {
     const int signal = engine::requested_stop();
-    if (signal != 0) return signal;
+    if (signal != 0 && (!leaves_at_ || leaves_at_->passed())) return signal;
     return member_.job().session().change_wanted() ? engine::kRegroup : 0;
   };
-  // A signal to some of the ranks takes these out of the job; one to all of them stops it. The latter does
-  // not reach all ranks in the same step: those without one wait a moment for it.
-  plan.agreed_stop = [this](int) {
-    std::vector<std::string> all = signals_of_all("stop");
-    if (std::ranges::any_of(all, [](const auto& one) { return one != "0"; })) {
-      Deadline grace = Deadline::after(kSignalSpread);
-      while (engine::requested_stop() == 0 && !grace.passed())
-        std::this_thread::sleep_for(std::chrono::milliseconds(5));
-      all = signals_of_all("stop, a moment later");
-    }
-    const bool everybody = std::ranges::none_of(all, [](const auto& one) { return one == "0"; });
-    return everybody ? std::max(1, engine::requested_stop()) : engine::kRegroup;
-  };
+  plan.agreed_stop = [this](int largest, bool may_wait) { return agreed_stop(largest, may_wait); };
   return plan;
 }
 
-std::vector<std::string> Epochs::signals_of_all(const std::string& meeting) const {
-  return texts_of_all(meeting, std::to_string(engine::requested_stop()));
+// A signal to some of the ranks takes these out of the job; one to all of them stops it. Schedulers signal
+// machines one after the other, so a rank with a signal trains on for a while before it leaves.
+int Epochs::agreed_stop(int largest, bool may_wait) {
+  const int signal = engine::requested_stop();
+  const bool waited = leaves_at_ && leaves_at_->passed();
+  if (signal != 0 && !leaves_at_) leaves_at_ = Deadline::after(kSignalSpread);
+  const std::string own = signal == 0 ? "stays" : waited ? "leaves" : "may leave";
+  const std::vector<std::string> all = texts_of_all("stop", own);
+  const auto any = [&](const char* word) { return std::ranges::find(all, word) != all.end(); };
+  if (!any("stays")) return std::max(1, signal);
+  return largest == engine::kRegroup || any("leaves") || !may_wait ? engine::kRegroup : 0;
 }
 
 std::vector<std::string> Epochs::texts_of_all(const std::string& meeting, const std::string& own) const {
@@ -273,7 +270,7 @@ void Epochs::keep() {
 
 bool Epochs::continue_after(const engine::Outcome& outcome) {
   if (!elastic_ || outcome.stopped_by_signal != engine::kRegroup) return false;
-  leaves_ = engine::requested_stop() != 0;
+  leaves_ = leaves_at_.has_value();  // not with a signal of which the others do not know yet
   if (sharded_) hand_over_shards();
   keep();
   continues_ = true;

@@ -8,6 +8,7 @@
 
 #include "cli/run_config.h"
 #include "cli/torch/train_resume.h"
+#include "yoke/base/deadline.h"
 #include "yoke/base/error.h"
 #include "yoke/engine/engine.h"
 #include "yoke/engine/shard_keeper.h"
@@ -38,7 +39,7 @@ class Epochs {
   Resume take_resume(const TrainArguments& arguments);
   // As cli::loop_plan(), with the learning rate and stops of this epoch.
   engine::LoopPlan loop_plan(const engine::Worker& worker, const data::Loader& loader,
-                             const engine::Progress& done) const;
+                             const engine::Progress& done);
   // From now on there is a state to keep, and stop signals are heard. The engine is at a step boundary, and
   // has what `resume` gave it.
   void attach_to(engine::Engine& engine, engine::Worker& worker, const data::Loader& loader, Resume& resume);
@@ -63,7 +64,7 @@ class Epochs {
   void note_end();
   // Collective, through the coordinator.
   std::vector<std::string> texts_of_all(const std::string& meeting, const std::string& own) const;
-  std::vector<std::string> signals_of_all(const std::string& meeting) const;
+  int agreed_stop(int largest, bool may_wait);
   std::unique_ptr<metrics::Sink> first_step();
   void lock(Resume& resume) const;
   void keep();
@@ -99,7 +100,8 @@ class Epochs {
   engine::Engine* engine_ = nullptr;
   bool continues_ = false;
   bool leaves_ = false;
-  int fruitless_ = 0;       // epochs in a row without a finished step
+  std::optional<Deadline> leaves_at_;  // set once the others know of its signal
+  int fruitless_ = 0;                  // epochs in a row without a finished step
   double stopped_at_ = 0;   // now_seconds(), of the last end of an epoch; 0: a step was finished since
   int64_t unfinished_ = 0;  // the step that was in flight then; 0: none
   metrics::ElasticSummary summary_;

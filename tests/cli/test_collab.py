@@ -257,6 +257,23 @@ def test_too_few_peers_end_the_run(run):
     assert re.search("quorum lost: [01] of at least 3", starter.said())  # it may not have joined its own run yet
 
 
+def test_with_three_liars_of_ten_the_loss_falls_and_the_grossest_is_excluded(run, tmp_path):
+    small = ["--data.batch_size", 8]
+    # The liars come first, so they take part from the first step on; noise may be excluded, too.
+    starter = run.start("--collab.min_peers", 8, "--robust", "centered_clip", "--train.lr", 0.02, *small, target=160, steps=30)
+    lies = [run.join(lie, *small, fault=f"at=collab.gradient:{lie}") for lie in ("flip", "noise", "scale")]
+    honest = [run.join(f"honest-{i}", *small) for i in range(6)]
+    lies[2].finish(code=4)
+    assert "this peer is excluded from the run: for 10 steps its gradients" in lies[2].said()
+    summaries = [peer.finish() for peer in (starter, *honest)]
+    assert len({summary["parameter_hash"] for summary in summaries}) == 1
+    curve = losses(tmp_path / "starter")
+    assert len(curve) == 30 and sum(curve[-5:]) < 0.8 * sum(curve[:5])
+    assert "is excluded from the run" in starter.said()
+    for peer in honest:
+        assert "this peer is excluded" not in peer.said()
+
+
 def test_averaging_is_measured(yoke):
     result = yoke("bench", "average", "--peers", 3, "--bytes", "1MB", "--link", "100mbit,20mbit,5mbit", "--iterations", 2, "--json").json
     assert result["seconds"]["median"] > 0 and sum(result["shares"]) == pytest.approx(1)

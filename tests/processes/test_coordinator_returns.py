@@ -203,7 +203,7 @@ def test_a_host_that_is_preempted_hands_over(machines, etcd):
     host = machines.jobs.pop(host_of(machines))
     host.signal(signal.SIGTERM)
     machines.check(2000, ranks=1)
-    assert host.wait() in (0, 128 + signal.SIGTERM), host.err
+    assert host.wait() == 0, host.err  # it has left; the job went on
 
 
 @pytest.mark.parametrize("words, said", [

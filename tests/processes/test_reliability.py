@@ -3,18 +3,31 @@ import json
 import subprocess
 
 import pytest
-from conftest import ROOT, YOKE
+from conftest import ROOT, YOKE, script
 from launching import clean_environment
 
 
 # Killed in all-reduce and resumed; a parameter server, a stalled worker, a full disk, changed frames, SIGTERM and SIGUSR1, a pipeline stage; elastic jobs; a
-# worker with sparse tables; the meeting point of a collaborative run; elastic ZeRO.
-@pytest.mark.parametrize("row", [1, 4, 5, 11, 18, 21, 25, 31, 32, 33, 34, 35, 36, 53, 60, 63, 66])
+# worker with sparse tables; the meeting point of a collaborative run; elastic ZeRO; wrong clocks; peers that do not fit, stay silent or have a wrong clock; a
+# machine that is preempted.
+@pytest.mark.parametrize("row", [1, 4, 5, 11, 18, 21, 25, 31, 32, 33, 34, 35, 36, 53, 60, 63, 66, 22, 68, 69, 70, 71, 72, 73])
 def test_the_row_holds(row):
     words = ["python3", str(ROOT / "tools/reliability"), "--rows", str(row), "--json"]
     run = subprocess.run(words, capture_output=True, text=True, timeout=300, env=clean_environment() | {"YOKE_BIN": str(YOKE)}, cwd=ROOT)
     result = json.loads(run.stdout)
     assert result["row"] == row and result["ok"] is True, run.stdout + run.stderr
+
+
+def test_every_row_has_a_bound_and_a_verdict():
+    rows = script("reliability")
+    assert set(rows.ROWS) == set(rows.NAMES) and set(range(1, 31)) <= set(rows.ROWS)
+    assert all(rows.BOUNDS[number][0] for number in rows.ROWS)
+    verdict = lambda *words: rows.Row(*words).value["verdict"]
+    assert verdict(31, "", "", 1.0, "", True) == "pass" and verdict(31, "", "", 2.5, "", True) == "bounded: 2.5 s"
+    assert verdict(31, "", "", 1.0, "", True, "half of it") == "bounded: half of it" and verdict(18, "", "", 1.0, "", True) == "bounded: the job ends"
+    assert verdict(1, "", "", 1.0, "", False) == "veto" and verdict(2, "", "", 1.0, "", False) == "fails" and verdict(28, "", "", None, "", None) == "-"
+    made = [rows.Row(1, "", "", 1.0, "", False).value, rows.Row(2, "", "", 9.0, "", True).value, rows.Row(28, "", "", None, "", None).value]
+    assert rows.verdicts(made) == "The scorecard (1 to 30): 2 of 3 rows measured, 0 pass, 1 bounded, 1 fail, not measured here: 28. Vetoes: 1."
 
 
 def test_a_bad_rule_is_told_before_anything_starts():

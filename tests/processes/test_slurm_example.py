@@ -1,7 +1,8 @@
-"""examples/slurm.sbatch with Slurm's variables: a stand-in for srun starts the ranks, one for scontrol notes what it is asked."""
+"""examples/slurm.sbatch and slurm_elastic.sbatch with Slurm's variables: a stand-in for srun starts the ranks, one for scontrol notes what it is asked."""
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 
@@ -17,6 +18,8 @@ tasks = []
 for rank in range(2):
     env = dict(os.environ, SLURM_PROCID=str(rank), SLURM_LOCALID=str(rank), SLURM_NODEID="0", SLURM_STEP_ID="0", SLURM_STEP_NUM_TASKS="2",
                SLURM_STEP_TASKS_PER_NODE="2", SLURM_STEP_NODELIST="localhost", SLURM_JOB_NODELIST="localhost")
+    if "ONE_TASK_PER_NODE" in os.environ:
+        env.update(SLURM_NODEID=str(rank), SLURM_LOCALID="0", SLURM_STEP_TASKS_PER_NODE="1(x2)")
     tasks.append(subprocess.Popen(words, env=env))
 signal.signal(signal.SIGUSR1, lambda *_: [task.send_signal(signal.SIGUSR1) for task in tasks])
 open(os.environ["SRUN_PID"], "w").write(str(os.getpid()))
@@ -36,11 +39,11 @@ def batch(tmp_path):
         (folder / name).chmod(0o755)
     processes = []
 
-    def start(*words):
+    def start(*words, script="examples/slurm.sbatch", **more):
         env = clean_environment(PATH=f"{folder}:{os.environ['PATH']}", SLURM_JOB_ID=f"{os.getpid()}", SLURM_NTASKS=2, SLURM_CPUS_PER_TASK=1,
                                 OUT_DIR=tmp_path / "run", SRUN_PID=tmp_path / "srun.pid", SCONTROL_LOG=tmp_path / "scontrol.log",
-                                YOKE_SECRET_FILE=tmp_path / "secret")
-        processes.append(subprocess.Popen(["bash", "examples/slurm.sbatch", "configs/mlp_tiny.toml", *map(str, words)], cwd=ROOT, env=env,
+                                YOKE_SECRET_FILE=tmp_path / "secret", **more)
+        processes.append(subprocess.Popen(["bash", script, "configs/mlp_tiny.toml", *map(str, words)], cwd=ROOT, env=env,
                                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True))
         return processes[-1]
 
@@ -78,3 +81,23 @@ def test_a_job_that_fails_is_not_queued_again(batch, tmp_path):
     job = batch("--train.lr", "x")
     out, _ = job.communicate(timeout=60)
     assert job.returncode == 2 and not (tmp_path / "scontrol.log").exists(), out
+
+
+def test_an_elastic_job_whose_time_is_up_saves_and_is_queued_again(batch, tmp_path):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    elastic = {"script": "examples/slurm_elastic.sbatch", "SLURM_NNODES": 2, "SLURM_JOB_NODELIST": "localhost", "ONE_TASK_PER_NODE": 1, "RANKS": 1,
+               "RDZV_HOST": "127.0.0.1", "RDZV_PORT": port}
+    job = batch("--steps", 100000, "--out.log_every", 10, "--checkpoint.every_steps", 1000000, "--no-train.evaluate", **elastic)
+    wait_until(lambda: last_step(tmp_path) >= 30 or job.poll() is not None, 120)
+    os.kill(int((tmp_path / "srun.pid").read_text()), signal.SIGUSR1)
+    out, _ = job.communicate(timeout=60)
+    assert job.returncode == 0, out
+    assert (tmp_path / "scontrol.log").read_text() == f"requeue {os.getpid()}\n", out
+    saved = [int(path.name.split("-")[1]) for path in (tmp_path / "run/checkpoints").glob("step-*[0-9]")]
+    assert len(saved) == 1 and saved[0] >= 30, out
+    again = batch("--steps", saved[0] + 20, "--out.log_every", 10, "--no-train.evaluate", **elastic)
+    out, _ = again.communicate(timeout=120)
+    assert again.returncode == 0 and f"step {saved[0]} of {saved[0] + 20}" in out, out
+    assert json.loads((tmp_path / "run/summary.json").read_text())["world_size"] == 2

@@ -44,9 +44,12 @@ constexpr PointInfo kPoints[] = {
     {Point::kPsGoodbye, "ps.goodbye", "a worker that leaves is about to tell the servers"},
     {Point::kLauncherSpawn, "launcher.spawn", "the launcher starts a rank", kOwnError | kServes},
     {Point::kPipelineSend, "pipeline.send", "a stage sends activations or gradients"},
+    {Point::kCollabHello, "collab.hello",
+     "a peer introduces itself to the meeting point; corrupt: with another version", kCorrupts},
+    {Point::kCollabJoined, "collab.joined", "a peer was admitted and is about to ask for samples"},
     {Point::kCollabLease, "collab.lease", "a peer of a collaborative run received samples to compute"},
     {Point::kCollabGradient, "collab.gradient",
-     "a peer gives its gradient to be averaged; corrupt: reversed and 100 times as large", kCorrupts},
+     "a peer gives its gradient to be averaged; corrupt: reversed and 100 times as large", kCorrupts | kLies},
     {Point::kElasticCopy, "elastic.copy", "a rank of an elastic job sends a part of its shard to the next"},
     {Point::kElasticRebuild, "elastic.rebuild",
      "a rank of an elastic job sends shards of the last epoch to their new ranks"},
@@ -54,8 +57,10 @@ constexpr PointInfo kPoints[] = {
 };
 
 constexpr std::pair<const char*, Action> kActions[] = {
-    {"kill", Action::kKill},   {"stop", Action::kStop}, {"delay", Action::kDelay},
-    {"error", Action::kError}, {"drop", Action::kDrop}, {"corrupt", Action::kCorrupt},
+    {"kill", Action::kKill},   {"stop", Action::kStop},   {"delay", Action::kDelay},
+    {"error", Action::kError}, {"drop", Action::kDrop},   {"corrupt", Action::kCorrupt},
+    {"flip", Action::kFlip},   {"scale", Action::kScale}, {"noise", Action::kNoise},
+    {"drift", Action::kDrift},
 };
 
 const char* name_of(Action wanted) {
@@ -73,6 +78,7 @@ std::vector<std::string> actions_of(const PointInfo& point) {
   std::vector<std::string> names = {"kill", "stop", "delay:TIME", "error"};
   if ((point.can & kDrops) != 0) names.push_back("drop");
   if ((point.can & kCorrupts) != 0) names.push_back("corrupt");
+  if ((point.can & kLies) != 0) names.insert(names.end(), {"flip", "scale", "noise", "drift"});
   return names;
 }
 
@@ -120,6 +126,22 @@ void read_condition(const std::string& rule, const std::string& word, Rule& into
         word, rule);
 }
 
+unsigned needed_for(Action action) {
+  switch (action) {
+    case Action::kDrop:
+      return kDrops;
+    case Action::kCorrupt:
+      return kCorrupts;
+    case Action::kFlip:
+    case Action::kScale:
+    case Action::kNoise:
+    case Action::kDrift:
+      return kLies;
+    default:
+      return 0;
+  }
+}
+
 void read_action(const std::string& rule, const std::string& text, Rule& into) {
   const PointInfo& point = info_of(into.at);
   size_t colon = text.find(':');
@@ -128,8 +150,7 @@ void read_action(const std::string& rule, const std::string& text, Rule& into) {
   for (const auto& [word, action] : kActions) {
     if (name != word) continue;
     into.action = action;
-    known = (action != Action::kDrop || (point.can & kDrops) != 0) &&
-            (action != Action::kCorrupt || (point.can & kCorrupts) != 0);
+    known = (point.can & needed_for(action)) == needed_for(action);
   }
   bool has_time = colon != std::string::npos;
   if (!known || has_time != (into.action == Action::kDelay))
@@ -271,6 +292,14 @@ Effect hit(Point point, int served) {
       return Effect::kDrop;
     case Action::kCorrupt:
       return Effect::kCorrupt;
+    case Action::kFlip:
+      return Effect::kFlip;
+    case Action::kScale:
+      return Effect::kScale;
+    case Action::kNoise:
+      return Effect::kNoise;
+    case Action::kDrift:
+      return Effect::kDrift;
   }
   return Effect::kNone;
 }

@@ -6,7 +6,7 @@
 // A rule is `CONDITION,CONDITION,…:ACTION`. Conditions: at=POINT (required), rank=N or *, step=N (of
 // training), attempt=N (restarts of the job so far), hit=N (the Nth time all others hold, from 1), p=CHANCE
 // and seed=N (for its random draws). Actions: kill, stop (SIGKILL and SIGSTOP to itself), delay:TIME, error,
-// and at some points drop (omit) and corrupt (flip a bit).
+// at some points drop (omit) and corrupt (flip a bit), and at one the lies flip, scale, noise and drift.
 //
 // Rules refer to ranks. The launcher has none: at its points (launcher.*, coordinator.*) `rank` is the rank
 // being served.
@@ -44,6 +44,8 @@ enum class Point : uint8_t {
   kPsGoodbye,
   kLauncherSpawn,
   kPipelineSend,
+  kCollabHello,
+  kCollabJoined,
   kCollabLease,
   kCollabGradient,
   kElasticCopy,
@@ -52,7 +54,7 @@ enum class Point : uint8_t {
 };
 
 // What the caller must do; kill, stop, delay and most errors have happened when at() returns.
-enum class Effect : uint8_t { kNone, kDrop, kCorrupt, kError };
+enum class Effect : uint8_t { kNone, kDrop, kCorrupt, kError, kFlip, kScale, kNoise, kDrift };
 
 // What a point supports besides kill, stop, delay and error.
 enum Can : unsigned {
@@ -60,6 +62,7 @@ enum Can : unsigned {
   kCorrupts = 2,
   kOwnError = 4,  // `error` is the caller's own (a full disk); otherwise at() throws CommError
   kServes = 8,    // `rank` is the one being served by the launcher or coordinator
+  kLies = 16,     // flip, scale, noise and drift of a gradient (collab/falsify.h)
 };
 
 struct PointInfo {
@@ -72,7 +75,7 @@ std::span<const PointInfo> points();
 // All points with what they support, one per line, for `yoke doctor --faults`.
 std::string list_points();
 
-enum class Action : uint8_t { kKill, kStop, kDelay, kError, kDrop, kCorrupt };
+enum class Action : uint8_t { kKill, kStop, kDelay, kError, kDrop, kCorrupt, kFlip, kScale, kNoise, kDrift };
 
 struct Rule {
   Point at = Point::kFrameSend;

@@ -79,6 +79,16 @@ TEST(Fault, NamesTheWordItDoesNotKnow) {
   EXPECT_THAT(refusal_of("rank=1:kill"), HasSubstr("at=POINT"));
 }
 
+TEST(Fault, OnlyAGradientCanBeFalsified) {
+  EXPECT_EQ(parse("at=collab.gradient:noise")[0].action, Action::kNoise);
+  EXPECT_EQ(parse("at=collab.gradient:corrupt")[0].action, Action::kCorrupt);
+  for (const char* lie : {"flip", "scale", "noise", "drift"})
+    EXPECT_THAT(refusal_of(fmt::format("at=frame.send:{}", lie)), HasSubstr("frame.send accepts"));
+  Arming armed("at=collab.gradient,hit=1:flip; at=collab.gradient,hit=1:scale");
+  EXPECT_EQ(at(Point::kCollabGradient), Effect::kFlip);
+  EXPECT_EQ(at(Point::kCollabGradient), Effect::kScale);
+}
+
 TEST(Fault, NothingHappensWhereNothingIsArmed) {
   EXPECT_EQ(at(Point::kFrameSend), Effect::kNone);
 }

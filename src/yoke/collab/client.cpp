@@ -1,6 +1,7 @@
 #include "yoke/collab/client.h"
 
 #include "yoke/base/error.h"
+#include "yoke/base/fault.h"
 #include "yoke/collab/meeting.h"
 #include "yoke/collab/meeting_fields.h"
 
@@ -56,8 +57,9 @@ Json MeetingClient::call(const Json& request, Deadline deadline) {
 }
 
 Welcome join_run(MeetingClient& client, const Identity& identity, const Hello& hello, Deadline deadline) {
+  const bool other_version = fault::at(fault::Point::kCollabHello) == fault::Effect::kCorrupt;
   const Json challenge = client.call({{"type", "hello"},
-                                      {"version", kProtocolVersion},
+                                      {"version", kProtocolVersion + (other_version ? 1 : 0)},
                                       {"run", hello.run},
                                       {"key", identity.public_key()},
                                       {"host", net::host_name()},

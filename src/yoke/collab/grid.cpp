@@ -72,6 +72,13 @@ std::vector<GridClass> merged(const std::vector<GridClass>& classes, const std::
   return after;
 }
 
+size_t chosen_group_size(size_t peers) {
+  if (peers <= kLargestGroup) return std::max<size_t>(1, peers);
+  size_t side = 1;
+  while (side * side < peers) ++side;
+  return side;
+}
+
 double variance_factor(int groups, int peers) {
   return peers <= 1 ? 0 : static_cast<double>(groups - 1) / (peers - 1);
 }

@@ -42,6 +42,10 @@ GridBundle grid_bundle(const std::vector<GridClass>& classes, std::vector<size_t
 // The classes after a round.
 std::vector<GridClass> merged(const std::vector<GridClass>& classes, const std::vector<GridBundle>& bundles);
 
+// For `peers`, if nobody has said otherwise: all in one group up to kLargestGroup, beyond it two rounds.
+inline constexpr size_t kLargestGroup = 64;
+size_t chosen_group_size(size_t peers);
+
 // Expected factor by which one round in `groups` random groups of equal size reduces the variance between
 // `peers` values.
 double variance_factor(int groups, int peers);

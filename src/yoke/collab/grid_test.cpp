@@ -134,5 +134,22 @@ TEST(Grid, OneRoundReducesTheVarianceAsTheorySays) {
   EXPECT_NEAR(ratio, 0.2, 0.01);
 }
 
+TEST(Grid, ManyPeersAverageInTwoRounds) {
+  EXPECT_EQ(chosen_group_size(0), 1u);
+  EXPECT_EQ(chosen_group_size(7), 7u);
+  EXPECT_EQ(chosen_group_size(kLargestGroup), kLargestGroup);
+  for (size_t peers : {kLargestGroup + 1, size_t{100}, size_t{101}, size_t{1024}}) {
+    const size_t side = chosen_group_size(peers);
+    EXPECT_GE(side * side, peers);
+    EXPECT_LT((side - 1) * (side - 1), peers);
+    std::vector<GridClass> classes(peers);
+    for (size_t i = 0; i < peers; ++i) classes[i].members = {static_cast<int>(i)};
+    const auto sums = [](int) { return true; };
+    int rounds = 0;
+    for (; classes.size() > 1; ++rounds) classes = merged(classes, grid_round(classes, side, sums));
+    EXPECT_EQ(rounds, 2) << peers;
+  }
+}
+
 }  // namespace
 }  // namespace yoke::collab

@@ -96,7 +96,7 @@ class GroupRound {
     else
       result_.complete = false;
     if (options_.links != nullptr && result_.complete) keep_links();
-    result_.outliers = part_.scores();
+    part_.judge(result_);
     for (const auto* links : {&reducers_, &senders_})
       for (const GroupLink& link : *links)
         if (link.bytes > 0)

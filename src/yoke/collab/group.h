@@ -64,9 +64,11 @@ struct GroupResult {
   std::vector<LostPeer> reducers;
   struct Score {
     int peer;
-    double score;
+    double score;     // outlier_scores()
+    double distance;  // distances_from()
   };
-  std::vector<Score> outliers;  // seen by this reducer, see outlier_scores(); empty with Robust::kNone
+  std::vector<Score> outliers;  // seen by this reducer; empty with Robust::kNone
+  double usual_size = 0;        // of the members' values in its part
   int64_t bytes_sent = 0;
   struct Received {
     int peer;

@@ -81,16 +81,18 @@ std::vector<size_t> GroupPart::combine_chunks(size_t first, size_t last) {
   return bad;
 }
 
-std::vector<GroupResult::Score> GroupPart::scores() const {
-  if (plan_.robust == Robust::kNone || combined_ < chunks_ || chunks_ == 0) return {};
-  std::vector<GroupResult::Score> scores;
-  const std::vector<double> values = outlier_scores(contributions(0, chunks_), result_);
+void GroupPart::judge(GroupResult& into) const {
+  if (plan_.robust == Robust::kNone || combined_ < chunks_ || chunks_ == 0) return;
+  const std::vector<Contribution> given = contributions(0, chunks_);
+  const std::vector<double> scores = outlier_scores(given, result_),
+                            distances = distances_from(result_, given);
+  into.usual_size = usual_size(given);
   size_t next = 0;
   for (size_t i = 0; i < inbox_.size(); ++i) {
     if (!(plan_.members[i].weight > 0) || banned_[i] || (i != plan_.self && arrived_[i] < chunks_)) continue;
-    scores.push_back({plan_.members[i].peer, values[next++]});
+    into.outliers.push_back({plan_.members[i].peer, scores[next], distances[next]});
+    ++next;
   }
-  return scores;
 }
 
 }  // namespace yoke::collab

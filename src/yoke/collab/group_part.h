@@ -28,7 +28,8 @@ class GroupPart {
   size_t combined() const { return combined_; }
   std::span<const float> result(size_t chunk) const;
   std::span<const float> whole_result() const { return result_; }
-  std::vector<GroupResult::Score> scores() const;
+  // Into outliers and usual_size.
+  void judge(GroupResult& into) const;
 
  private:
   bool is_complete(size_t chunk) const;

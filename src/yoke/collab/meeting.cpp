@@ -127,6 +127,9 @@ void Meeting::prove(int link, const Json& message, double now) {
   if (!verify_signature(key, proof_text(nonce), text_field(message, "signature")))
     throw BadMessage("it does not have the private key of its identity");
   Peer* peer = by_key(key);
+  if (peer != nullptr && !peer->excluded.empty())
+    return reply(link, {{"type", "refused"}, {"why", fmt::format("this peer {}", peer->excluded)}},
+                 /*close=*/true);
   if (peer != nullptr && peer->link >= 0 && now > peer->heard + options_.timeout) {
     // The same peer, whose old connection broke without a word.
     reply(peer->link, {{"type", "refused"}, {"why", "this peer has a newer connection"}}, /*close=*/true);
@@ -176,7 +179,7 @@ void Meeting::closed(int link, double now) {
   applicants_.erase(link);
   Peer* peer = by_link(link);
   if (peer == nullptr) return;
-  if (peer->why_dropped != "left") drop(*peer, "its connection closed");
+  if (peer->why_dropped != "left" && peer->excluded.empty()) drop(*peer, "its connection closed");
   peer->link = -1;
   peer->wanted.reset();
   log::info("collab: peer {} ({}) is gone: {}; {} present", peer->number, short_name(peer->key),

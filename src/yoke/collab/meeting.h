@@ -15,7 +15,7 @@
 //                                      from a donor (`own`: nobody has one yet, so the peer's own is the
 //                                      run's)
 //        | wait {} | over {epoch} | ended {why}
-//   result {epoch, attempt, complete, lost[{peer, why}], outliers[{peer, score}],
+//   result {epoch, attempt, complete, lost[{peer, why}], outliers[{peer, score, distance}], usual_size,
 //           received[{peer, bytes, seconds}]}
 //        → commit {epoch, loss, lease?{first, count}} | average {round} | restart | wait | ended
 //   leave {}                           → bye {}
@@ -44,7 +44,7 @@
 
 namespace yoke::collab {
 
-inline constexpr int kProtocolVersion = 3;
+inline constexpr int kProtocolVersion = 4;
 
 // What a peer signs to prove its identity.
 inline std::string proof_text(const std::string& nonce) {
@@ -62,7 +62,7 @@ struct MeetingOptions {
   Robust robust = Robust::kNone;
   int suspects = 0;
   RolePolicy roles = RolePolicy::kAuto;
-  int64_t group_size = 0;  // more peers average on a grid of groups (grid.h); 0: all in one
+  int64_t group_size = 0;  // more peers average on a grid of groups (grid.h); 0: by their number
   int64_t min_peers = 1;
   double timeout = 15;
   double quorum_timeout = 600;
@@ -126,8 +126,13 @@ class Meeting {
     double overhead = 0;  // seconds of a lease beyond computing: messages, the optimizer
     double share = 0;
     double outlier = 0;
+    int far_steps = 0;  // in a row in which its gradient was far from those of the others
     int64_t times_dropped = 0;
     std::string why_dropped;
+    std::string excluded;  // for good, and why
+  };
+  struct Outlier {
+    double score, distance;  // robust.h
   };
   struct Received {
     int from, to;
@@ -152,7 +157,9 @@ class Meeting {
     std::vector<Group> groups;
     std::set<int> complete, incomplete;                // in this phase
     std::map<int, std::map<int, std::string>> blamed;  // peer: by whom, why
-    std::map<int, std::vector<double>> outliers;
+    size_t group_size = 0;                             // at most about so many average together
+    std::map<int, std::map<int, Outlier>> outliers;    // peer: by whom
+    std::map<int, double> usual_sizes;                 // by whom
     std::vector<Received> received;
   };
 
@@ -199,6 +206,10 @@ class Meeting {
   bool can_try_again(const Group& group) const;
   void decide_if_all_voted(double now);
   void finish_phase(double now);
+  size_t group_size_for(size_t peers) const;
+  void judge_outliers();
+  void judge_outliers(const Group& group);
+  void exclude(Peer& peer, double now);
   void commit(double now);
   void try_again(Group& group, double now);
   void blame_worst(Group& group);
@@ -233,6 +244,7 @@ class Meeting {
   std::optional<Round> round_;
   bool roles_are_old_ = true;
   std::string token_key_;
+  double usual_size_ = 0;  // of a gradient, the largest of any step
   double loss_sum_ = 0;
   std::vector<double> losses_;  // of finished steps
   double started_, quorum_since_;

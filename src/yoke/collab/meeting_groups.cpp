@@ -30,6 +30,12 @@ uint64_t Meeting::pair_token(int attempt, int from, int to) const {
   return token;
 }
 
+// A robust method judges peers by the others of their group: chance should not give liars a majority there.
+size_t Meeting::group_size_for(size_t peers) const {
+  if (options_.group_size > 0) return static_cast<size_t>(options_.group_size);
+  return options_.robust == Robust::kNone ? chosen_group_size(peers) : peers;
+}
+
 bool Meeting::can_sum(int number) const {
   return !peers_[static_cast<size_t>(number)].client_only;
 }
@@ -40,6 +46,7 @@ void Meeting::start_round(std::vector<int> members, double now) {
   round_ = Round{};
   round_->members = std::move(members);
   const auto count = static_cast<int64_t>(round_->members.size());
+  round_->group_size = group_size_for(round_->members.size());
   for (bool with_samples : {true, false}) {  // groups take turns to choose: all get some
     for (int64_t place : random_permutation(count, static_cast<uint64_t>(epoch_))) {
       const int number = round_->members[static_cast<size_t>(place)];
@@ -53,9 +60,8 @@ void Meeting::start_round(std::vector<int> members, double now) {
 void Meeting::start_phase(double now) {
   Round& round = *round_;
   if (!reinstate_reducers(round.members)) return give_up_round();
-  const auto most = static_cast<size_t>(options_.group_size);
-  const bool one_group = most == 0 || round.members.size() <= most;
-  round.bundles = grid_round(round.classes, one_group ? round.classes.size() : most,
+  const bool one_group = round.members.size() <= round.group_size;
+  round.bundles = grid_round(round.classes, one_group ? round.classes.size() : round.group_size,
                              [&](int number) { return can_sum(number); });
   round.groups.clear();
   round.begun = round.ends = now;
@@ -148,7 +154,8 @@ Json Meeting::round_for(const Peer& peer, const Group& group) const {
           {"robust", to_string(round_->phase == 0 ? options_.robust : Robust::kNone)},
           {"suspects", options_.suspects},
           {"seconds", round_->ends - round_->begun},
-          {"patience", (round_->ends - round_->begun) * (options_.group_size > 0 ? kOthersRounds : 1)},
+          {"patience", (round_->ends - round_->begun) *
+                           (options_.group_size > 0 || round_->groups.size() > 1 ? kOthersRounds : 1)},
           {"members", members}};
 }
 

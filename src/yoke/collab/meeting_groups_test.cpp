@@ -41,6 +41,7 @@ struct Grid : Room {
                      {"complete", complete},
                      {"lost", lost},
                      {"outliers", Json::array()},
+                     {"usual_size", 0},
                      {"received", Json::array()}},
                     now);
   }

@@ -51,8 +51,10 @@ void Meeting::result(Peer& peer, const Json& message, double now) {
     round_->blamed[static_cast<int>(integer_field(lost, "peer", 0, INT32_MAX))][peer.number] =
         text_field(lost, "why", 1024);
   for (const Json& outlier : list_field(message, "outliers", 1024))
-    round_->outliers[static_cast<int>(integer_field(outlier, "peer", 0, INT32_MAX))].push_back(
-        number_field(outlier, "score"));
+    round_->outliers[static_cast<int>(integer_field(outlier, "peer", 0, INT32_MAX))][peer.number] = {
+        number_field(outlier, "score"), number_field(outlier, "distance")};
+  if (const double size = number_field(message, "usual_size"); size > 0)
+    round_->usual_sizes[peer.number] = size;
   take_received(peer, list_field(message, "received", 1024));
   // In later phases groups must agree: a value that is missing in one of them is not left out.
   const bool complete = boolean_field(message, "complete") && (round_->phase == 0 || losses.empty());
@@ -94,6 +96,7 @@ void Meeting::decide_if_all_voted(double now) {
 
 void Meeting::finish_phase(double now) {
   learn_from_round();
+  if (round_->phase == 0) judge_outliers();
   round_->received.clear();
   for (GridClass& one : round_->classes) {
     std::erase_if(one.members, [&](int number) {
@@ -118,11 +121,6 @@ void Meeting::commit(double now) {
     log::warn("collab: step {}: peer {} ({}) was left out: {}", epoch_, number, short_name(peer.key),
               peer.why_dropped);
   }
-  for (auto& [number, scores] : round_->outliers) {
-    if (number >= static_cast<int>(peers_.size())) continue;
-    std::sort(scores.begin(), scores.end());
-    peers_[static_cast<size_t>(number)].outlier = scores[scores.size() / 2];
-  }
   roles_are_old_ = true;
   const double loss = loss_sum_ / static_cast<double>(std::max<int64_t>(1, done_));
   if (losses_.size() < kMostLosses) losses_.push_back(loss);
@@ -140,8 +138,12 @@ void Meeting::commit(double now) {
     peer.fetches = 0;
     peer.heard = now;
   }
+  for (int number : members)
+    if (!peers_[static_cast<size_t>(number)].excluded.empty())
+      exclude(peers_[static_cast<size_t>(number)], now);
   for (int number : members) {
     Peer& peer = peers_[static_cast<size_t>(number)];
+    if (!peer.excluded.empty()) continue;
     Json message = {{"type", "commit"}, {"epoch", epoch_}, {"loss", loss}};
     if (!over_ && working() >= options_.min_peers && grant(peer, now))
       message["lease"] = {{"first", peer.lease->first}, {"count", peer.lease->count}};

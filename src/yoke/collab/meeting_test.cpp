@@ -20,7 +20,7 @@ TEST(Meeting, AnotherModelOrVersionIsRefusedByName) {
   EXPECT_THAT(room.join(2, Identity::random(), {{"model.name", "mlp"}}, "", 99).at("why"),
               HasSubstr("version 99"));
   EXPECT_THAT(room.join(3, Identity::random(), {{"model.name", "mlp"}}, "", 2).at("why"),
-              HasSubstr("protocol version 2 instead of 3: use the same version of Yoke"));
+              HasSubstr("protocol version 2 instead of 4: use the same version of Yoke"));
   EXPECT_EQ(room.meeting.present(), 0);
 }
 

@@ -173,7 +173,8 @@ const char* Meeting::role_of(const Peer& peer) {
 Json Meeting::status(double now) const {
   Json peers = Json::array();
   for (const Peer& peer : peers_) {
-    const char* state = peer.link < 0          ? "gone"
+    const char* state = !peer.excluded.empty() ? "excluded"
+                        : peer.link < 0        ? "gone"
                         : peer.discarded       ? "dropped"
                         : round_               ? "averaging"
                         : peer.lease           ? "computing"

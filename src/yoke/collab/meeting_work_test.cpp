@@ -85,6 +85,7 @@ TEST(Meeting, WithACommitComesTheNextLease) {
                         {"complete", true},
                         {"lost", Json::array()},
                         {"outliers", Json::array()},
+                        {"usual_size", 0},
                         {"received", Json::array()}},
                        room.now);
   for (Meeting::Reply& reply : room.meeting.take_replies())

@@ -38,9 +38,11 @@ inline void describe(config::Fields& f, CollabOptions& o) {
       "roles", o.roles, role_policies(),
       "auto: links and speeds decide who computes and who sums how much; shares: all compute; equal: all "
       "sum the same");
-  f.integer("group_size", o.group_size,
-            "more peers than this average in groups of a grid, in several rounds; 0: all in one group", 0,
-            1024);
+  f.integer(
+      "group_size", o.group_size,
+      "more peers than this average in groups of a grid, in several rounds; 0: all in one group up to 64 "
+      "peers and with collab.robust, else two rounds",
+      0, 1024);
   f.integer("min_peers", o.min_peers, "wait with fewer peers than this", 1, 1024);
   f.duration("timeout", o.timeout, "a peer or a link without a sign of life for so long is left out");
   f.duration("quorum_timeout", o.quorum_timeout,

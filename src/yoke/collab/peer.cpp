@@ -10,7 +10,9 @@
 #include "yoke/base/error.h"
 #include "yoke/base/fault.h"
 #include "yoke/base/log.h"
+#include "yoke/base/random.h"
 #include "yoke/base/units.h"
+#include "yoke/collab/falsify.h"
 #include "yoke/collab/link_probe.h"
 #include "yoke/collab/meeting_fields.h"
 
@@ -19,7 +21,6 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr float kLie = -100;
 constexpr double kLeastDial = 0.2;                  // seconds
 constexpr double kRedialEvery = 0.2;                // seconds
 constexpr double kOneAddress = 1;                   // seconds
@@ -81,6 +82,7 @@ class PeerLoop {
     summary_.peer = welcome.peer;
     log::info("collab: joined run '{}' as peer {} at step {} of {}", run_.run_id, welcome.peer, welcome.epoch,
               welcome.steps);
+    fault::at(fault::Point::kCollabJoined);
   }
 
   // A meeting point that moves may be gone from where it was a moment ago.
@@ -183,8 +185,9 @@ class PeerLoop {
       throw CommError("collab: asked to average {} elements at step {}, this peer has {} at step {}",
                       plan.elements, plan.epoch, trainer_.elements(), epoch_);
     prepare(plan);
-    if (plan.phase == 0 && fault::at(fault::Point::kCollabGradient) == fault::Effect::kCorrupt)
-      for (float& value : gradient_) value *= kLie;
+    if (plan.phase == 0)
+      falsify(fault::at(fault::Point::kCollabGradient),
+              derive_seed(static_cast<uint64_t>(epoch_), static_cast<uint64_t>(summary_.peer)), gradient_);
     Stopwatch watch;
     GroupResult result = average_in_group(plan, gradient_, acceptor_ ? &*acceptor_ : nullptr, ticket_,
                                           {.links = &links_, .stall = options_.timeout / 3});
@@ -195,7 +198,7 @@ class PeerLoop {
     for (const auto* list : {&result.senders, &result.reducers})
       for (const LostPeer& peer : *list) lost.push_back({{"peer", peer.peer}, {"why", peer.why}});
     for (const GroupResult::Score& score : result.outliers)
-      outliers.push_back({{"peer", score.peer}, {"score", score.score}});
+      outliers.push_back({{"peer", score.peer}, {"score", score.score}, {"distance", score.distance}});
     for (size_t i = 0; i < std::min(kMostReceived, result.received.size()); ++i)
       received.push_back({{"peer", result.received[i].peer},
                           {"bytes", result.received[i].bytes},
@@ -206,6 +209,7 @@ class PeerLoop {
                           {"complete", result.complete},
                           {"lost", lost},
                           {"outliers", outliers},
+                          {"usual_size", result.usual_size},
                           {"received", received}},
                          Deadline::after(plan.patience + options_.timeout));
   }

@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "yoke/base/random.h"
+#include "yoke/collab/falsify.h"
 #include "yoke/collab/meeting_server.h"
 
 namespace yoke::collab {
@@ -39,7 +40,7 @@ class QuadraticTrainer : public Trainer {
     double loss = 0;
     for (int64_t i = first; i < first + count; ++i) {
       for (size_t k = 0; k < kElements; ++k) {
-        const double error = weights_[k] - sample(i, k);
+        const double error = weights_[k] - sample(i, k) - skew;
         sum_[k] += error;
         loss += error * error / 2;
       }
@@ -55,6 +56,7 @@ class QuadraticTrainer : public Trainer {
     before_averaging();
     for (size_t k = 0; k < kElements; ++k)
       into[k] = samples_ == 0 ? 0 : static_cast<float>(sum_[k] / static_cast<double>(samples_));
+    falsify(lie, ++lies_, into);
   }
   void step(std::span<const float> gradient, int64_t) override {
     for (size_t k = 0; k < kElements; ++k) weights_[k] -= rate_ * gradient[k];
@@ -71,11 +73,14 @@ class QuadraticTrainer : public Trainer {
 
   std::function<void(int64_t)> before_batch = [](int64_t) {};
   std::function<void()> before_averaging = [] {};
+  fault::Effect lie = fault::Effect::kNone;
+  float skew = 0;  // of this peer's data
 
  private:
   int64_t batch_;
   float rate_;
   int64_t samples_ = 0;
+  uint64_t lies_ = 0;
   std::vector<float> weights_;
   std::vector<double> sum_;
 };
@@ -378,6 +383,82 @@ TEST(Peer, APeerLostInAGridDoesNotStopTheOthers) {
   all.pop_back();
   for (auto& one : all) EXPECT_TRUE(one.get().over);
   for (size_t i = 1; i < 8; ++i) EXPECT_EQ(trainers[i]->weights(), trainers[0]->weights());
+}
+
+// Ten peers, of whom three lie: how far the result is from the best one, where the start is 0.5 away. An
+// error: a peer was refused.
+struct Crowd {
+  std::vector<std::string> refused = std::vector<std::string>(10);
+  double error = 0;
+};
+Crowd train_with(Robust robust, const std::function<void(QuadraticTrainer&, int peer)>& change, int64_t steps,
+                 int64_t min_peers = 10) {
+  constexpr int kPeers = 10;
+  TestRun run(steps, /*target=*/80, min_peers, robust);
+  run.restart([](MeetingOptions& options) {
+    options.suspects = 3;
+    options.roles = RolePolicy::kShares;
+  });
+  std::vector<std::unique_ptr<QuadraticTrainer>> trainers;
+  std::vector<std::future<PeerSummary>> peers;
+  for (int i = 0; i < kPeers; ++i) {
+    trainers.push_back(std::make_unique<QuadraticTrainer>(4, 0.2f));
+    change(*trainers.back(), i);
+    peers.push_back(run.start(*trainers.back()));
+  }
+  Crowd crowd;
+  for (size_t i = 0; i < kPeers; ++i) try {
+      EXPECT_TRUE(peers[i].get().over);
+    } catch (const Error& error) {
+      crowd.refused[i] = error.what();
+    }
+  for (float weight : trainers[0]->weights()) crowd.error += std::abs(weight - 0.5) / kElements;
+  return crowd;
+}
+
+// A sign flip is as large as an honest gradient; the others stay far out, but not for long enough to be
+// excluded.
+TEST(Peer, ThreeLiarsOfTenDoNotStopTheLossFromFalling) {
+  using fault::Effect;
+  for (Robust robust : {Robust::kClip, Robust::kCenteredClip, Robust::kMedian, Robust::kKrum})
+    for (Effect lie : {Effect::kFlip, Effect::kNoise, Effect::kScale, Effect::kDrift}) {
+      const Crowd crowd = train_with(
+          robust,
+          [&](QuadraticTrainer& trainer, int peer) {
+            if (peer >= 7) trainer.lie = lie;
+          },
+          9);
+      EXPECT_LT(crowd.error, 0.35) << to_string(robust) << " " << static_cast<int>(lie);
+    }
+  const auto flips = [&](QuadraticTrainer& trainer, int peer) {
+    if (peer >= 7) trainer.lie = Effect::kCorrupt;
+  };
+  EXPECT_GT(train_with(Robust::kNone, flips, 3).error, 1);
+}
+
+TEST(Peer, ALiarIsExcludedByNameAndTheOthersFinish) {
+  const Crowd crowd = train_with(
+      Robust::kMedian,
+      [](QuadraticTrainer& trainer, int peer) {
+        if (peer == 9) trainer.lie = fault::Effect::kScale;
+      },
+      40, 9);
+  EXPECT_THAT(crowd.refused[9], HasSubstr("this peer is excluded from the run"));
+  for (size_t i = 0; i < 9; ++i) EXPECT_EQ(crowd.refused[i], "");
+  EXPECT_LT(crowd.error, 0.1);
+}
+
+// Each has other data, and one has a few samples only.
+TEST(Peer, HonestPeersWithUnequalDataStay) {
+  for (Robust robust : {Robust::kClip, Robust::kCenteredClip, Robust::kMedian, Robust::kKrum}) {
+    const Crowd crowd = train_with(
+        robust,
+        [](QuadraticTrainer& trainer, int peer) {
+          trainer.skew = peer == 9 ? 1 : 0.02f * static_cast<float>(peer);
+        },
+        40);
+    EXPECT_EQ(crowd.refused, std::vector<std::string>(10)) << to_string(robust);
+  }
 }
 
 TEST(Peer, StrangersOnThePortDisturbNobody) {

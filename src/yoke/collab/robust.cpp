@@ -163,11 +163,26 @@ void combine(Robust robust, const std::vector<Contribution>& contributions, int 
   }
 }
 
-std::vector<double> outlier_scores(const std::vector<Contribution>& contributions,
-                                   std::span<const float> result) {
+std::vector<double> distances_from(std::span<const float> result,
+                                   const std::vector<Contribution>& contributions) {
+  const auto elements = static_cast<double>(std::max<size_t>(1, result.size()));
   std::vector<double> distances;
   for (const Contribution& one : contributions)
-    distances.push_back(std::sqrt(squared_distance(one.values, result)));
+    distances.push_back(std::sqrt(squared_distance(one.values, result) / elements));
+  return distances;
+}
+
+double usual_size(const std::vector<Contribution>& contributions) {
+  std::vector<double> sizes;
+  for (const Contribution& one : contributions)
+    sizes.push_back(norm(one.values) /
+                    std::sqrt(static_cast<double>(std::max<size_t>(1, one.values.size()))));
+  return sizes.empty() ? 0 : median_of(sizes);
+}
+
+std::vector<double> outlier_scores(const std::vector<Contribution>& contributions,
+                                   std::span<const float> result) {
+  std::vector<double> distances = distances_from(result, contributions);
   std::vector<double> sorted = distances;
   const double typical = sorted.empty() ? 0 : median_of(sorted);
   for (double& distance : distances) distance = typical > 0 ? distance / typical : 1;

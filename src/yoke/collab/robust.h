@@ -40,5 +40,9 @@ void combine(Robust robust, const std::vector<Contribution>& contributions, int 
 // How far each vector is from `result`, divided by the median of these distances: outliers are far above 1.
 std::vector<double> outlier_scores(const std::vector<Contribution>& contributions,
                                    std::span<const float> result);
+// How far each is, and the median size of all: root mean squares over the elements.
+std::vector<double> distances_from(std::span<const float> result,
+                                   const std::vector<Contribution>& contributions);
+double usual_size(const std::vector<Contribution>& contributions);
 
 }  // namespace yoke::collab

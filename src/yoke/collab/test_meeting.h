@@ -75,6 +75,7 @@ struct Room {
                       {"complete", complete},
                       {"lost", lost},
                       {"outliers", Json::array()},
+                      {"usual_size", 0},
                       {"received", Json::array()}});
   }
   void pass(double seconds) {
@@ -101,6 +102,7 @@ struct Room {
                        {"complete", true},
                        {"lost", Json::array()},
                        {"outliers", Json::array()},
+                       {"usual_size", 0},
                        {"received", i == 0 ? received : Json::array()}},
                       now);
     for (int i = 0; i < all; ++i) EXPECT_EQ(reply_to(i).at("type"), "commit");

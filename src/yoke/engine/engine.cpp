@@ -59,6 +59,12 @@ int Engine::wanted_stop() const {
   return plan_.wanted_stop ? plan_.wanted_stop() : requested_stop();
 }
 
+int Engine::agreed_stop(bool may_wait) {
+  if (!plan_.agreed_stop) return stop_signal_;
+  strategy_.drain();
+  return plan_.agreed_stop(stop_signal_, may_wait);
+}
+
 Outcome Engine::run(const metrics::RunInfo& info) {
   try {
     return run_to_the_end(info);
@@ -73,7 +79,7 @@ Outcome Engine::run_to_the_end(const metrics::RunInfo& info) {
   for (auto& sink : sinks_) sink->start(info);
   since_start_ = Stopwatch();
   since_record_ = Stopwatch();
-  bool saved = false;
+  bool saved = false, decided = false;
   while (step_ < plan_.total_steps && stop_signal_ == 0 && !over_) {
     train_step();
     bool last = step_ >= plan_.total_steps;
@@ -86,11 +92,15 @@ Outcome Engine::run_to_the_end(const metrics::RunInfo& info) {
       save_({step_, samples_, outcome_.final_loss, last});
       pause_seconds_ += watch.seconds();
     }
+    if (stop_signal_ != 0 && !last) {
+      stop_signal_ = agreed_stop(/*may_wait=*/true);
+      decided = stop_signal_ != 0;
+    }
   }
   strategy_.drain();
   // A stop signal may have arrived during an evaluation, or before the first step.
   if (stop_signal_ == 0) stop_signal_ = strategy_.agree({torch::zeros({}), wanted_stop()}).stop_signal;
-  if (stop_signal_ != 0 && plan_.agreed_stop) stop_signal_ = plan_.agreed_stop(stop_signal_);
+  if (stop_signal_ != 0 && !decided) stop_signal_ = agreed_stop(/*may_wait=*/false);
   strategy_.settle();
   // A run that was stopped during its last evaluation repeats it now.
   if (evaluate_ && step_ >= plan_.total_steps && last_evaluated_ != step_ && stop_signal_ == 0)

@@ -35,9 +35,10 @@ struct LoopPlan {
   std::function<double(int64_t step)> learning_rate;
   std::function<int64_t()> peak_memory;
   // Whether this rank wants all to stop after this step: a signal, or another reason (> 0). Empty: the stop
-  // signals. All ranks call agreed_stop() with the largest of them, once; it returns why the run stops.
+  // signals. All ranks call agreed_stop() with the largest of them; it returns why the run stops. If it may
+  // wait (there are more steps), 0: it goes on, and asks again once a rank wants it.
   std::function<int()> wanted_stop{};
-  std::function<int(int)> agreed_stop{};
+  std::function<int(int largest, bool may_wait)> agreed_stop{};
 };
 
 // The state of a run after a step.
@@ -134,6 +135,7 @@ class Engine {
   bool due_since_last_step() const;
   void count_step();
   int wanted_stop() const;
+  int agreed_stop(bool may_wait);
 
   parallel::Strategy& strategy_;
   data::Loader& loader_;

@@ -120,9 +120,24 @@ class Job {
     write_out(/*hurried=*/signal != 0);
     if (signal == 0) stay_for_others(*hosting, result);
     if (signal == SIGPIPE) result.exit_code = 128 + SIGPIPE;
+    const bool left = signal != 0 && result.exit_code == 0 && options_.elastic_min > 0;
+    if (left && options_.node_sizes.size() > 1) tell_how_to_return(*hosting);
     bool last = signal != 0 || !may_restart(result);
     if (result.failure && signal == 0 && last) tell(attempt, result, watch.seconds(), folder);
     return signal != 0;
+  }
+
+  // Preempted: the job goes on elsewhere.
+  void tell_how_to_return(const Hosting& hosting) const {
+    const std::optional<std::string> slurm = environment_variable("SLURM_JOB_ID");
+    log::info(
+        "the ranks of this machine have left the job. Next: run the same command again to take part again{}",
+        slurm ? fmt::format(" (scontrol requeue {})", *slurm) : "");
+    if (options_.etcd.empty() && hosting.coordinator())
+      log::warn(
+          "this launcher hosted the coordinator: the others wait {:.0f} s for it (--join-timeout). "
+          "--rdzv-backend etcd elects another",
+          options_.join_timeout);
   }
 
   // Like any program we wait for the reader of our output, unless the user interrupts.
