@@ -53,8 +53,8 @@ int64_t values_that_are_not_zero(const torch::Tensor& tensor) {
 
 }  // namespace
 
-// Other rows have no gradient if these have all its values that are not zero. Only where they have not, they are
-// looked for.
+// Other rows have no gradient if these have all its values that are not zero. Only where they have not, they
+// are looked for.
 torch::Tensor named_rows(const models::KeyedParameter& parameter, const torch::Tensor& gradient,
                          const std::vector<Key>& keys) {
   torch::Tensor named = gradient.index_select(0, index_of(keys).to(gradient.device()));

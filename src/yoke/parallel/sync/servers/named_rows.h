@@ -17,8 +17,8 @@ torch::Tensor index_of(const std::vector<ps::sparse::Key>& keys);
 std::vector<ps::sparse::Key> places_of(const models::KeyedParameter& parameter, const torch::Tensor& rows,
                                        const std::vector<ps::sparse::Key>& keys);
 
-// These rows of a dense gradient. Throws ConfigError if another row has a gradient: its value was not pulled, and
-// its gradient would be lost.
+// These rows of a dense gradient. Throws ConfigError if another row has a gradient: its value was not pulled,
+// and its gradient would be lost.
 torch::Tensor named_rows(const models::KeyedParameter& parameter, const torch::Tensor& gradient,
                          const std::vector<ps::sparse::Key>& keys);
 

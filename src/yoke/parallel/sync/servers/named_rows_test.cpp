@@ -35,8 +35,11 @@ TEST(NamedRows, AnotherRowWithAGradientIsAnErrorThatNamesIt) {
       gradient[1][2] = 5;
       named_rows({"weight", gradient}, gradient, kNamed);
       gradient[3][1] = value;
-      EXPECT_THAT([&] { named_rows({"weight", gradient}, gradient, kNamed); },
-                  ThrowsMessage<ConfigError>(HasSubstr("row 3 of 'weight' has a gradient")));
+      EXPECT_THAT(
+          [&] {
+            named_rows({"weight", gradient}, gradient, kNamed);
+          },
+          ThrowsMessage<ConfigError>(HasSubstr("row 3 of 'weight' has a gradient")));
     }
 }
 
