@@ -7,17 +7,13 @@
 #include <algorithm>
 
 #include "yoke/base/error.h"
+#include "yoke/parallel/sync/servers/named_rows.h"
 
 namespace yoke::parallel {
 namespace {
 
 using ps::sparse::Client;
 using ps::sparse::Key;
-
-// Keys as the indices that LibTorch takes. The list must outlive the tensor.
-torch::Tensor index_of(const std::vector<Key>& keys) {
-  return torch::from_blob(const_cast<Key*>(keys.data()), {static_cast<int64_t>(keys.size())}, torch::kInt64);
-}
 
 std::span<const std::byte> bytes_of(const torch::Tensor& tensor) {
   return {static_cast<const std::byte*>(tensor.const_data_ptr()), tensor.nbytes()};
@@ -63,24 +59,6 @@ std::vector<Key> keys_of(const models::KeyedParameter& parameter, const std::vec
                       parameter.name, rows);
   keys.erase(end, keys.end());
   return keys;
-}
-
-// Where these rows are in an ascending list of keys.
-std::vector<Key> places_of(const models::KeyedParameter& parameter, const torch::Tensor& rows,
-                           const std::vector<Key>& keys) {
-  const torch::Tensor host = rows.to(torch::kCPU).contiguous();
-  std::vector<Key> places;
-  for (int64_t i = 0; i < host.numel(); ++i) {
-    const int64_t row = host.const_data_ptr<int64_t>()[i];
-    const auto found = std::lower_bound(keys.begin(), keys.end(), static_cast<Key>(row));
-    if (found == keys.end() || *found != static_cast<Key>(row))
-      throw ConfigError(
-          "row {} of '{}' has a gradient, but the batch does not name it: its value was not pulled. "
-          "Set ps.sparse = \"off\".",
-          row, parameter.name);
-    places.push_back(static_cast<Key>(found - keys.begin()));
-  }
-  return places;
 }
 
 }  // namespace
@@ -269,10 +247,7 @@ void SparseRows::gather_dense(One& one, const torch::Tensor& gradient) const {
         "too (tied "
         "weights). Set ps.sparse = \"off\".",
         one.parameter.name);
-  if (!std::exchange(one.checked, true))
-    places_of(one.parameter, (gradient != 0).any(1).nonzero().view({-1}), one.keys);
-  one.gradient =
-      gradient.index_select(0, index_of(one.keys).to(gradient.device())).to(torch::kCPU, type_).contiguous();
+  one.gradient = named_rows(one.parameter, gradient, one.keys).to(torch::kCPU, type_).contiguous();
 }
 
 void SparseRows::clear() {

@@ -44,7 +44,7 @@ class SparseRows {
   void pull_all(int64_t version);
 
   // Takes the gradients of all rows that the step has used. False: they are not finite. Throws ConfigError if
-  // another row has a gradient (a dense one is looked at once).
+  // another row has a gradient.
   bool gather();
   // Makes what gather() took zeros.
   void clear();
@@ -69,7 +69,6 @@ class SparseRows {
     std::vector<ps::sparse::Key> keys;  // of this step
     torch::Tensor gradient;             // of these rows, on the host
     ps::sparse::RowFilters filters;
-    bool checked = false;  // that a dense gradient has no other rows
   };
   void gather_sparse(One& one, const torch::Tensor& gradient) const;
   void gather_dense(One& one, const torch::Tensor& gradient) const;
