@@ -79,6 +79,13 @@ def test_staleness_equals_the_laws(yoke, tmp_path):
     assert found["one_worker"]["loss"] == pytest.approx(found["one_worker"]["theory"], rel=0.1)
 
 
+    # The staler the gradients, the higher the floor; mean staleness of P asynchronous workers is P - 1.
+    stale = yoke("lab", "staleness", "--updates", 20000, "--up-to", 8, "-o", tmp_path / "stale", "--json", "-q").json["loss_by_staleness"]
+    for lr in (0.05, 0.1, 0.2):
+        rows = [row for row in stale if row["lr"] == lr]
+        assert [row["staleness"] for row in rows] == pytest.approx([1, 3, 7], rel=0.05)
+        assert rows[0]["loss"] < rows[-1]["loss"]
+    assert (tmp_path / "stale/loss_staleness.svg").exists()
 def test_stragglers_show_the_floor_against_k(yoke, tmp_path):
     rows = yoke("lab", "stragglers", "--policies", "k_sync,k_batch_async", "--workers", 8, "-o", tmp_path, "--json", "-q").json["results"]
     sync = {row["k"]: row for row in rows if row["policy"] == "k_sync"}
