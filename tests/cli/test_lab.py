@@ -1,6 +1,8 @@
 """`yoke lab`: the list, the frame that all labs share, and theory beside what they simulate."""
 import csv
 import json
+import math
+import re
 import signal
 import subprocess
 import xml.etree.ElementTree as xml
@@ -169,3 +171,27 @@ def test_throughput_compares_with_the_roofline(yoke, tmp_path):
 ])
 def test_wrong_requests_are_refused(yoke, tmp_path, words, expected):
     assert expected in yoke("lab", *words, *([] if words == ["pipelines"] else ["-o", tmp_path]), code=2).err
+def test_batch_tells_divergence_from_other_failures(yoke, tmp_path):
+    words = ["lab", "batch", "--quick", "--batches", "8", "--factors", "1", "--json"]
+    steep = yoke(*words, "--lr", "1e6", "-o", tmp_path / "steep").json
+    assert "failed" not in steep and all(row["diverged"] for row in steep["results"])
+    recipe = tmp_path / "recipe.toml"
+    recipe.write_text(f'[model]\nname = "gpt2"\n[data]\nname = "tokens"\ndir = "{tmp_path}/none.bin"\n[train]\noptimizer = "sgd"\nmomentum = 0.0\n')
+    missing = yoke(*words, "--file", recipe, "-o", tmp_path / "missing", code=2)
+    assert "none.bin" in missing.err and "not finite" not in missing.err
+    assert not (tmp_path / "missing/report.html").exists()
+
+
+def test_bandwidths_are_in_the_picture(yoke, tmp_path):
+    yoke("lab", "topology", "--presets", "dgx1", "-o", tmp_path, "-q")
+    words = re.sub(r"<title>.*?</title>", "", (tmp_path / "links_dgx1.svg").read_text())  # seen without a pointer
+    assert re.search(r"nvlink 25.* GB/s", words) and re.search(r"pcie [\d.]+ GB/s", words)
+
+
+def test_who_sends_nothing_is_in_the_answer(yoke, tmp_path):
+    rows = yoke("lab", "compare", "--quick", "--methods", "one,ddp", "--target-accuracy", "0.01", "-o", tmp_path, "--json", "-q").json["results"]
+    assert {row["method"]: row["bytes_to_target"] > 0 for row in rows} == {"one": False, "ddp": True}
+    answer = (tmp_path / "answer.svg").read_text()
+    assert "one: sends nothing" in answer and "ddp" in answer
+
+
