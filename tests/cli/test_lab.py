@@ -19,9 +19,12 @@ def test_the_list_names_every_lab_with_a_question_and_a_time(yoke):
     assert [lab["name"] for lab in labs] == sorted(QUICK)
     assert all(lab["question"].endswith("?") and lab["time"] and lab["example"].startswith("yoke lab " + lab["name"]) for lab in labs)
     text = yoke("lab").out
+    page = (ROOT / "docs/lab/README.md").read_text().splitlines()
     for lab in labs:
         assert lab["question"] in text and lab["time"] in text
         assert (ROOT / f"docs/lab/{lab['name']}.md").exists()
+        row = next(line for line in page if line.startswith(f"| [{lab['name']}]("))
+        assert row.endswith(f"| {lab['time']} |"), "docs/lab/README.md tells another time"
         assert "--quick" in yoke("lab", lab["name"], "--help").out
 
 
