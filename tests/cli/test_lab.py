@@ -149,6 +149,33 @@ def test_throughput_compares_with_the_roofline(yoke, tmp_path):
     assert large["intensity"] > 5 * small["intensity"]
     speed = {row["device"]: row["samples_per_s"] for row in found["predictions"]}
     assert speed["K80"] < speed["P100"] < speed["V100"] < speed["A100"] < speed["H100"] <= speed["H200"]
+def test_scaling_divides_the_time_of_a_step(yoke, tmp_path):
+    found = yoke("lab", "scaling", "--quick", "--ways", "ddp,zero2,pipeline,tensor", "-o", tmp_path, "--json", "-q").json
+    rows = {(row["way"], row["scaling"]): row for row in found["results"]}
+    # A pipeline with the batch of one worker is strong scaling, as with every way.
+    assert set(rows) == {("one worker", "weak"), *((way, kind) for way in ("ddp", "zero2", "pipeline", "tensor") for kind in ("weak", "strong"))}
+    for (way, kind), row in rows.items():
+        parts = [row[key] for key in ("compute_seconds", "exposed_comm_seconds", "waiting_seconds", "undivided_seconds")]
+        assert sum(parts) == pytest.approx(row["step_seconds"]) and min(parts) >= 0
+        assert row["efficiency"] == pytest.approx(row["speed_up"] / row["workers"])
+        samples = 64 if kind == "weak" and way != "one worker" else 32
+        assert row["samples_per_s"] == pytest.approx(samples / row["step_seconds"])
+    for kind in ("weak", "strong"):
+        staged, sliced = rows["pipeline", kind], rows["tensor", kind]
+        # Stages wait for each other: not all of a step is computing, and what they wait is not called communication.
+        assert 0 < staged["compute_seconds"] < staged["step_seconds"] and staged["waiting_seconds"] > 0 == staged["exposed_comm_seconds"]
+        assert sliced["undivided_seconds"] == sliced["step_seconds"]
+    assert "pipeline" in (tmp_path / "strong.svg").read_text()
+    assert "pipeline" in (tmp_path / "efficiency_strong.svg").read_text()
+
+
+def test_scaling_leaves_out_ways_that_do_not_suit_the_model(yoke, tmp_path):
+    result = yoke("lab", "scaling", "--quick", "--ways", "all", "--model", "lenet", "--nproc", "2", "--steps", "1", "-o", tmp_path, "--json")
+    ways = {row["way"] for row in result.json["results"]}
+    assert ways == {"one worker", "ddp", "zero1", "zero2", "zero3", "ps", "pipeline"}
+    assert "without tensor" in result.err
+
+
 
 
 @pytest.mark.parametrize("words,expected", [
@@ -186,6 +213,30 @@ def test_batch_tells_divergence_from_other_failures(yoke, tmp_path):
 def test_bandwidths_are_in_the_picture(yoke, tmp_path):
     yoke("lab", "topology", "--presets", "dgx1", "-o", tmp_path, "-q")
     words = re.sub(r"<title>.*?</title>", "", (tmp_path / "links_dgx1.svg").read_text())  # seen without a pointer
+@pytest.mark.parametrize("words,expected", [
+    (["memory", "--model", "lenet", "--layers", "3"], "only gpt2 has it"),
+    (["memory", "--recompute", "most"], "most"),
+    (["memory", "--budgets", "2"], "--budgets 2"),
+    (["throughput", "--models", "lennet"], "lennet"),
+    (["throughput", "--largest", "guessed"], "--largest guessed"),
+    (["throughput", "--precisions", "fp8"], "fp8"),
+    (["pipeline", "--stages", "1"], "--stages 1: expected an integer from 2 to 64"),
+    (["pipeline", "--forward", "soon"], "--forward soon"),
+    (["pipeline", "--methods", "bsp,pipedreams"], "--methods pipedreams: unknown"),
+    (["staleness", "--delay", "none"], "--delay none"),
+    (["staleness", "--k", "99"], "--k 99"),
+    (["collectives", "--op", "barrier"], "barrier"),
+    (["collectives", "--bytes", "many"], "--bytes many"),
+    (["topology", "--presets", "dgx9"], "dgx9"),
+    (["stragglers", "--train.lr", "0.1"], "nothing is trained"),
+    (["stragglers", "--workers", "0"], "--workers 0"),
+    (["stragglers", "--train", "configs/mlp_tiny.toml"], "--train: configs/mlp_tiny.toml is trained"),
+    (["stragglers", "--k", "0"], "--k 0"),
+    (["scaling", "--ways", "ddp,zero4"], "--ways zero4: unknown"),
+    (["pipelines"], "Did you mean `yoke lab pipeline`?"),
+])
+def test_wrong_requests_are_refused(yoke, tmp_path, words, expected):
+    assert expected in yoke("lab", *words, *([] if words == ["pipelines"] else ["-o", tmp_path]), code=2).err
     assert re.search(r"nvlink 25.* GB/s", words) and re.search(r"pcie [\d.]+ GB/s", words)
 
 
