@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <functional>
 
+#include "cli/bench_scaling_command.h"
 #include "yoke/base/units.h"
 #include "yoke/cluster/launch_env.h"
 #include "yoke/report/svg_chart.h"
@@ -109,20 +110,26 @@ report::LabPage scaling_figures(const nlohmann::json& rows) {
                            .x_label = "ranks",
                            .y_label = "time per step",
                            .unit = report::Unit::kSeconds,
-                           .layers = {"compute", "exposed communication"}};
+                           .layers = {"compute", "exposed communication", "waiting", "not divided"}};
   report::LabTable table{{"model", "ranks", "step", "samples/s", "efficiency", "exposed", "sent/step"}, {}};
   double at = 0;
   for (const Json& row : rows) {
-    const double exposed = std::min(row["exposed_comm_seconds"].get<double>(), median_of(row));
-    time.bars.push_back({at, at + 0.8, {median_of(row) - exposed, exposed}, row["nproc"].dump()});
+    const StepTime parts = step_time(row);
+    time.bars.push_back({at,
+                         at + 0.8,
+                         {parts.compute, parts.communication, parts.waiting, parts.undivided},
+                         row["nproc"].dump()});
     table.rows.push_back({curve_name(rows, row, keys), row["nproc"].dump(), format_duration(median_of(row)),
                           count_text(row["samples_per_s"]),
                           fmt::format("{:.1f} %", 100 * row["scaling_efficiency"].get<double>()),
-                          format_duration(exposed), format_bytes(row["bytes_sent"])});
+                          format_duration(parts.communication), format_bytes(row["bytes_sent"])});
     ++at;
   }
   page.add(
-      {"time", "Where the time goes", report::to_svg(time), "Compute includes waiting for slower ranks."});
+      {"time", "Where the time goes", report::to_svg(time),
+       "Compute: the step of the same ranks without communication; in a pipeline the passes and the update "
+       "of a stage. Waiting: for slower ranks; in a pipeline bubbles and messages. Not divided: with tensor "
+       "parallelism computing and communication are not told apart."});
   page.add(table);
   return page;
 }

@@ -83,12 +83,14 @@ void print_table(const nlohmann::json& rows) {
                fmt::format("{:.1f} %", 100 * number("scaling_efficiency")),
                format_duration(number("comm_seconds")), format_duration(number("exposed_comm_seconds")),
                format_bytes(number("bytes_sent")),
-               fmt::format("{:.1f} %", 100 * number("communication_efficiency"))});
+               row.contains("communication_efficiency")
+                   ? fmt::format("{:.1f} %", 100 * number("communication_efficiency"))
+                   : "–"});
   }
   fmt::print("{}", table.to_text(terminal::is_terminal(STDOUT_FILENO) ? terminal::width(STDOUT_FILENO) : 0));
   fmt::print(
       "efficiency: samples/s on n ranks / n times that of one rank, same batch per replica.\n"
-      "without comm: speed relative to the same ranks without communication.\n");
+      "without comm: speed relative to the same ranks without communication; parts of a model have none.\n");
 }
 
 // A typed key replaces its option.
@@ -143,8 +145,20 @@ nlohmann::json measure_scaling(const CommandLine& line, const ScalingCell& cell,
   row["nproc"] = nproc;
   row["replicas"] = replicas;
   row["samples_per_s"] = static_cast<double>(cell.batch * replicas) / median;
-  row["communication_efficiency"] = row["alone_step_seconds"].get<double>() / median;
+  if (row.contains("alone_step_seconds"))
+    row["communication_efficiency"] = row["alone_step_seconds"].get<double>() / median;
   return row;
+}
+
+StepTime step_time(const nlohmann::json& row) {
+  const double step = row.at("step_seconds").at("median");
+  if (!row.contains("compute_seconds")) return {.undivided = step};
+  StepTime time{.compute = std::min(step, row["compute_seconds"].get<double>())};
+  const bool staged = !row.contains("alone_step_seconds");
+  if (!staged)
+    time.communication = std::clamp(row["exposed_comm_seconds"].get<double>(), 0.0, step - time.compute);
+  time.waiting = step - time.compute - time.communication;
+  return time;
 }
 
 int bench_scaling(const CommandLine& line) {

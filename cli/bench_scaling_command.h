@@ -25,4 +25,13 @@ int check_scaling(const CommandLine& line, const ScalingCell& cell, int nproc);
 nlohmann::json measure_scaling(const CommandLine& line, const ScalingCell& cell, int nproc,
                                const std::filesystem::path& result);
 
+// Where the median step of such a row goes; the four add up to it.
+struct StepTime {
+  double compute = 0;
+  double communication = 0;  // what the step waits for it
+  double waiting = 0;        // for slower ranks; in a pipeline bubbles and messages, which are not told apart
+  double undivided = 0;      // all of it, where computing was not measured: tensor parallelism
+};
+StepTime step_time(const nlohmann::json& row);
+
 }  // namespace yoke::cli

@@ -242,8 +242,7 @@ class Parser {
     common(group, "yoke lab pipeline --quick -o runs/pipeline");
     for (const LabRow& row : labs()) {
       auto* command = common(group->add_subcommand(row.name, row.question), row.example);
-      if (row.trains)
-        command->footer("Example: " + row.example + "\nEvery configuration key is also an option.");
+      if (row.trains) command->footer("Example: " + row.example + "  (and all configuration keys)");
       if (row.add_options != nullptr) row.add_options(*command, out_);
       add_lab_options(*command, row.options, out_.lab_values);
       command->add_option("-o,--output", out_.lab_output, "folder [runs/lab_" + row.name + "]");

@@ -34,21 +34,21 @@ void add_options(CLI::App& command, LabArguments& lab) {
 }
 
 void add_options(CLI::App& command, AveragingLabArguments& lab) {
-  command.add_option("FILE", lab.file, "configuration (TOML)")->required();
+  command.add_option("FILE", lab.file, "configuration (TOML) [LeNet on synthetic pictures]");
   command.add_option("--methods", lab.methods, "all, or a list: ddp,local,gossip_ring")
       ->capture_default_str();
   command.add_option("--workers", lab.workers, "ranks of each run")
-      ->check(CLI::Range(2, 256))
+      ->check(within(2, 256))
       ->capture_default_str();
   command.add_option("--every", lab.every, "local steps between two rounds")
-      ->check(CLI::Range(1, 1'000'000))
+      ->check(within(1, 1'000'000))
       ->capture_default_str();
   command.add_option("--steps", lab.steps, "steps of each run [train.steps]")
-      ->check(CLI::Range(1, 1'000'000'000));
+      ->check(within(1, 1'000'000'000));
   command.add_option("--bandwidth", lab.bandwidth, "of the modelled link: 100mbit, 12.5MB/s")
       ->capture_default_str();
   command.add_option("--latency", lab.latency, "of a message on it: 1ms")->capture_default_str();
-  command.add_option("--compute", lab.compute, "time to compute a step [measured]");
+  command.add_option("--compute", lab.compute, "time to compute a step [without FILE 20ms; measured]");
   command.add_option("--target-loss", lab.target_loss,
                      "loss for the time to target [lowest loss that all methods reach]");
 }
@@ -75,8 +75,7 @@ void add_options(CLI::App& command, SparseLabArguments& lab) {
   command.add_option("--passes", lab.passes, "over all blocks, per run")
       ->check(within(1, 1'000'000))
       ->capture_default_str();
-  command.add_option("--max-delay", lab.max_delays, "visits of blocks that may overlap, a run for each")
-      ->capture_default_str();
+  command.add_option("--max-delay", lab.max_delays, "visits that may overlap, a run for each [0,1,2,4,8,16]");
   command.add_option("--damping", lab.damping, "shorter steps with a delay: 0 none, 1 safe for any data")
       ->check(finite_from_zero())
       ->capture_default_str();
@@ -85,14 +84,14 @@ void add_options(CLI::App& command, SparseLabArguments& lab) {
       ->capture_default_str();
   command.add_option("--delay-workers", lab.delay_workers, "workers with that delay, e.g. 3,5; default: all");
   command.add_option("--backend", lab.backend, "shm or tcp")
-      ->check(CLI::IsMember({"shm", "tcp"}))
+      ->check(CLI::IsMember({"shm", "tcp"}).description(""))
       ->capture_default_str();
   command.add_option("--seed", lab.seed, "of the examples, the order of blocks and the delays")
       ->capture_default_str();
 }
 
 void add_options(CLI::App& command, DownpourLabArguments& lab) {
-  command.add_option("FILE", lab.file, "configuration (TOML)")->required();
+  command.add_option("FILE", lab.file, "configuration (TOML) [LeNet on synthetic pictures]");
   command.add_option("--methods", lab.methods, "all, or a list: sgd,downpour,downpour_adagrad,sandblaster")
       ->capture_default_str();
   command.add_option("--workers", lab.workers, "of each method but sgd")

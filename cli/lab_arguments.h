@@ -58,7 +58,7 @@ struct DownpourLabArguments {
   std::string methods = "all";
   int64_t workers = 4;
   int64_t servers = 1;
-  double epochs = 5;
+  double epochs = 8;
   double adagrad_lr = 0.01;
   int64_t lbfgs_batch = 0;     // per worker; 0: 8 times data.batch_size
   double target_accuracy = 0;  // 0: what all of them reach

@@ -11,6 +11,7 @@
 
 #include "cli/lab_train.h"
 #include "yoke/base/error.h"
+#include "yoke/base/log.h"
 #include "yoke/base/units.h"
 #include "yoke/report/svg_chart.h"
 
@@ -163,9 +164,7 @@ class BatchLab {
     const LabTraining training = training_of(trial);
     try {
       trial.records = training.run().records;
-    } catch (const Error& error) {
-      // The configuration was accepted: this is the end of a run whose loss is not finite.
-      if (error.code() != ExitCode::kUsage || lab_.interrupted()) throw;
+    } catch (const Diverged&) {
       trial.diverged = true;
     }
   }
@@ -175,9 +174,13 @@ class BatchLab {
         settings_of(std::max(1, noisy_batch_ / 2), rate_of("linear", noisy_batch_), false);
     settings.emplace_back("out.log_every",
                           fmt::format("{:.0f}", std::max(1.0, samples_ / kRecordsOfTrial / noisy_batch_)));
-    for (const metrics::Record& record : LabTraining(lab_, file_, "noise", 2, settings).run().records)
-      if (record.noise_scale && std::isfinite(*record.noise_scale))
-        noise_.push_back({record.epoch, *record.noise_scale});
+    try {
+      for (const metrics::Record& record : LabTraining(lab_, file_, "noise", 2, settings).run().records)
+        if (record.noise_scale && std::isfinite(*record.noise_scale))
+          noise_.push_back({record.epoch, *record.noise_scale});
+    } catch (const Diverged&) {
+      log::warn("lab batch: no noise scale: its run, with the rate of the linear rule, diverged");
+    }
     if (!noise_.empty()) noise_scale_ = noise_[noise_.size() / 2].y;
   }
 

@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "cli/lab_job.h"
+#include "cli/lab_train.h"
 #include "yoke/base/error.h"
 #include "yoke/base/text.h"
 #include "yoke/metrics/jsonl.h"
@@ -17,6 +18,22 @@ namespace {
 namespace fs = std::filesystem;
 
 using Settings = std::vector<std::pair<std::string, std::string>>;
+
+// Without FILE.
+constexpr const char* kDownpourRecipe = R"([model]
+name = "lenet"
+
+[data]
+name = "synthetic"
+samples = {}
+batch_size = 64
+
+[train]
+optimizer = "sgd"
+lr = 0.1
+threads = 1
+)";
+constexpr int kDownpourSamples = 8000, kDownpourQuickSamples = 512;
 
 struct Method {
   std::string name;
@@ -114,7 +131,9 @@ struct DownpourLab {
     report::RacedRun run{method.name, {}, 0};
     for (const metrics::Record& record : metrics::read_records(records).records) {
       run.final_loss = record.loss;
-      if (record.accuracy) run.points.push_back({record.time, *record.accuracy});
+      if (!record.accuracy) continue;
+      run.points.push_back({record.time, *record.accuracy});
+      run.by_epoch.push_back({record.epoch, *record.accuracy});
     }
     if (run.points.empty())
       throw ConfigError(
@@ -123,6 +142,18 @@ struct DownpourLab {
     return run;
   }
 };
+
+// One worker's plain SGD, as fast as all workers together could be.
+report::IdealRace ideal_of(const std::vector<report::RacedRun>& runs, int64_t workers) {
+  report::IdealRace ideal;
+  for (const report::RacedRun& run : runs) {
+    if (run.name != "sgd") continue;
+    ideal.name = fmt::format("sgd, {} times as fast", workers);
+    for (const report::Point& point : run.points)
+      ideal.points.push_back({point.x / static_cast<double>(workers), point.y});
+  }
+  return ideal;
+}
 
 nlohmann::json row_of_race(const report::RacedRun& run) {
   nlohmann::json curve = nlohmann::json::array();
@@ -151,6 +182,10 @@ void run_lab_downpour(Lab& frame) {
   DownpourLabArguments arguments = frame.line.lab_downpour;
   frame.quick_default("--workers", arguments.workers, int64_t{2});
   frame.quick_default("--epochs", arguments.epochs, 1.0);
+  frame.quick_default("--lbfgs-batch", arguments.lbfgs_batch, int64_t{128});  // of 512 samples
+  arguments.file =
+      recipe_of(frame, arguments.file,
+                fmt::format(kDownpourRecipe, frame.quick ? kDownpourQuickSamples : kDownpourSamples));
   Configuration configuration;
   configuration.load(arguments.file, frame.line.overrides);
   const DownpourLab lab{frame.line, arguments, configuration.values, frame.out};
@@ -174,7 +209,7 @@ void run_lab_downpour(Lab& frame) {
       fmt::format("{} and {}, sgd on one; {}", counted(fmt::format("{}", arguments.workers), "worker"),
                   counted(fmt::format("{}", arguments.servers), "server"),
                   counted(fmt::format("{}", arguments.epochs), "epoch"));
-  report::add_accuracy_race(frame.page, target, runs);
+  report::add_accuracy_race(frame.page, target, runs, ideal_of(runs, arguments.workers));
   frame.print(race_table(runs), fmt::format("target: an accuracy of {:.2f} %", 100 * target));
 }
 

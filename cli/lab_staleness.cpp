@@ -50,7 +50,7 @@ class StalenessLab {
         "between "
         "the moment its worker fetched the parameters and the update that uses it.",
         lab_.values.text("--delay"));
-    lab_.expect(std::size(kRules) + 3);
+    lab_.expect(std::size(kRules) + 4);
     lab_.page.section(fmt::format("How stale? {} workers, K = {}", workers_, k_));
     for (const char* rule : kRules) lab_.part(rule, [&] { histogram_of(rule); });
     report::LabTable table{{"rule", "mean", "mean, theory", "fresh", "fresh, theory"}, {}};
@@ -73,6 +73,7 @@ class StalenessLab {
         "that is "
         "missing diverged.");
     lab_.part("loss against workers", [&] { over_workers(); });
+    lab_.part("loss against staleness", [&] { over_staleness(); });
     lab_.part("loss against the learning rate", [&] { over_rates(); });
     lab_.part("one worker", [&] { one_worker(); });
   }
@@ -140,18 +141,24 @@ class StalenessLab {
     row["fresh_theory"] = 1 - sum / k;
   }
 
-  // The loss in the long run; NaN: it diverges.
-  double floor_of(int workers, double lr, bool inverse) const {
+  struct LongRun {
+    double loss = NAN;  // NaN: it diverges
+    double staleness = 0;
+  };
+
+  double floor_of(int workers, double lr, bool inverse) const { return long_run(workers, lr, inverse).loss; }
+
+  LongRun long_run(int workers, double lr, bool inverse) const {
     sim::PsSimulation s = simulation(workers == 1 ? "sync" : "async", workers, 1);
     s.objective = plan::Quadratic{kNoise, lr};
     s.inverse_staleness = inverse;
     s.dimensions = 4;
     s.warm_up = static_cast<int64_t>(std::min(20.0 * workers / lr, 1e6));
     try {
-      const double loss = *sim::simulate_ps(s).loss_floor;
-      return loss < kTooHigh ? loss : NAN;
+      const sim::PsOutcome outcome = sim::simulate_ps(s);
+      return {*outcome.loss_floor < kTooHigh ? *outcome.loss_floor : NAN, outcome.mean_staleness};
     } catch (const ConfigError&) {
-      return NAN;  // the iterates overflowed
+      return {};  // the iterates overflowed
     }
   }
 
@@ -178,6 +185,39 @@ class StalenessLab {
     lab_.page.add(
         {"loss_workers", fmt::format("Loss against workers, learning rate {}", lr_), report::to_svg(chart),
          "More workers: staler gradients, a higher floor. Dashed: the floor of one worker, η/(2(2-η))."});
+  }
+
+  // More workers make gradients staler; nothing else changes along a curve.
+  void over_staleness() {
+    report::LineChart chart{.title = "Loss against staleness",
+                            .x_label = "mean staleness, updates",
+                            .y_label = "long-run loss",
+                            .log = true,
+                            .log_x = true,
+                            .whole_x = false};
+    double most = 1;
+    for (double lr : {lr_ / 2, lr_, 2 * lr_}) {
+      report::Series series{.name = fmt::format("η = {:g}", lr),
+                            .colour = static_cast<int>(chart.series.size()) + 1};
+      for (int workers = 2; workers <= up_to_; workers *= 2) {
+        const LongRun run = long_run(workers, lr, /*inverse=*/false);
+        if (std::isfinite(run.loss)) {
+          series.points.push_back({run.staleness, run.loss});
+          most = std::max(most, run.staleness);
+        }
+        lab_.document["loss_by_staleness"].push_back(
+            {{"workers", workers}, {"lr", lr}, {"staleness", run.staleness}, {"loss", run.loss}});
+      }
+      chart.series.push_back(std::move(series));
+    }
+    chart.series.push_back({.name = fmt::format("fresh, η = {:g}", lr_),
+                            .points = {{1, lr_ / (2 * (2 - lr_))}, {most, lr_ / (2 * (2 - lr_))}},
+                            .colour = 6,
+                            .theory = true});
+    lab_.page.add({"loss_staleness", "Loss against staleness", report::to_svg(chart),
+                   "Asynchronous workers, 2 to the largest number. A curve that ends diverges with staler "
+                   "gradients: the product of learning rate and staleness is what counts. Dashed: fresh "
+                   "gradients, η/(2(2-η))."});
   }
 
   void over_rates() {

@@ -14,6 +14,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr const char* kNotFinite =
+    " is not finite";  // in the error of such a run (train.non_finite = "stop")
+
 std::vector<std::string> words_of(const std::string& file, const fs::path& folder, int ranks,
                                   const LabTraining::Settings& settings) {
   std::vector<std::string> words = {"train", file, "--resume", "never", "-q"};
@@ -43,8 +46,13 @@ LabTraining::LabTraining(const Lab& lab, const std::string& file, const std::str
 TrainedRun LabTraining::run() const {
   fs::remove(folder_ / "metrics.jsonl");
   fs::remove(folder_ / "summary.json");
-  if (const int code = cluster::run_job(job_.launch); code != 0)
-    throw Error(static_cast<ExitCode>(code), name_ + " failed; see above");
+  const cluster::LaunchResult result = cluster::launch(job_.launch);
+  if (result.exit_code != 0) {
+    const auto code = static_cast<ExitCode>(result.exit_code);
+    const bool diverged = code == ExitCode::kUsage && result.error.find(kNotFinite) != std::string::npos;
+    if (diverged) throw Diverged(name_ + ": " + result.error);
+    throw Error(code, name_ + " failed; see above");
+  }
   TrainedRun run;
   run.records = metrics::read_records(folder_ / "metrics.jsonl").records;
   const fs::path summary = folder_ / "summary.json";

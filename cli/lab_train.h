@@ -8,6 +8,7 @@
 
 #include "cli/lab.h"
 #include "cli/lab_job.h"
+#include "yoke/base/error.h"
 #include "yoke/metrics/record.h"
 
 namespace yoke::cli {
@@ -15,6 +16,12 @@ namespace yoke::cli {
 struct TrainedRun {
   std::vector<metrics::Record> records;
   nlohmann::json summary;
+};
+
+// The end of a run whose loss or gradients are not finite: a result, not a failure.
+class Diverged : public Error {
+ public:
+  explicit Diverged(const std::string& text) : Error(ExitCode::kUsage, text) {}
 };
 
 class LabTraining {
@@ -25,7 +32,7 @@ class LabTraining {
   LabTraining(const Lab& lab, const std::string& file, const std::string& name, int ranks,
               const Settings& settings);
 
-  // Throws Error if the run fails.
+  // Throws Diverged, or Error if the run fails otherwise.
   TrainedRun run() const;
   const RunConfig& config() const { return job_.config; }
 

@@ -61,7 +61,8 @@ report::TopologyPicture picture_of(const cluster::Topology& topology) {
   };
   for (const cluster::Link& link : topology.links)
     picture.links.push_back(
-        {place(link.a), place(link.b), to_string(link.kind),
+        {place(link.a), place(link.b),
+         fmt::format("{} {}/s", to_string(link.kind), format_bytes(link.bandwidth)),
          fmt::format("{} – {}: {} x {}/s", link.a, link.b, link.width, format_bytes(link.bandwidth)),
          link.width});
   return picture;
@@ -70,7 +71,7 @@ report::TopologyPicture picture_of(const cluster::Topology& topology) {
 void add_pictures(report::LabPage& page, const cluster::Topology& topology, const cluster::RingSet& rings) {
   const std::vector<int> workers = cluster::workers_of(topology);
   page.add({"links_" + topology.name, "Devices and links", report::topology_svg(picture_of(topology)), "",
-            /*wide=*/workers.size() > 4});
+            /*wide=*/true});
   if (rings.rings.empty()) return;
   std::vector<std::string> names;
   for (int worker : workers) names.push_back(topology.devices[static_cast<size_t>(worker)].name);

@@ -20,13 +20,16 @@ int run_bench_scaling(const CommandLine& line) {
   if (member.rank() > 0) return 0;
   nlohmann::json figures = {
       {"step_seconds", {{"median", result.step_seconds_median}, {"p95", result.step_seconds_p95}}},
-      {"alone_step_seconds", result.alone_step_seconds},
-      {"alone_slowest_seconds", result.alone_slowest_seconds},
-      {"in_step_seconds", result.in_step_seconds},
       {"comm_seconds", result.comm_seconds},
       {"exposed_comm_seconds", result.exposed_comm_seconds},
       {"bytes_sent", result.bytes_sent},
       {"peak_memory_bytes", result.peak_memory_bytes}};
+  if (result.compute_seconds) figures["compute_seconds"] = *result.compute_seconds;
+  if (result.alone) {
+    figures["alone_step_seconds"] = result.alone->step_seconds;
+    figures["alone_slowest_seconds"] = result.alone->slowest_seconds;
+    figures["in_step_seconds"] = result.alone->in_step_seconds;
+  }
   write_file_atomically(line.bench_scaling.result_file, figures.dump());
   return 0;
 }

@@ -182,6 +182,10 @@ def test_bench_scaling_gives_every_figure(yoke):
         assert row["samples_per_s"] > 0 and row["peak_memory_bytes"] > 0
         assert row["exposed_comm_seconds"] >= 0 and row["in_step_seconds"] > 0
     assert rows[0]["scaling_efficiency"] == 1 and rows[0]["bytes_sent"] == 0
+    staged = yoke("bench", "scaling", "--model", "mlp", "--nproc", "2", "--batch", 8, "--steps", 10, "--parallel.pipeline", 2, "--json", "-q")
+    staged = staged.json["results"][-1]
+    assert "alone_step_seconds" not in staged and "communication_efficiency" not in staged, "parts cannot train alone"
+    assert 0 < staged["compute_seconds"] < staged["step_seconds"]["median"]
     # Two ranks send half of the gradients each, twice, and a loss.
     parameters = yoke("model", "info", "mlp", "--json").json["parameters"]
     assert rows[1]["bytes_sent"] == pytest.approx(4 * parameters, rel=0.02)

@@ -1,6 +1,7 @@
 """`yoke lab`: the list, the frame that all labs share, and theory beside what they simulate."""
 import csv
 import json
+import re
 import signal
 import subprocess
 import xml.etree.ElementTree as xml
@@ -9,19 +10,20 @@ import pytest
 from conftest import ROOT, YOKE
 
 MLP = ROOT / "configs/mlp_tiny.toml"
-# Without FILE: these train nothing.
-QUICK = ["batch", "collectives", "compare", "memory", "pipeline", "precision", "scaling", "sparse", "staleness", "stall", "stragglers", "throughput", "topology"]
-TRAINED = ["averaging", "downpour"]
+QUICK = ["averaging", "batch", "collectives", "compare", "downpour", "memory", "pipeline", "precision", "scaling", "sparse", "staleness", "stall", "stragglers", "throughput", "topology"]
 
 
 def test_the_list_names_every_lab_with_a_question_and_a_time(yoke):
     labs = yoke("lab", "--json").json["labs"]
-    assert [lab["name"] for lab in labs] == sorted(QUICK + TRAINED)
+    assert [lab["name"] for lab in labs] == sorted(QUICK)
     assert all(lab["question"].endswith("?") and lab["time"] and lab["example"].startswith("yoke lab " + lab["name"]) for lab in labs)
     text = yoke("lab").out
+    page = (ROOT / "docs/lab/README.md").read_text().splitlines()
     for lab in labs:
         assert lab["question"] in text and lab["time"] in text
         assert (ROOT / f"docs/lab/{lab['name']}.md").exists()
+        row = next(line for line in page if line.startswith(f"| [{lab['name']}]("))
+        assert row.endswith(f"| {lab['time']} |"), "docs/lab/README.md tells another time"
         assert "--quick" in yoke("lab", lab["name"], "--help").out
 
 
@@ -79,6 +81,13 @@ def test_staleness_equals_the_laws(yoke, tmp_path):
     assert found["one_worker"]["loss"] == pytest.approx(found["one_worker"]["theory"], rel=0.1)
 
 
+    # The staler the gradients, the higher the floor; mean staleness of P asynchronous workers is P - 1.
+    stale = yoke("lab", "staleness", "--updates", 20000, "--up-to", 8, "-o", tmp_path / "stale", "--json", "-q").json["loss_by_staleness"]
+    for lr in (0.05, 0.1, 0.2):
+        rows = [row for row in stale if row["lr"] == lr]
+        assert [row["staleness"] for row in rows] == pytest.approx([1, 3, 7], rel=0.05)
+        assert rows[0]["loss"] < rows[-1]["loss"]
+    assert (tmp_path / "stale/loss_staleness.svg").exists()
 def test_stragglers_show_the_floor_against_k(yoke, tmp_path):
     rows = yoke("lab", "stragglers", "--policies", "k_sync,k_batch_async", "--workers", 8, "-o", tmp_path, "--json", "-q").json["results"]
     sync = {row["k"]: row for row in rows if row["policy"] == "k_sync"}
@@ -139,6 +148,32 @@ def test_throughput_compares_with_the_roofline(yoke, tmp_path):
     assert large["intensity"] > 5 * small["intensity"]
     speed = {row["device"]: row["samples_per_s"] for row in found["predictions"]}
     assert speed["K80"] < speed["P100"] < speed["V100"] < speed["A100"] < speed["H100"] <= speed["H200"]
+def test_scaling_divides_the_time_of_a_step(yoke, tmp_path):
+    found = yoke("lab", "scaling", "--quick", "--ways", "ddp,zero2,pipeline,tensor", "-o", tmp_path, "--json", "-q").json
+    rows = {(row["way"], row["scaling"]): row for row in found["results"]}
+    # A pipeline with the batch of one worker is strong scaling, as with every way.
+    assert set(rows) == {("one worker", "weak"), *((way, kind) for way in ("ddp", "zero2", "pipeline", "tensor") for kind in ("weak", "strong"))}
+    for (way, kind), row in rows.items():
+        parts = [row[key] for key in ("compute_seconds", "exposed_comm_seconds", "waiting_seconds", "undivided_seconds")]
+        assert sum(parts) == pytest.approx(row["step_seconds"]) and min(parts) >= 0
+        assert row["efficiency"] == pytest.approx(row["speed_up"] / row["workers"])
+        samples = 64 if kind == "weak" and way != "one worker" else 32
+        assert row["samples_per_s"] == pytest.approx(samples / row["step_seconds"])
+    for kind in ("weak", "strong"):
+        staged, sliced = rows["pipeline", kind], rows["tensor", kind]
+        # Stages wait for each other: not all of a step is computing, and what they wait is not called communication.
+        assert 0 < staged["compute_seconds"] < staged["step_seconds"] and staged["waiting_seconds"] > 0 == staged["exposed_comm_seconds"]
+        assert sliced["undivided_seconds"] == sliced["step_seconds"]
+    assert "pipeline" in (tmp_path / "strong.svg").read_text()
+    assert "pipeline" in (tmp_path / "efficiency_strong.svg").read_text()
+
+
+def test_scaling_takes_all_ways_that_suit_the_model(yoke, tmp_path):
+    result = yoke("lab", "scaling", "--quick", "--ways", "all", "--model", "lenet", "--nproc", "2", "--steps", "1", "-o", tmp_path, "--json")
+    ways = {row["way"] for row in result.json["results"]}
+    assert ways == {"one worker", "ddp", "zero1", "zero2", "zero3", "ps", "pipeline", "tensor"}
+
+
 
 
 @pytest.mark.parametrize("words,expected", [
@@ -162,3 +197,51 @@ def test_throughput_compares_with_the_roofline(yoke, tmp_path):
 ])
 def test_wrong_requests_are_refused(yoke, tmp_path, words, expected):
     assert expected in yoke("lab", *words, *([] if words == ["pipelines"] else ["-o", tmp_path]), code=2).err
+def test_batch_tells_divergence_from_other_failures(yoke, tmp_path):
+    words = ["lab", "batch", "--quick", "--batches", "8", "--factors", "1", "--json"]
+    steep = yoke(*words, "--lr", "1e6", "-o", tmp_path / "steep").json
+    assert "failed" not in steep and all(row["diverged"] for row in steep["results"])
+    recipe = tmp_path / "recipe.toml"
+    recipe.write_text(f'[model]\nname = "gpt2"\n[data]\nname = "tokens"\ndir = "{tmp_path}/none.bin"\n[train]\noptimizer = "sgd"\nmomentum = 0.0\n')
+    missing = yoke(*words, "--file", recipe, "-o", tmp_path / "missing", code=2)
+    assert "none.bin" in missing.err and "not finite" not in missing.err
+    assert not (tmp_path / "missing/report.html").exists()
+
+
+def test_bandwidths_are_in_the_picture(yoke, tmp_path):
+    yoke("lab", "topology", "--presets", "dgx1", "-o", tmp_path, "-q")
+    words = re.sub(r"<title>.*?</title>", "", (tmp_path / "links_dgx1.svg").read_text())  # seen without a pointer
+@pytest.mark.parametrize("words,expected", [
+    (["memory", "--model", "lenet", "--layers", "3"], "only gpt2 has it"),
+    (["memory", "--recompute", "most"], "most"),
+    (["memory", "--budgets", "2"], "--budgets 2"),
+    (["throughput", "--models", "lennet"], "lennet"),
+    (["throughput", "--largest", "guessed"], "--largest guessed"),
+    (["throughput", "--precisions", "fp8"], "fp8"),
+    (["pipeline", "--stages", "1"], "--stages 1: expected an integer from 2 to 64"),
+    (["pipeline", "--forward", "soon"], "--forward soon"),
+    (["pipeline", "--methods", "bsp,pipedreams"], "--methods pipedreams: unknown"),
+    (["staleness", "--delay", "none"], "--delay none"),
+    (["staleness", "--k", "99"], "--k 99"),
+    (["collectives", "--op", "barrier"], "barrier"),
+    (["collectives", "--bytes", "many"], "--bytes many"),
+    (["topology", "--presets", "dgx9"], "dgx9"),
+    (["stragglers", "--train.lr", "0.1"], "nothing is trained"),
+    (["stragglers", "--workers", "0"], "--workers 0"),
+    (["stragglers", "--train", "configs/mlp_tiny.toml"], "--train: configs/mlp_tiny.toml is trained"),
+    (["stragglers", "--k", "0"], "--k 0"),
+    (["scaling", "--ways", "ddp,zero4"], "--ways zero4: unknown"),
+    (["pipelines"], "Did you mean `yoke lab pipeline`?"),
+])
+def test_wrong_requests_are_refused(yoke, tmp_path, words, expected):
+    assert expected in yoke("lab", *words, *([] if words == ["pipelines"] else ["-o", tmp_path]), code=2).err
+    assert re.search(r"nvlink 25.* GB/s", words) and re.search(r"pcie [\d.]+ GB/s", words)
+
+
+def test_who_sends_nothing_is_in_the_answer(yoke, tmp_path):
+    rows = yoke("lab", "compare", "--quick", "--methods", "one,ddp", "--target-accuracy", "0.01", "-o", tmp_path, "--json", "-q").json["results"]
+    assert {row["method"]: row["bytes_to_target"] > 0 for row in rows} == {"one": False, "ddp": True}
+    answer = (tmp_path / "answer.svg").read_text()
+    assert "one: sends nothing" in answer and "ddp" in answer
+
+

@@ -14,7 +14,9 @@ from conftest import ROOT, YOKE
 TINY = "configs/mlp_tiny.toml"
 COMMANDS = ["train", "eval", "data tokens", "generate", "model info", "model export", "bench step", "bench kernels", "ckpt ls", "ckpt verify", "ckpt export",
             "ckpt import", "config show", "config keys", "report", "doctor", "verify", "bench scaling", "bench collectives",
-            "bench messenger", "bench average", "estimate", "collab start", "collab join", "collab watch", "lab downpour", "lab pipeline", "lab stragglers", "lab collectives", "lab staleness", "lab topology", "env", "topo show", "topo predict", "why", "ps top", "ps leave", "ps join"]
+            "bench messenger", "bench average", "estimate", "collab start", "collab join", "collab watch", "lab averaging", "lab batch", "lab collectives", "lab compare", "lab downpour", "lab memory", "lab pipeline",
+            "lab precision", "lab scaling", "lab staleness", "lab stall", "lab stragglers", "lab throughput", "lab topology", "env", "topo show", "topo predict", "why", "ps top", "ps leave", "ps join"]
+  # lab sparse: test_lab_sparse.py
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -31,7 +31,7 @@ def test_a_recipe_trains(path, tmp_path, cache_folder):
 def test_every_way_to_keep_replicas_equal_has_a_recipe():
     text = "\n".join(path.read_text() for path in RECIPES)
     for value in ('sync = "ps"', 'sync = "average"', 'sync = "hybrid"', "zero = ", "tensor = ", "pipeline = ", 'split = "speed"',
-                  "[elastic]", "[collab]", "n_push", 'optimizer = "lbfgs"', "sparse = "):
+                  "[elastic]", "[collab]", "n_push", 'optimizer = "lbfgs"', "partition = ", "sparse = "):
         assert value in text, value
     page = (ROOT / "docs/methods/README.md").read_text()
     for path in RECIPES:

@@ -6,6 +6,7 @@ import subprocess
 
 import pytest
 from conftest import ROOT, YOKE, script
+from known_options import mistakes
 
 # Makes any command that trains small; what is printed on the command line wins.
 SMALL = {"YOKE_TRAIN__STEPS": "2", "YOKE_DATA__LIMIT": "32", "YOKE_DATA__BATCH_SIZE": "4", "YOKE_TRAIN__EVALUATE": "false"}
@@ -85,6 +86,21 @@ def test_there_are_commands_and_every_exception_is_used():
     assert len(RUN) >= 10
     unused = [pattern for pattern in CANNOT if not any(re.search(pattern, command) for command in commands)]
     assert not unused, "exceptions for commands that no page prints"
+
+
+LABS = sorted({command for _, command in printed() if re.match(r"(build/)?yoke lab \w", command)})
+
+
+@pytest.mark.parametrize("command", LABS)
+def test_options_of_labs_exist(yoke, command):
+    assert not mistakes(yoke, command.split("yoke ", 1)[1].replace("-o DIR", ""))
+
+
+def test_misspelt_options_are_found(yoke):
+    assert len(LABS) > 10
+    assert mistakes(yoke, "lab scaling --way ddp --nproc 1,2") == ["lab scaling --way ddp --nproc 1,2: --way"]
+    assert mistakes(yoke, "lab downpour configs/none.toml --train.rate 1") == [
+        "lab downpour configs/none.toml --train.rate 1: --train.rate", "lab downpour configs/none.toml --train.rate 1: configs/none.toml"]
 
 
 @pytest.mark.parametrize("page,command", RUN, ids=[f"{page}: {command[:60]}" for page, command in RUN])

@@ -4,6 +4,7 @@ import shlex
 
 import pytest
 from conftest import ROOT
+from known_options import mistakes
 
 PAGE = (ROOT / "docs/figures.md").read_text()
 COMMANDS = sorted(set(re.findall(r"`yoke ([^`]+)`", PAGE)))
@@ -18,16 +19,8 @@ def test_a_figure_on_the_virtual_clock_is_drawn(yoke, tmp_path, command):
 
 
 def test_options_of_the_other_commands_exist(yoke):
-    keys = (ROOT / "docs/configuration.md").read_text()
-    for command in sorted(set(COMMANDS) - set(RUN)):
-        words = shlex.split(command)
-        name = words[:2] if words[0] in ("lab", "bench", "topo", "model", "ckpt") else words[:1]
-        text = yoke(*name, "--help").out
-        for option in re.findall(r"(?<!\S)--([\w.-]+)", command):
-            known = f"`{option} = " in keys if "." in option else f"--{option}" in text
-            assert known, f"{command}: --{option}"
-        for file in re.findall(r"configs/\S+\.toml", command):
-            assert (ROOT / file).exists(), command
+    wrong = [problem for command in sorted(set(COMMANDS) - set(RUN)) for problem in mistakes(yoke, command)]
+    assert not wrong
 
 
 def test_every_script_that_is_named_exists():

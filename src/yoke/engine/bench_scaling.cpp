@@ -26,9 +26,10 @@ class Runner {
     const int64_t before = sent();
     for (int64_t i = 0; i < steps; ++i) {
       Stopwatch watch;
-      step();
+      const double computed = step();
       seconds.push_back(watch.seconds());
       std::optional<parallel::Communication> talk = worker_->strategy->communication();
+      busy.push_back(computed - (talk ? talk->exposed : 0));
       if (!talk) continue;
       comm.push_back(talk->seconds);
       exposed.push_back(talk->exposed);
@@ -50,6 +51,7 @@ class Runner {
   torch::Device device() const { return worker_->device; }
 
   std::vector<double> seconds, in_step, comm, exposed;
+  std::vector<double> busy;  // forward, backward and update, less what they waited for other ranks
   int64_t bytes_sent = 0;
 
  private:
@@ -58,14 +60,17 @@ class Runner {
     return traffic.pipeline + traffic.data + traffic.tensor;
   }
 
-  void step() {
+  // Returns the seconds of forward, backward and update.
+  double step() {
     const data::Batch& batch = batches_[turn_++ % batches_.size()];
     parallel::Strategy& strategy = *worker_->strategy;
     strategy.acquire();
-    torch::Tensor loss = strategy.compute(batch.inputs, batch.target, {}).loss;
-    strategy.agree({loss, 0});
+    const parallel::ComputeResult result = strategy.compute(batch.inputs, batch.target, {});
+    strategy.agree({result.loss, 0});
+    Stopwatch update;
     strategy.commit({kBenchLearningRate, /*measure_norm=*/false});
     compute::synchronize(worker_->device);
+    return result.forward_seconds + result.backward_seconds + update.seconds();
   }
 
   std::unique_ptr<Worker> worker_;
@@ -88,15 +93,11 @@ double slowest_of_each(const std::vector<double>& seconds, torch::Device device,
   return metrics::median({begin, begin + slowest.numel()});
 }
 
-}  // namespace
-
-ScalingResult bench_scaling(const WorkerOptions& options, comm::Communicator& comm, int64_t steps) {
-  Runner together(options);
-  auto memory = static_cast<double>(compute::peak_memory_bytes(together.device()));
-  WorkerOptions apart = options;
-  if (!options.holds_part()) apart.links = {};  // parts of a model cannot train alone
-  Runner alone(apart);
-  int64_t each = std::max<int64_t>(1, steps / kRounds);
+// Rounds of `together`, with rounds of the same ranks without communication between them.
+ScalingResult::Alone alternate(Runner& together, WorkerOptions options, comm::Communicator& comm,
+                               int64_t each) {
+  options.links = {};
+  Runner alone(options);
   for (int64_t i = 0; i < kRounds; ++i) {
     comm.barrier().wait();
     together.round(each);
@@ -105,13 +106,29 @@ ScalingResult bench_scaling(const WorkerOptions& options, comm::Communicator& co
     comm.barrier().wait();
     alone.round_in_step(each, comm);
   }
+  return {over_ranks(metrics::median(alone.seconds), ReduceOp::kMean, together.device(), comm),
+          slowest_of_each(alone.seconds, together.device(), comm), metrics::median(alone.in_step)};
+}
+
+}  // namespace
+
+ScalingResult bench_scaling(const WorkerOptions& options, comm::Communicator& comm, int64_t steps) {
+  Runner together(options);
+  auto memory = static_cast<double>(compute::peak_memory_bytes(together.device()));
+  const int64_t each = std::max<int64_t>(1, steps / kRounds);
   ScalingResult result;
+  if (options.holds_part()) {
+    comm.barrier().wait();
+    together.round(kRounds * each);
+    if (options.parallel.tensor <= 1)
+      result.compute_seconds =
+          over_ranks(metrics::median(together.busy), ReduceOp::kMean, together.device(), comm);
+  } else {
+    result.alone = alternate(together, options, comm, each);
+    result.compute_seconds = result.alone->step_seconds;
+  }
   result.step_seconds_median = metrics::median(together.seconds);
   result.step_seconds_p95 = metrics::p95(together.seconds);
-  result.alone_step_seconds =
-      over_ranks(metrics::median(alone.seconds), ReduceOp::kMean, together.device(), comm);
-  result.in_step_seconds = metrics::median(alone.in_step);
-  result.alone_slowest_seconds = slowest_of_each(alone.seconds, together.device(), comm);
   if (!together.comm.empty()) {
     result.comm_seconds = metrics::median(together.comm);
     result.exposed_comm_seconds = metrics::median(together.exposed);

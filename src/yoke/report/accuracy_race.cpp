@@ -10,7 +10,7 @@
 namespace yoke::report {
 namespace {
 
-LabFigure accuracy_chart(const std::vector<RacedRun>& runs) {
+LabFigure over_time(const std::vector<RacedRun>& runs, const IdealRace& ideal) {
   LineChart chart{.title = "Accuracy over time",
                   .x_label = "seconds",
                   .y_label = "accuracy",
@@ -19,7 +19,21 @@ LabFigure accuracy_chart(const std::vector<RacedRun>& runs) {
                   .whole_x = false};
   int colour = 0;
   for (const RacedRun& run : runs) chart.series.push_back({run.name, run.points, ++colour});
-  return {"accuracy_time", "Accuracy over time", to_svg(chart)};
+  if (ideal.points.empty()) return {"accuracy_time", "Accuracy over time", to_svg(chart)};
+  chart.series.push_back({.name = ideal.name, .points = ideal.points, .colour = 6, .theory = true});
+  return {"accuracy_time", "Accuracy over time", to_svg(chart), "Dashed: " + ideal.name + "."};
+}
+
+LabFigure over_epochs(const std::vector<RacedRun>& runs) {
+  LineChart chart{.title = "Accuracy over epochs",
+                  .x_label = "epochs",
+                  .y_label = "accuracy",
+                  .unit = Unit::kPercent,
+                  .whole_x = false};
+  int colour = 0;
+  for (const RacedRun& run : runs) chart.series.push_back({run.name, run.by_epoch, ++colour});
+  return {"accuracy_epochs", "Accuracy over epochs", to_svg(chart),
+          "The same samples: what a method loses here it must win back by speed."};
 }
 
 std::string first_of(double target, const std::vector<RacedRun>& runs) {
@@ -49,7 +63,8 @@ void find_target(std::vector<RacedRun>& runs, double target) {
   }
 }
 
-void add_accuracy_race(LabPage& page, double target, const std::vector<RacedRun>& runs) {
+void add_accuracy_race(LabPage& page, double target, const std::vector<RacedRun>& runs,
+                       const IdealRace& ideal) {
   page.result = first_of(target, runs);
   LabTable table{{"method", "time to target", "best accuracy", "final loss", "time"}, {}};
   for (const RacedRun& run : runs)
@@ -57,7 +72,8 @@ void add_accuracy_race(LabPage& page, double target, const std::vector<RacedRun>
                           fmt::format("{:.2f}%", 100 * run.best()), fmt::format("{:.4g}", run.final_loss),
                           run.points.empty() ? "–" : format_duration(run.points.back().x)});
   page.add(table);
-  page.add(accuracy_chart(runs));
+  page.add(over_time(runs, ideal));
+  page.add(over_epochs(runs));
 }
 
 }  // namespace yoke::report

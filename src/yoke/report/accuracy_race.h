@@ -15,6 +15,7 @@ struct RacedRun {
   std::vector<Point> points;  // seconds and accuracy of each evaluation
   double final_loss = 0;
   std::optional<double> seconds_to_target{};
+  std::vector<Point> by_epoch{};  // epochs and accuracy of the same evaluations
 
   double best() const;  // accuracy; 0: none was measured
 };
@@ -22,6 +23,13 @@ struct RacedRun {
 // Sets seconds_to_target of all runs.
 void find_target(std::vector<RacedRun>& runs, double target);
 
-void add_accuracy_race(LabPage& page, double target, const std::vector<RacedRun>& runs);
+// What a perfect method would do, drawn dashed.
+struct IdealRace {
+  std::string name;
+  std::vector<Point> points;  // seconds and accuracy
+};
+
+void add_accuracy_race(LabPage& page, double target, const std::vector<RacedRun>& runs,
+                       const IdealRace& ideal = {});
 
 }  // namespace yoke::report

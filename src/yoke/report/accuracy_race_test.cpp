@@ -26,6 +26,16 @@ TEST(AccuracyRace, TheFirstToReachTheTargetWins) {
                                    HasSubstr("<svg"), HasSubstr("A &amp; B")));
 }
 
+TEST(AccuracyRace, ThePerfectMethodIsDrawnDashed) {
+  std::vector<RacedRun> runs = two_runs();
+  runs[0].by_epoch = {{1, 0.5}, {2, 0.8}, {3, 0.7}};
+  LabPage page;
+  add_accuracy_race(page, 0.75, runs, {"sgd, twice as fast", {{0.5, 0.5}, {1, 0.8}}});
+  ASSERT_EQ(page.figures().size(), 2u);
+  EXPECT_THAT(page.figures()[0].svg, AllOf(HasSubstr("line theory"), HasSubstr("sgd, twice as fast")));
+  EXPECT_THAT(page.figures()[1].svg, HasSubstr("Accuracy over epochs"));
+}
+
 TEST(AccuracyRace, WhoNeverReachesItIsSaidSo) {
   std::vector<RacedRun> runs = two_runs();
   find_target(runs, 0.95);

@@ -24,7 +24,8 @@ ByteUnit unit_of(const std::vector<AveragedRun>& runs) {
 
 template <class X>
 LabFigure losses_against(const std::string& name, const std::string& heading, const std::string& x_label,
-                         const std::vector<AveragedRun>& runs, X x) {
+                         const std::vector<AveragedRun>& runs, const std::vector<AveragedRun::Step>& ideal,
+                         X x) {
   LineChart chart{.title = heading, .x_label = x_label, .y_label = "loss", .log = true, .whole_x = false};
   int colour = 0;
   for (const AveragedRun& run : runs) {
@@ -32,7 +33,12 @@ LabFigure losses_against(const std::string& name, const std::string& heading, co
     for (const AveragedRun::Step& step : run.steps) series.points.push_back({x(step), step.loss});
     chart.series.push_back(std::move(series));
   }
-  return {name, heading, to_svg(chart)};
+  if (ideal.empty()) return {name, heading, to_svg(chart)};
+  Series dashed{.name = "ddp, nothing sent", .colour = 6, .theory = true};
+  for (const AveragedRun::Step& step : ideal) dashed.points.push_back({x(step), step.loss});
+  chart.series.push_back(std::move(dashed));
+  return {name, heading, to_svg(chart),
+          "Dashed: the losses of ddp, as if a step took its computation alone."};
 }
 
 }  // namespace
@@ -46,7 +52,8 @@ void AveragedRun::average_records(size_t count) {
   }
 }
 
-void add_averaging(LabPage& page, double target, const std::vector<AveragedRun>& runs) {
+void add_averaging(LabPage& page, double target, const std::vector<AveragedRun>& runs,
+                   const std::vector<AveragedRun::Step>& ideal) {
   const ByteUnit bytes = unit_of(runs);
   LabTable table{{"method", "time to target", "sent to target", "time", "sent by a rank", "final loss",
                   "test loss of the average"},
@@ -64,10 +71,10 @@ void add_averaging(LabPage& page, double target, const std::vector<AveragedRun>&
                  "measured, each the mean of the last records; the time is that of a modelled link."};
   page.add(table);
   page.section("Loss against time and bytes");
-  page.add(losses_against("loss_time", "Loss against time", "seconds on the link", runs,
+  page.add(losses_against("loss_time", "Loss against time", "seconds on the link", runs, ideal,
                           [](const AveragedRun::Step& step) { return step.seconds; }));
   page.add(losses_against("loss_bytes", "Loss against bytes", std::string(bytes.name) + " sent by a rank",
-                          runs, [&](const AveragedRun::Step& step) { return step.bytes / bytes.size; }));
+                          runs, {}, [&](const AveragedRun::Step& step) { return step.bytes / bytes.size; }));
 }
 
 }  // namespace yoke::report

@@ -26,6 +26,8 @@ struct AveragedRun {
   std::optional<double> seconds_to_target, bytes_to_target;
 };
 
-void add_averaging(LabPage& page, double target, const std::vector<AveragedRun>& runs);
+// `ideal`: ddp as if nothing were sent, drawn dashed against time; empty: not drawn.
+void add_averaging(LabPage& page, double target, const std::vector<AveragedRun>& runs,
+                   const std::vector<AveragedRun::Step>& ideal = {});
 
 }  // namespace yoke::report

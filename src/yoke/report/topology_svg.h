@@ -16,7 +16,7 @@ struct TopologyPicture {
   std::vector<Node> nodes;
   struct Link {
     int a = 0, b = 0;
-    std::string kind;
+    std::string kind;   // with its bandwidth, as the legend writes it
     std::string title;  // tooltip
     int width = 1;      // number of parallel links
   };

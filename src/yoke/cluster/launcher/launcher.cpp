@@ -116,6 +116,7 @@ class Job {
     Verdict verdict = attempt.run();
     result.exit_code = verdict.exit_code;
     result.failure = verdict.failure;
+    result.error = result.failure ? error_of(attempt.last_lines(result.failure->rank)) : "";
     int signal = attempt.interrupted_by();
     write_out(/*hurried=*/signal != 0);
     if (signal == 0) stay_for_others(*hosting, result);
@@ -205,12 +206,17 @@ class Job {
       write_file_atomically(*file, error_file_text(*result.failure, wall_seconds()));
   }
 
+  static std::string error_of(const std::deque<std::string>& lines) {
+    constexpr std::string_view kError = "error: ";
+    for (auto line = lines.rbegin(); line != lines.rend(); ++line)
+      if (line->starts_with(kError)) return line->substr(kError.size());
+    return "";
+  }
+
   // A command of ours with invalid arguments has already printed an error.
   bool has_said_all(const BoxContent& content) const {
     bool usage = content.exit_code == static_cast<int>(ExitCode::kUsage);
-    auto is_error = [](const std::string& line) { return line.rfind("error: ", 0) == 0; };
-    return options_.rank0_speaks && usage &&
-           std::any_of(content.last_lines.begin(), content.last_lines.end(), is_error);
+    return options_.rank0_speaks && usage && !error_of(content.last_lines).empty();
   }
 
   std::filesystem::path log_folder() const {

@@ -73,6 +73,7 @@ struct LaunchResult {
   int restarts = 0;
   double seconds = 0;
   std::optional<FailureReport> failure;
+  std::string error;  // what the culprit's last "error: " line on stderr says; empty: it wrote none
 };
 
 // Runs the job to its end. Throws ConfigError before anything is started (program not found or not
