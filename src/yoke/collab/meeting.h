@@ -126,7 +126,8 @@ class Meeting {
     double overhead = 0;  // seconds of a lease beyond computing: messages, the optimizer
     double share = 0;
     double outlier = 0;
-    int far_steps = 0;  // in a row in which its gradient was far from those of the others
+    int far_steps = 0;         // in a row in which its gradient was far from those of the others
+    int64_t diverged_at = -1;  // step at which its loss was not finite
     int64_t times_dropped = 0;
     std::string why_dropped;
     std::string excluded;  // for good, and why
@@ -179,6 +180,7 @@ class Meeting {
   void learn_from_round();
   void assign_roles();
   void take_report(Peer& peer, const nlohmann::json& done, double now);
+  void end_if_diverged();
   void serve(Peer& peer, double now);  // replies to its work request if there is something to say
   bool grant(Peer& peer, double now);
   int64_t guided_count(const Peer& peer, int64_t left, double now) const;

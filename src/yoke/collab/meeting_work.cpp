@@ -52,7 +52,9 @@ void Meeting::take_report(Peer& peer, const Json& done, double now) {
   leased_ -= samples;
   if (!std::isfinite(loss)) {
     returned_.push_back(*std::exchange(peer.lease, std::nullopt));
-    return drop(peer, "its loss is not finite");
+    drop(peer, "its loss is not finite");
+    peer.diverged_at = epoch_;
+    return end_if_diverged();
   }
   peer.done.push_back(*std::exchange(peer.lease, std::nullopt));
   peer.samples += samples;
@@ -60,6 +62,20 @@ void Meeting::take_report(Peer& peer, const Json& done, double now) {
   done_ += samples;
   loss_sum_ += loss * static_cast<double>(samples);
   if (done_ >= options_.target_batch) full_since_ = now;
+}
+
+// One peer may lie or have a fault; what none of those with the state can compute, nobody ever will.
+void Meeting::end_if_diverged() {
+  int tried = 0;
+  for (const Peer& peer : peers_) {
+    if (peer.link < 0 || peer.epoch != epoch_) continue;
+    if (peer.diverged_at != epoch_) return;
+    ++tried;
+  }
+  end(
+      fmt::format("the loss of step {} is not finite on any peer ({} tried). Next: a lower train.lr or "
+                  "train.clip_norm, collab.robust against peers that lie, or a look at the data",
+                  epoch_, tried));
 }
 
 // Its samples of this epoch, finished or not, are leased again.

@@ -144,10 +144,23 @@ TEST(Meeting, SamplesThatAreNotFinishedInTimeGoToOthers) {
 
 TEST(Meeting, ALossThatIsNotFiniteDropsThePeer) {
   Room room;
-  room.fill(1);
-  room.work(0, 32);
-  EXPECT_EQ(room.done(0, 32, 32, 0, nullptr).at("type"), "restart");
+  room.fill(2);
+  room.work(0, 16);
+  EXPECT_EQ(room.done(0, 16, 32, 0, nullptr).at("type"), "restart");
   EXPECT_EQ(room.meeting.status(0).at("peers")[0].at("why_dropped"), "its loss is not finite");
+  EXPECT_FALSE(room.meeting.ended());
+}
+
+TEST(Meeting, ALossThatIsNotFiniteOnAnyPeerEndsTheRun) {
+  Room room;
+  room.fill(2);
+  room.work(0, 16);
+  room.work(1, 16);
+  EXPECT_EQ(room.done(0, 16, 16, 0, nullptr).at("type"), "restart");
+  const Json end = room.done(1, 16, 16, 0, nullptr);
+  EXPECT_EQ(end.at("type"), "ended");
+  EXPECT_THAT(end.at("why"), ::testing::HasSubstr("the loss of step 0 is not finite on any peer (2 tried)"));
+  EXPECT_TRUE(room.meeting.ended());
 }
 
 // 16 samples take the last one 16 s; the others do all that is left in 4 s.
