@@ -299,8 +299,7 @@ class Parser {
     cluster::JobQuery& job = out_.ps.job;
     command
         .add_option("ADDRESS", job.where,
-                    "folder of the run (out.dir) on this machine; or HOST:PORT of a job of `yoke run` "
-                    "(--rdzv-endpoint)")
+                    "folder of the run on this machine, or HOST:PORT of `yoke run --rdzv-endpoint`")
         ->required();
     command.add_option("--secret-file", job.secret_file, "of HOST:PORT: the key of the job");
     command.add_option("--rdzv-id", job.job_id, "of HOST:PORT: id of the job, if it was given one");

@@ -98,7 +98,7 @@ const std::vector<LabRow>& labs() {
       {.name = "stragglers",
        .question = "Slow workers: which rule of parameter servers loses least, and for which K?",
        .time = "5 s; with FILE 1 minute",
-       .example = "yoke lab stragglers configs/mlp_tiny.toml --workers 4 --delay pareto:1ms,3",
+       .example = "yoke lab stragglers configs/mlp_tiny.toml --delay pareto:1ms,3",
        .add_options = [](CLI::App& app, CommandLine& line) { add_options(app, line.lab); },
        .trains = true,
        .run = run_lab_stragglers},
