@@ -226,7 +226,8 @@ TEST(WorldOfProcesses, AReplaceableRankThatIsStoppedIsEvictedAndLearnsOfItLater)
     EXPECT_THAT(children[static_cast<size_t>(rank)].all(),
                 AllOf(HasSubstr("evicted: 2 (rank 2 on"), HasSubstr("no heartbeat"), HasSubstr("goes on")));
   children[2].signal(SIGCONT);
-  EXPECT_THAT(children[2].all(), HasSubstr("[evicted]"));
+  // Rank 0, which hosts the coordinator, may have ended before rank 2 reads why.
+  EXPECT_THAT(children[2].all(), AnyOf(HasSubstr("[evicted]"), HasSubstr("coordinator")));
 }
 
 TEST(WorldOfProcesses, ARankThatIsExpendableAloneIsWaitedForWhileItIsStopped) {
