@@ -46,6 +46,8 @@ struct Group {
       plan.elements += part;
     }
     values.assign(parts.size(), std::vector<float>(static_cast<size_t>(plan.elements), 1.0f));
+    links.resize(parts.size());
+    memory.resize(parts.size());
   }
 
   // Seconds until all peers have the average.
@@ -61,7 +63,8 @@ struct Group {
           own.members[i].send_token = (round << 16) | (self << 8) | i;
           own.members[i].receive_token = (round << 16) | (i << 8) | self;
         }
-        results[self] = collab::average_in_group(own, values[self], acceptors[self].get(), job, {});
+        results[self] = collab::average_in_group(own, values[self], acceptors[self].get(), job,
+                                                 {.links = &links[self], .memory = &memory[self]});
       });
     peers.clear();
     for (const collab::GroupResult& result : results)
@@ -75,6 +78,9 @@ struct Group {
   collab::GroupPlan plan;
   std::vector<std::unique_ptr<net::Acceptor>> acceptors;
   std::vector<std::vector<float>> values;
+  // Kept from round to round, as peers do.
+  std::vector<collab::KeptLinks> links;
+  std::vector<collab::GroupMemory> memory;
 };
 
 }  // namespace

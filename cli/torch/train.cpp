@@ -9,6 +9,7 @@
 #include "cli/output.h"
 #include "cli/ps_join_command.h"
 #include "cli/torch/commands.h"
+#include "cli/torch/data_sets.h"
 #include "cli/torch/follow_plan.h"
 #include "cli/torch/memory_failure.h"
 #include "cli/torch/rank_usage.h"
@@ -28,7 +29,7 @@ namespace yoke::cli {
 namespace {
 
 int train_as_rank(const CommandLine& line, Configuration& configuration, parallel::Membership& member,
-                  Epochs& epochs) {
+                  DataSets& sets, Epochs& epochs) {
   RunConfig& config = configuration.values;
   const bool first = member.first();  // logs and writes
   follow_plan(config, member);
@@ -36,9 +37,11 @@ int train_as_rank(const CommandLine& line, Configuration& configuration, paralle
   Resume resume = epochs.take_resume(line.train);
   if (!resume) resume = find_resume(line.train, config, member);
   RankUsage usage;
-  auto worker = engine::make_worker(worker_options(config, member, resume ? "" : line.train.init));
+  engine::WorkerOptions options = worker_options(config, member, resume ? "" : line.train.init);
+  options.values_follow = resume.in_memory && !resume.fill;
+  auto worker = engine::make_worker(options);
   parallel::Strategy& strategy = *worker->strategy;
-  RunData data(config, *worker, epochs.global_batch());
+  RunData data(config, *worker, sets, epochs.global_batch());
   engine::Progress start = locate_start(resume, *worker, data.loader());
   engine::LoopPlan plan = epochs.loop_plan(*worker, data.loader(), start);
   if (nothing_left(resume, start, plan.total_steps, config.train.loop.evaluate)) {
@@ -95,10 +98,13 @@ int run_train(const CommandLine& line) {
   Configuration configuration;
   configuration.load(line.train.file, line.overrides);
   reset_idle_keys(configuration);
+  DataSets sets(configuration.values);
+  if (configuration.values.elastic.enabled) sets.prepare();
   parallel::Membership member = join_job(configuration.values);
   Epochs epochs(configuration, member);
   return epochs.run([&] {
-    return telling_others(member.job(), [&] { return train_as_rank(line, configuration, member, epochs); });
+    return telling_others(member.job(),
+                          [&] { return train_as_rank(line, configuration, member, sets, epochs); });
   });
 }
 
@@ -113,8 +119,9 @@ int run_ps_join(const CommandLine& line) {
   parallel::Membership member(join_request(configuration.values), std::move(job));
   reset_idle_keys(configuration);
   fmt::print(stderr, "joined as worker {}\n", member.worker());
+  DataSets sets(configuration.values);
   Epochs epochs(configuration, member);
-  const int code = train_as_rank(line, configuration, member, epochs);
+  const int code = train_as_rank(line, configuration, member, sets, epochs);
   if (line.json)
     print_json({{"worker", member.worker()}});
   else

@@ -59,8 +59,8 @@ void give_hints(const RunConfig& config) {
         config.model.name);
 }
 
-RunData::RunData(const RunConfig& config, const engine::Worker& worker, int64_t global_batch)
-    : config_(config), worker_(worker) {
+RunData::RunData(const RunConfig& config, const engine::Worker& worker, DataSets& sets, int64_t global_batch)
+    : config_(config), worker_(worker), sets_(sets) {
   const parallel::DataShare share = worker.strategy->share();
   train_set_ = open(data::Split::kTrain);
   data::DataOptions cut = config.data;
@@ -74,10 +74,9 @@ RunData::RunData(const RunConfig& config, const engine::Worker& worker, int64_t 
   loader_->set_shares(engine::parse_split(config.parallel.split, static_cast<int>(share.parts)));
 }
 
-std::unique_ptr<data::Dataset> RunData::open(data::Split split) const {
-  auto samples =
-      data::open(config_.data, split, worker_.model.sample, static_cast<uint64_t>(config_.train.loop.seed));
-  return worker_.strategy->share().reads ? std::move(samples) : data::shapes_only(*samples);
+std::shared_ptr<const data::Dataset> RunData::open(data::Split split) const {
+  std::shared_ptr<const data::Dataset> samples = sets_.open(split, worker_.model.sample);
+  return worker_.strategy->share().reads ? samples : data::shapes_only(*samples);
 }
 
 engine::Progress locate_start(const Resume& resume, engine::Worker& worker, data::Loader& loader) {

@@ -6,6 +6,7 @@
 
 #include "cli/command_line.h"
 #include "cli/run_config.h"
+#include "cli/torch/data_sets.h"
 #include "cli/torch/train_resume.h"
 #include "yoke/data/loader.h"
 #include "yoke/engine/engine.h"
@@ -23,14 +24,15 @@ void give_hints(const RunConfig& config);
 class RunData {
  public:
   // `global_batch`: samples; 0: data.batch_size of every replica.
-  RunData(const RunConfig& config, const engine::Worker& worker, int64_t global_batch = 0);
+  RunData(const RunConfig& config, const engine::Worker& worker, DataSets& sets, int64_t global_batch = 0);
   data::Loader& loader() { return *loader_; }
-  std::unique_ptr<data::Dataset> open(data::Split split) const;
+  std::shared_ptr<const data::Dataset> open(data::Split split) const;
 
  private:
   const RunConfig& config_;
   const engine::Worker& worker_;
-  std::unique_ptr<data::Dataset> train_set_;
+  DataSets& sets_;
+  std::shared_ptr<const data::Dataset> train_set_;
   std::unique_ptr<data::Loader> loader_;
 };
 
@@ -65,7 +67,7 @@ class Attachments {
   RunData& data_;
   const engine::Progress& start_;
   parallel::Membership& member_;
-  std::unique_ptr<data::Dataset> test_set_;
+  std::shared_ptr<const data::Dataset> test_set_;
   std::optional<engine::SpeedSplit> speeds_;
   checkpoint::Writer writer_;
 };

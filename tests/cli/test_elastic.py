@@ -1,8 +1,10 @@
 """Elastic jobs as users type them: ranks are killed, stopped, asked to leave and return."""
 import json
 import os
+import pathlib
 import random
 import re
+import shutil
 import signal
 import subprocess
 import threading
@@ -11,6 +13,7 @@ import time
 import pytest
 from conftest import ROOT, YOKE
 from ports import free_port
+from running_job import Started
 
 MLP = ROOT / "configs/mlp_tiny.toml"
 BATCH = 24
@@ -47,6 +50,19 @@ def test_any_rank_may_be_killed(yoke, tmp_path, backend, victim):
     assert [row["step"] for row in records(tmp_path / "run")] == list(range(1, 21))
     assert f"rank {victim}" in run.err and "signal 9" in run.err
     assert f"rank {victim} on" in summary["elastic"]["changes"][0]["cause"]
+
+
+def test_data_are_read_once_for_all_epochs(tmp_path):
+    data = pathlib.Path(shutil.copytree("/usr/share/datasets/fashion-mnist", tmp_path / "data"))
+    words = ["train", ROOT / "configs/lenet_fashion.toml", "--elastic", "--nproc", 3, "--data.dir", data, "--out.dir", tmp_path / "run", "--train.threads", 1,
+             "--train.epochs", 1000, "--out.log_every", 1, "--checkpoint.every_steps", 0]
+    with Started(tmp_path / "run", words) as job:
+        job.await_words("step: 1/")
+        shutil.rmtree(data)
+        os.kill(job.rank(1), signal.SIGKILL)
+        job.await_words("finished")
+        summary = job.stop()
+    assert summary["world_size"] == 2 and summary["elastic"]["losses"] == 1
 
 
 def test_two_may_be_killed_at_once_and_a_third_later(yoke, tmp_path):

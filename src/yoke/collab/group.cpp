@@ -61,7 +61,7 @@ class GroupRound {
         options_(options),
         chunk_(chunk_elements(plan, options)),
         deadline_(Deadline::after(plan.seconds)),
-        part_(plan, part_of(plan.self), chunk_) {
+        part_(plan, part_of(plan.self), chunk_, options.memory != nullptr ? *options.memory : own_memory_) {
     for (size_t i = 0; i < plan_.members.size(); ++i) {
       if (i == plan_.self) continue;
       if (plan_.sums(i)) reach(i);
@@ -317,6 +317,7 @@ class GroupRound {
   size_t chunk_;
   Deadline deadline_;
   const double begun_ = now_seconds();
+  GroupMemory own_memory_;
   GroupPart part_;
   std::vector<GroupLink> reducers_, senders_;
   GroupResult result_;

@@ -18,6 +18,7 @@
 #include <string>
 #include <vector>
 
+#include "yoke/collab/group_memory.h"
 #include "yoke/collab/kept_links.h"
 #include "yoke/collab/robust.h"
 #include "yoke/net/connection.h"
@@ -79,9 +80,10 @@ struct GroupResult {
 };
 
 struct GroupOptions {
-  KeptLinks* links = nullptr;  // from earlier rounds, and for later ones; nullptr: none
-  double stall = 15;           // seconds without progress of a link
-  int64_t chunk_bytes = 0;     // of one frame, the same on all members; 0: follows from the vector
+  KeptLinks* links = nullptr;     // from earlier rounds, and for later ones; nullptr: none
+  GroupMemory* memory = nullptr;  // the same
+  double stall = 15;              // seconds without progress of a link
+  int64_t chunk_bytes = 0;        // of one frame, the same on all members; 0: follows from the vector
 };
 
 // Replaces `values` by the average. `acceptor`: of this peer, at the address the others know; nullptr if it

@@ -6,7 +6,7 @@
 
 namespace yoke::collab {
 
-GroupPart::GroupPart(const GroupPlan& plan, std::span<const float> own, size_t chunk)
+GroupPart::GroupPart(const GroupPlan& plan, std::span<const float> own, size_t chunk, GroupMemory& memory)
     : plan_(plan),
       own_(own),
       chunk_(chunk),
@@ -15,22 +15,22 @@ GroupPart::GroupPart(const GroupPlan& plan, std::span<const float> own, size_t c
       arrived_(plan.members.size()),
       expected_(plan.members.size()),
       banned_(plan.members.size()),
-      result_(own.size()) {
+      result_(memory.take(plan.self, own.size())) {
   for (size_t i = 0; i < plan.members.size(); ++i) {
     if (i == plan.self || !(plan.members[i].weight > 0)) continue;
-    inbox_[i].resize(own.size());
+    inbox_[i] = memory.take(i, own.size());
     expected_[i] = chunks_;
   }
 }
 
 std::span<float> GroupPart::inbox(size_t member, size_t chunk) {
   const size_t first = chunk * chunk_;
-  return std::span(inbox_[member]).subspan(first, std::min(chunk_, own_.size() - first));
+  return inbox_[member].subspan(first, std::min(chunk_, own_.size() - first));
 }
 
 std::span<const float> GroupPart::result(size_t chunk) const {
   const size_t first = chunk * chunk_;
-  return std::span(result_).subspan(first, std::min(chunk_, own_.size() - first));
+  return result_.subspan(first, std::min(chunk_, own_.size() - first));
 }
 
 bool GroupPart::is_complete(size_t chunk) const {
@@ -61,15 +61,15 @@ std::vector<Contribution> GroupPart::contributions(size_t first, size_t last) co
   for (size_t i = 0; i < inbox_.size(); ++i) {
     const bool own = i == plan_.self;
     if (!(plan_.members[i].weight > 0) || banned_[i] || (!own && arrived_[i] < last)) continue;
-    all.push_back({own ? own_.subspan(begin, count) : std::span<const float>(inbox_[i]).subspan(begin, count),
-                   plan_.members[i].weight});
+    all.push_back(
+        {own ? own_.subspan(begin, count) : inbox_[i].subspan(begin, count), plan_.members[i].weight});
   }
   return all;
 }
 
 std::vector<size_t> GroupPart::combine_chunks(size_t first, size_t last) {
   const size_t begin = first * chunk_, count = std::min(last * chunk_, own_.size()) - begin;
-  std::span<float> result = std::span(result_).subspan(begin, count);
+  std::span<float> result = result_.subspan(begin, count);
   std::vector<size_t> bad;
   for (size_t i = 0; i < inbox_.size(); ++i) {
     if (inbox_[i].empty() || banned_[i] || arrived_[i] < last) continue;

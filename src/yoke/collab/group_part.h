@@ -6,13 +6,14 @@
 #include <vector>
 
 #include "yoke/collab/group.h"
+#include "yoke/collab/group_memory.h"
 
 namespace yoke::collab {
 
 class GroupPart {
  public:
-  // `own`: this peer's values of the part. `chunk`: elements per frame.
-  GroupPart(const GroupPlan& plan, std::span<const float> own, size_t chunk);
+  // `own`: this peer's values of the part. `chunk`: elements per frame. `memory` must outlive it.
+  GroupPart(const GroupPlan& plan, std::span<const float> own, size_t chunk, GroupMemory& memory);
 
   size_t chunks() const { return chunks_; }
   std::span<float> inbox(size_t member, size_t chunk);  // where a chunk of a sender goes
@@ -39,10 +40,10 @@ class GroupPart {
   const GroupPlan& plan_;
   std::span<const float> own_;
   size_t chunk_, chunks_;
-  std::vector<std::vector<float>> inbox_;  // by member; empty: nothing comes from it
+  std::vector<std::span<float>> inbox_;  // by member; empty: nothing comes from it
   std::vector<size_t> arrived_, expected_;
   std::vector<bool> banned_;
-  std::vector<float> result_;
+  std::span<float> result_;
   size_t combined_ = 0;
 };
 

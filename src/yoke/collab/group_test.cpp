@@ -149,7 +149,8 @@ TEST(GroupPart, ChunksGivenBeforeASenderVanishedAreUsed) {
   GroupPlan plan;
   plan.members = {{.peer = 0, .weight = 1, .count = 6}, {.peer = 1, .weight = 1}};
   std::vector<float> own(6, 1.0f);
-  GroupPart part(plan, own, 2);
+  GroupMemory memory;
+  GroupPart part(plan, own, 2, memory);
   EXPECT_TRUE(part.combine_ready().empty());
   for (float& value : part.inbox(1, 0)) value = 3;
   part.arrived(1);
@@ -159,6 +160,24 @@ TEST(GroupPart, ChunksGivenBeforeASenderVanishedAreUsed) {
   part.combine_ready();
   EXPECT_EQ(part.combined(), 3u);
   EXPECT_THAT(part.whole_result(), ::testing::ElementsAre(2, 2, 1, 1, 1, 1));
+}
+
+TEST(GroupPart, ValuesOfAnEarlierRoundAreNotUsed) {
+  GroupPlan plan;
+  plan.members = {{.peer = 0, .weight = 1, .count = 6}, {.peer = 1, .weight = 1}};
+  std::vector<float> own(6, 1.0f);
+  GroupMemory memory;
+  GroupPart first(plan, own, 6, memory);
+  const float* place = first.inbox(1, 0).data();
+  for (float& value : first.inbox(1, 0)) value = 3;
+  first.arrived(1);
+  first.combine_ready();
+  EXPECT_THAT(first.whole_result(), ::testing::Each(2));
+  GroupPart second(plan, own, 6, memory);
+  EXPECT_EQ(second.inbox(1, 0).data(), place);
+  second.give_up(1);
+  second.combine_ready();
+  EXPECT_THAT(second.whole_result(), ::testing::Each(1));
 }
 
 TEST(GroupPlan, MessagesThatDoNotAddUpAreRefused) {

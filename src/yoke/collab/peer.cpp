@@ -189,8 +189,9 @@ class PeerLoop {
       falsify(fault::at(fault::Point::kCollabGradient),
               derive_seed(static_cast<uint64_t>(epoch_), static_cast<uint64_t>(summary_.peer)), gradient_);
     Stopwatch watch;
-    GroupResult result = average_in_group(plan, gradient_, acceptor_ ? &*acceptor_ : nullptr, ticket_,
-                                          {.links = &links_, .stall = options_.timeout / 3});
+    GroupResult result =
+        average_in_group(plan, gradient_, acceptor_ ? &*acceptor_ : nullptr, ticket_,
+                         {.links = &links_, .memory = &memory_, .stall = options_.timeout / 3});
     const double before = plan.phase > 0 ? news_.average_seconds : 0;
     news_ = {plan.epoch + 1, 0, samples_, before + watch.seconds(), static_cast<int>(plan.members.size())};
     summary_.bytes_sent += result.bytes_sent;
@@ -311,7 +312,8 @@ class PeerLoop {
   std::optional<net::Acceptor> acceptor_;
   std::optional<StateServer> states_;
   std::optional<ProbeServer> probes_;
-  KeptLinks links_;                      // between this peer and others
+  KeptLinks links_;  // between this peer and others
+  GroupMemory memory_;
   std::vector<float> gradient_, input_;  // of a later phase
   int64_t phase_ = -1;
   int64_t epoch_;

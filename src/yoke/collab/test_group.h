@@ -51,12 +51,14 @@ class TestGroup {
 
   // The peers of `who` average at the same time; the others are absent.
   std::vector<GroupResult> run(const std::vector<size_t>& who, std::vector<KeptLinks>* links = nullptr) {
+    memory_.resize(values_.size());
     std::vector<GroupResult> results(values_.size());
     std::vector<std::jthread> threads;
     for (size_t self : who)
       threads.emplace_back([this, self, links, &results] {
         GroupOptions options = options_;
         if (links != nullptr) options.links = &(*links)[self];
+        options.memory = &memory_[self];
         results[self] = average_in_group(plan_of(self), values_[self], acceptors_[self].get(), job_, options);
       });
     threads.clear();
@@ -82,6 +84,7 @@ class TestGroup {
   net::JobTicket job_;
   GroupPlan plan_;
   GroupOptions options_;
+  std::vector<GroupMemory> memory_;
   std::vector<std::unique_ptr<net::Acceptor>> acceptors_;
   std::vector<std::vector<float>> values_, inputs_;
 };

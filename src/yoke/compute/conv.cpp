@@ -1,5 +1,6 @@
 // conv2d: the differentiable function over the paths of conv_ways.h, selected per layer by conv_path.h.
 #include <ATen/Parallel.h>
+#include <fmt/ranges.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "yoke/compute/conv_blocks.h"
@@ -63,16 +64,11 @@ const char* format_name(const Tensor& t) {
   return format == ImageFormat::kPlanes ? "planes" : format == ImageFormat::kPixels ? "pixels" : "other";
 }
 
-std::string sizes_text(const Tensor& t) {
-  std::string text = std::to_string(t.size(0));
-  for (int64_t d = 1; d < t.dim(); ++d) text += "x" + std::to_string(t.size(d));
-  return text;
-}
-
-std::string describe(const char* what, const Tensor& x, const Tensor& weight, const ConvShape& s) {
-  return fmt::format("{} {} {} weight {} stride {}x{} padding {}x{} float32 threads {}", what, sizes_text(x),
-                     format_name(x), sizes_text(weight), s.stride[0], s.stride[1], s.padding[0], s.padding[1],
-                     at::get_num_threads());
+ConvOperation describe(std::string what, const Tensor& x, const Tensor& weight, const ConvShape& s) {
+  return {std::move(what), x.size(0),
+          fmt::format("{} {} weight {} stride {}x{} padding {}x{} float32 threads {}",
+                      fmt::join(x.sizes().slice(1), "x"), format_name(x), fmt::join(weight.sizes(), "x"),
+                      s.stride[0], s.stride[1], s.padding[0], s.padding[1], at::get_num_threads())};
 }
 
 std::vector<ConvPath> candidates_for(const Tensor& x, const Tensor& weight, const ConvShape& s) {
@@ -124,7 +120,7 @@ struct ConvFunction : torch::autograd::Function<ConvFunction> {
     std::string what =
         fmt::format("backward {}{}{} of {}", int{mask[0]}, int{mask[1]}, int{mask[2]}, format_name(grad_y));
     auto measured = [&](ConvPath path) { run_backward(path, grad_y, x, weight, shape, mask); };
-    ConvPath path = ConvChoices::global().choose(describe(what.c_str(), x, weight, shape),
+    ConvPath path = ConvChoices::global().choose(describe(what, x, weight, shape),
                                                  candidates_for(x, weight, shape), measured);
     return run_backward(path, grad_y, x, weight, shape, mask);
   }

@@ -7,9 +7,12 @@
 
 #include <array>
 #include <cerrno>
+#include <charconv>
+#include <cstdlib>
 #include <ctime>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <string_view>
 #include <utility>
 
 #include "yoke/base/cpu.h"
@@ -104,6 +107,16 @@ const std::string& machine_name() {
   return name;
 }
 
+namespace {
+std::string key_of(const std::string& operation) {
+  return machine_name() + ": " + operation;
+}
+}  // namespace
+
+std::string ConvOperation::text() const {
+  return layer.empty() ? what : fmt::format("{} {}x{}", what, batch, layer);
+}
+
 ConvChoices::ConvChoices() : ConvChoices(now) {}
 
 ConvChoices& ConvChoices::global() {
@@ -147,17 +160,45 @@ std::optional<ConvPath> ConvChoices::known(const std::string& key,
   return possible ? std::optional(entry->second.path) : std::nullopt;
 }
 
-ConvPath ConvChoices::choose(const std::string& operation, const std::vector<ConvPath>& candidates,
+void ConvChoices::spare_measuring() {
+  std::lock_guard lock(mutex_);
+  borrows_ = true;
+}
+
+std::optional<ConvPath> ConvChoices::borrow(const ConvOperation& operation,
+                                            const std::vector<ConvPath>& candidates) {
+  const std::string head = key_of(operation.what) + " ", tail = "x" + operation.layer;
+  std::optional<ConvPath> nearest;
+  int64_t least = std::numeric_limits<int64_t>::max();
+  for (auto entry = choices_.lower_bound(head); entry != choices_.end(); ++entry) {
+    const std::string& key = entry->first;
+    if (!key.starts_with(head)) break;
+    int64_t batch = 0;
+    const char* end = key.data() + key.size();
+    auto [rest, error] = std::from_chars(key.data() + head.size(), end, batch);
+    if (error != std::errc() || std::string_view(rest, static_cast<size_t>(end - rest)) != tail) continue;
+    const std::optional<ConvPath> path = known(key, candidates);
+    if (!path || entry->second.borrowed || std::abs(batch - operation.batch) >= least) continue;
+    least = std::abs(batch - operation.batch);
+    nearest = path;
+  }
+  if (nearest) choices_.insert_or_assign(key_of(operation.text()), Choice{*nearest, false, true});
+  return nearest;
+}
+
+ConvPath ConvChoices::choose(const ConvOperation& operation, const std::vector<ConvPath>& candidates,
                              const Runner& run) {
-  YOKE_CHECK(!candidates.empty(), "no convolution path for {}", operation);
+  YOKE_CHECK(!candidates.empty(), "no convolution path for {}", operation.text());
   std::lock_guard lock(mutex_);
   if (forced_) {
     bool possible = std::find(candidates.begin(), candidates.end(), *forced_) != candidates.end();
     return possible ? *forced_ : candidates.front();
   }
-  std::string key = machine_name() + ": " + operation;
+  const std::string key = key_of(operation.text());
   if (auto path = known(key, candidates)) return *path;
   if (candidates.size() == 1) return candidates.front();
+  if (borrows_)
+    if (auto path = borrow(operation, candidates)) return *path;
   if (file_.empty())
     return choices_.insert_or_assign(key, Choice{fastest(candidates, run, clock_)}).first->second.path;
 
@@ -168,22 +209,23 @@ ConvPath ConvChoices::choose(const std::string& operation, const std::vector<Con
   ConvPath path = fastest(candidates, run, clock_);
   choices_.insert_or_assign(key, Choice{path});
   try {
-    write_file_atomically(file_, to_json_locked().dump(1) + "\n");
+    write_file_atomically(file_, to_json_locked(/*borrowed=*/false).dump(1) + "\n");
   } catch (const ConfigError& error) {
     warn_once_locked(error.what());
   }
   return path;
 }
 
-nlohmann::json ConvChoices::to_json_locked() const {
+nlohmann::json ConvChoices::to_json_locked(bool borrowed) const {
   nlohmann::json choices = nlohmann::json::object();
-  for (const auto& [key, choice] : choices_) choices[key] = to_string(choice.path);
+  for (const auto& [key, choice] : choices_)
+    if (borrowed || !choice.borrowed) choices[key] = to_string(choice.path);
   return {{"version", 1}, {"choices", choices}};
 }
 
 nlohmann::json ConvChoices::to_json() const {
   std::lock_guard lock(mutex_);
-  return to_json_locked();
+  return to_json_locked(/*borrowed=*/true);
 }
 
 void ConvChoices::import_json(const nlohmann::json& document) {
@@ -212,7 +254,7 @@ void ConvChoices::merge_locked(const nlohmann::json& document, bool imported, co
 void ConvChoices::clear() {
   std::lock_guard lock(mutex_);
   forced_.reset();
-  warned_ = false;
+  warned_ = borrows_ = false;
   file_.clear();
   choices_.clear();
 }

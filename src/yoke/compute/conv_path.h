@@ -27,6 +27,14 @@ enum class ConvPath {
 std::string to_string(ConvPath path);
 std::optional<ConvPath> parse_conv_path(const std::string& name);
 
+// A convolution as choices know it: "forward 32x3x28x28 planes weight 16x3x5x5 …".
+struct ConvOperation {
+  std::string what;
+  int64_t batch = 0;
+  std::string layer;  // all else: "3x28x28 planes weight 16x3x5x5 …"
+  std::string text() const;
+};
+
 // The choices of this process. Thread-safe.
 class ConvChoices {
  public:
@@ -48,9 +56,14 @@ class ConvChoices {
   // of once and rewritten if possible.
   void use_file(const std::filesystem::path& file);
 
+  // From now on a layer whose batch size is new takes the choice of the nearest batch size that is known.
+  // Nothing is measured for it: the other ranks of an elastic job would wait. Such choices are in to_json(),
+  // not in the file.
+  void spare_measuring();
+
   // The path for `operation` among `candidates`, the first of which is the default: imported or known, else
   // measured. A path other than the default must be at least 5 % faster.
-  ConvPath choose(const std::string& operation, const std::vector<ConvPath>& candidates, const Runner& run);
+  ConvPath choose(const ConvOperation& operation, const std::vector<ConvPath>& candidates, const Runner& run);
 
   // All choices, and the inverse: imported choices take precedence over known ones. Throws ConfigError.
   nlohmann::json to_json() const;
@@ -62,10 +75,12 @@ class ConvChoices {
   struct Choice {
     ConvPath path;
     bool imported = false;
+    bool borrowed = false;  // from another batch size
   };
 
   std::optional<ConvPath> known(const std::string& key, const std::vector<ConvPath>& candidates) const;
-  nlohmann::json to_json_locked() const;
+  std::optional<ConvPath> borrow(const ConvOperation& operation, const std::vector<ConvPath>& candidates);
+  nlohmann::json to_json_locked(bool borrowed) const;
   void merge_locked(const nlohmann::json& document, bool imported, const std::string& where);
   void merge_file_locked();
   void warn_once_locked(const std::string& problem);
@@ -75,6 +90,7 @@ class ConvChoices {
   std::optional<ConvPath> forced_;
   std::filesystem::path file_;
   bool warned_ = false;
+  bool borrows_ = false;
   std::map<std::string, Choice> choices_;
 };
 

@@ -31,14 +31,14 @@ std::filesystem::path fresh_file(const char* name) {
 
 TEST(ConvChoices, TakesTheFasterWayAndKeepsIt) {
   Choices choices;
-  EXPECT_EQ(choices.choose("a", kTwo, slow_except(ConvPath::kNative)), ConvPath::kNative);
-  EXPECT_EQ(choices.choose("a", kTwo, slow_except(ConvPath::kOneDnn)), ConvPath::kNative);
-  EXPECT_EQ(choices.choose("b", kTwo, slow_except(ConvPath::kOneDnn)), ConvPath::kOneDnn);
+  EXPECT_EQ(choices.choose({"a"}, kTwo, slow_except(ConvPath::kNative)), ConvPath::kNative);
+  EXPECT_EQ(choices.choose({"a"}, kTwo, slow_except(ConvPath::kOneDnn)), ConvPath::kNative);
+  EXPECT_EQ(choices.choose({"b"}, kTwo, slow_except(ConvPath::kOneDnn)), ConvPath::kOneDnn);
 }
 
 TEST(ConvChoices, StaysWithTheDefaultWhenNothingIsGained) {
   Choices choices;
-  EXPECT_EQ(choices.choose("a", kTwo,
+  EXPECT_EQ(choices.choose({"a"}, kTwo,
                            [](ConvPath path) { now_here += path == ConvPath::kOneDnn ? 1e-3 : 0.96e-3; }),
             ConvPath::kOneDnn);
 }
@@ -47,9 +47,29 @@ TEST(ConvChoices, AForcedWayIsTakenWhereItCanComputeTheLayer) {
   Choices choices;
   choices.set_mode("native");
   auto never = [](ConvPath) { FAIL(); };
-  EXPECT_EQ(choices.choose("a", kTwo, never), ConvPath::kNative);
-  EXPECT_EQ(choices.choose("b", {ConvPath::kOneDnn, ConvPath::kDirect}, never), ConvPath::kOneDnn);
+  EXPECT_EQ(choices.choose({"a"}, kTwo, never), ConvPath::kNative);
+  EXPECT_EQ(choices.choose({"b"}, {ConvPath::kOneDnn, ConvPath::kDirect}, never), ConvPath::kOneDnn);
   EXPECT_THROW(choices.set_mode("fastest"), ConfigError);
+}
+
+TEST(ConvChoices, TakesThoseOfTheNearestBatchWhereMeasuringIsSpared) {
+  std::filesystem::path file = fresh_file("conv_choices_borrowed.json");
+  Choices choices;
+  choices.use_file(file);
+  auto never = [](ConvPath) { FAIL(); };
+  const std::string layer = "3x8x8 planes";
+  EXPECT_EQ(choices.choose({"forward", 32, layer}, kTwo, slow_except(ConvPath::kNative)), ConvPath::kNative);
+  EXPECT_EQ(choices.choose({"forward", 4, layer}, kTwo, slow_except(ConvPath::kOneDnn)), ConvPath::kOneDnn);
+  choices.spare_measuring();
+  EXPECT_EQ(choices.choose({"forward", 21, layer}, kTwo, never), ConvPath::kNative);
+  EXPECT_EQ(choices.choose({"forward", 7, layer}, kTwo, never), ConvPath::kOneDnn);
+  // Another layer, and another direction, are measured; with them the file is written.
+  EXPECT_EQ(choices.choose({"forward", 21, "13x8x8 planes"}, kTwo, slow_except(ConvPath::kNative)),
+            ConvPath::kNative);
+  EXPECT_EQ(choices.choose({"forward 2", 21, layer}, kTwo, slow_except(ConvPath::kOneDnn)),
+            ConvPath::kOneDnn);
+  EXPECT_NE(choices.to_json().dump().find("forward 21x" + layer), std::string::npos);
+  EXPECT_EQ(read_file(file).find("forward 21x" + layer), std::string::npos);
 }
 
 TEST(ConvChoices, AnotherProcessFindsTheChoicesInTheFile) {
@@ -57,11 +77,11 @@ TEST(ConvChoices, AnotherProcessFindsTheChoicesInTheFile) {
   Choices first, second, third;
   first.use_file(file);
   second.use_file(file);  // before there is anything in it
-  EXPECT_EQ(first.choose("a", kTwo, slow_except(ConvPath::kNative)), ConvPath::kNative);
+  EXPECT_EQ(first.choose({"a"}, kTwo, slow_except(ConvPath::kNative)), ConvPath::kNative);
   auto never = [](ConvPath) { FAIL(); };
-  EXPECT_EQ(second.choose("a", kTwo, never), ConvPath::kNative);
+  EXPECT_EQ(second.choose({"a"}, kTwo, never), ConvPath::kNative);
   third.use_file(file);
-  EXPECT_EQ(third.choose("a", kTwo, never), ConvPath::kNative);
+  EXPECT_EQ(third.choose({"a"}, kTwo, never), ConvPath::kNative);
 }
 
 TEST(ConvChoices, ProcessesThatMeasureAtTheSameTimeAgree) {
@@ -72,7 +92,7 @@ TEST(ConvChoices, ProcessesThatMeasureAtTheSameTimeAgree) {
     threads.emplace_back([&, i] {
       Choices choices;
       choices.use_file(file);
-      taken[i] = choices.choose("a", kTwo, slow_except(i % 2 == 0 ? ConvPath::kNative : ConvPath::kOneDnn));
+      taken[i] = choices.choose({"a"}, kTwo, slow_except(i % 2 == 0 ? ConvPath::kNative : ConvPath::kOneDnn));
     });
   }
   for (std::jthread& thread : threads) thread.join();
@@ -83,12 +103,12 @@ TEST(ConvChoices, WhatIsImportedWinsOverTheFile) {
   std::filesystem::path file = fresh_file("conv_choices_import.json");
   Choices first, second;
   first.use_file(file);
-  first.choose("a", kTwo, slow_except(ConvPath::kNative));
+  first.choose({"a"}, kTwo, slow_except(ConvPath::kNative));
   nlohmann::json other = first.to_json();
   for (auto& [key, path] : other["choices"].items()) path = "onednn";
   second.import_json(other);
   second.use_file(file);
-  EXPECT_EQ(second.choose("a", kTwo, [](ConvPath) { FAIL(); }), ConvPath::kOneDnn);
+  EXPECT_EQ(second.choose({"a"}, kTwo, [](ConvPath) { FAIL(); }), ConvPath::kOneDnn);
 }
 
 constexpr const char* kDamaged[] = {"",
@@ -105,9 +125,9 @@ TEST(ConvChoices, ADamagedFileIsMeasuredAnewAndReplaced) {
     write_file_atomically(file, text);
     Choices choices, next;
     choices.use_file(file);
-    EXPECT_EQ(choices.choose("a", kTwo, slow_except(ConvPath::kNative)), ConvPath::kNative) << text;
+    EXPECT_EQ(choices.choose({"a"}, kTwo, slow_except(ConvPath::kNative)), ConvPath::kNative) << text;
     next.use_file(file);
-    EXPECT_EQ(next.choose("a", kTwo, [](ConvPath) { FAIL(); }), ConvPath::kNative) << text;
+    EXPECT_EQ(next.choose({"a"}, kTwo, [](ConvPath) { FAIL(); }), ConvPath::kNative) << text;
   }
 }
 
@@ -116,13 +136,13 @@ TEST(ConvChoices, AFileThatIsDamagedWhileARunUsesItDoesNotStopTheRun) {
   Choices choices;
   choices.use_file(file);
   write_file_atomically(file, "{");
-  EXPECT_EQ(choices.choose("a", kTwo, slow_except(ConvPath::kNative)), ConvPath::kNative);
+  EXPECT_EQ(choices.choose({"a"}, kTwo, slow_except(ConvPath::kNative)), ConvPath::kNative);
 }
 
 TEST(ConvChoices, AFileThatCannotBeWrittenDoesNotStopTheRun) {
   Choices choices;
   choices.use_file("/proc/no such folder/choices.json");
-  EXPECT_EQ(choices.choose("a", kTwo, slow_except(ConvPath::kNative)), ConvPath::kNative);
+  EXPECT_EQ(choices.choose({"a"}, kTwo, slow_except(ConvPath::kNative)), ConvPath::kNative);
 }
 
 TEST(ConvChoices, RefusesADamagedDocumentOfACheckpoint) {

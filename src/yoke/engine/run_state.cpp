@@ -147,6 +147,10 @@ Progress restore_state(const checkpoint::Loaded& loaded, Worker& worker, data::L
       compute::ConvChoices::global().import_json(own.at("tuning"));
     } else {
       draw_anew(progress.step, static_cast<int>(rank));
+      if (regrouped) {
+        compute::ConvChoices::global().import_json(rest.at("tuning"));
+        compute::ConvChoices::global().spare_measuring();
+      }
       if (rank == 0 && !regrouped)
         log::info("this checkpoint is of {} ranks; resuming with {}", ranks_before, ranks);
     }

@@ -5,6 +5,7 @@
 
 #include "yoke/base/error.h"
 #include "yoke/comm/tensors/tensors.h"
+#include "yoke/compute/conv_path.h"
 #include "yoke/parallel/common/gather_json.h"
 
 namespace yoke::engine {
@@ -89,6 +90,7 @@ nlohmann::json rest_of(const Finished& at, const data::Position& position, const
        {{"scale", worker.scaler.current_scale()}, {"growth_tracker", worker.scaler.growth_tracker()}}},
       {"ranks", nlohmann::json::array()},
       {"replicas", worker.strategy->share().parts},
+      {"tuning", compute::ConvChoices::global().to_json()},
   };
 }
 

@@ -150,7 +150,9 @@ void build(Worker* worker, WorkerOptions& options) {
   if (worker->device.is_cuda()) set_tf32(worker->precision == Precision::kTf32);
 
   torch::manual_seed(static_cast<uint64_t>(options.seed));
-  worker->model = options.init.empty() ? models::build(options.model) : models::lay_out(options.model);
+  const bool draws = options.init.empty() && !options.values_follow;
+  worker->model = draws ? models::build(options.model) : models::lay_out(options.model);
+  if (options.values_follow) options.ddp.init_sync = false;
   worker->parameters = worker->model.parameter_count();
   smooth_labels(worker->model, options.label_smoothing);
   load_weights(*worker, options);

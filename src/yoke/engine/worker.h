@@ -28,6 +28,7 @@ struct WorkerOptions : parallel::MakeOptions {
   int64_t seed = 1;
   torch::ScalarType type = torch::kFloat32;  // of weights; kFloat64 if rounding must not matter
   std::string init;                          // safetensors; empty: initialised
+  bool values_follow = false;                // all values are restored later: none are drawn or exchanged
   int local_rank = 0;  // among the ranks of this machine, which share its devices and cores
   int local_ranks = 1;
   std::filesystem::path tuning_file;  // file for measured choices; empty: not stored

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <deque>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -37,7 +38,7 @@ class Sender {
   // Without `copy` the payload must stay valid until empty().
   void post(const FrameHeader& header, Bytes payload, bool copy);
   bool flush();
-  bool empty() const { return queue_.empty() && staged_begin_ == staged_.size(); }
+  bool empty() const { return queue_.empty() && staged_begin_ == staged_end_; }
   size_t frames() const { return queue_.size(); }
   uint64_t payload_bytes = 0;
   uint64_t wire_bytes = 0;
@@ -67,8 +68,8 @@ class Sender {
   std::deque<Outgoing> queue_;
   uint64_t sequence_ = 0;
   std::vector<iovec> parts_;
-  std::vector<std::byte> staged_;  // encrypted, not yet accepted by the socket
-  size_t staged_begin_ = 0;
+  std::unique_ptr<std::byte[]> staged_;  // encrypted, not yet accepted by the socket
+  size_t staged_begin_ = 0, staged_end_ = 0;
 };
 
 // Reads frames without blocking, ahead into a small buffer, payloads directly into the caller's memory.

@@ -18,6 +18,8 @@ constexpr size_t kBatchBytes = 512 << 10;
 // to, when the kernel copies them.
 constexpr size_t kSummedBytes = 256 << 10;
 constexpr size_t kBatchParts = 128;
+constexpr size_t kStagedBytes =
+    kBatchBytes + kFrameHeaderBytes + BlockCipher::kBlockBytes + BlockCipher::kTagBytes;
 
 Bytes rest_of(Bytes bytes, size_t sent) {
   return sent >= bytes.size() ? Bytes() : bytes.subspan(sent);
@@ -132,20 +134,21 @@ bool Sender::flush_plain() {
 // Encrypts the next blocks into the staging buffer. They must not be encrypted twice: the nonce advances per
 // block.
 void Sender::stage() {
-  staged_.clear();
-  staged_begin_ = 0;
-  while (!queue_.empty() && staged_.size() < kBatchBytes) {
+  if (!staged_) staged_ = std::make_unique_for_overwrite<std::byte[]>(kStagedBytes);
+  staged_begin_ = staged_end_ = 0;
+  while (!queue_.empty() && staged_end_ < kBatchBytes) {
     Outgoing& frame = queue_.front();
     if (!frame.sealed) {
       seal(frame);
-      staged_.insert(staged_.end(), frame.head.begin(), frame.head.end());
+      std::memcpy(staged_.get() + staged_end_, frame.head.data(), frame.head.size());
+      staged_end_ += frame.head.size();
     }
-    while (frame.sent < frame.payload.size() && staged_.size() < kBatchBytes) {
+    while (frame.sent < frame.payload.size() && staged_end_ < kBatchBytes) {
       Bytes block = frame.payload.subspan(
           frame.sent, std::min(BlockCipher::kBlockBytes, frame.payload.size() - frame.sent));
-      size_t at = staged_.size();
-      staged_.resize(at + block.size() + BlockCipher::kTagBytes);
-      cipher_->encrypt(staged_.data() + at, block, frame.head, staged_.data() + at + block.size());
+      std::byte* at = staged_.get() + staged_end_;
+      cipher_->encrypt(at, block, frame.head, at + block.size());
+      staged_end_ += block.size() + BlockCipher::kTagBytes;
       frame.sent += block.size();
     }
     if (frame.sent < frame.payload.size()) return;
@@ -156,14 +159,14 @@ void Sender::stage() {
 
 bool Sender::flush_encrypted() {
   for (;;) {
-    if (staged_begin_ == staged_.size()) {
+    if (staged_begin_ == staged_end_) {
       if (queue_.empty()) return true;
       stage();
     }
-    iovec whole = part(Bytes(staged_).subspan(staged_begin_));
+    iovec whole = part({staged_.get() + staged_begin_, staged_end_ - staged_begin_});
     size_t sent = send(&whole, 1);
     staged_begin_ += sent;
-    if (staged_begin_ < staged_.size()) return false;
+    if (staged_begin_ < staged_end_) return false;
   }
 }
 
