@@ -126,8 +126,9 @@ class Meeting {
     double overhead = 0;  // seconds of a lease beyond computing: messages, the optimizer
     double share = 0;
     double outlier = 0;
-    int far_steps = 0;         // in a row in which its gradient was far from those of the others
-    int64_t diverged_at = -1;  // step at which its loss was not finite
+    int far_steps = 0;           // in a row in which its gradient was far from those of the others
+    int64_t diverged_at = -1;    // step at which its loss was not finite
+    int64_t times_diverged = 0;  // in that step
     int64_t times_dropped = 0;
     std::string why_dropped;
     std::string excluded;  // for good, and why

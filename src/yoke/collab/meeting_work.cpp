@@ -15,7 +15,8 @@ using Json = nlohmann::json;
 constexpr int64_t kMaxSamples = int64_t{1} << 40;
 constexpr double kRateMemory = 0.8;   // of the moving average of samples per second
 constexpr double kLongestWait = 0.2;  // seconds until a waiting peer is answered: it sees that we live
-constexpr double kHold = 8;           // part of the timeout that it waits for a peer without samples in it
+constexpr int64_t kDivergedTries = 3;
+constexpr double kHold = 8;  // part of the timeout that it waits for a peer without samples in it
 
 }  // namespace
 
@@ -53,6 +54,7 @@ void Meeting::take_report(Peer& peer, const Json& done, double now) {
   if (!std::isfinite(loss)) {
     returned_.push_back(*std::exchange(peer.lease, std::nullopt));
     drop(peer, "its loss is not finite");
+    peer.times_diverged = peer.diverged_at == epoch_ ? peer.times_diverged + 1 : 1;
     peer.diverged_at = epoch_;
     return end_if_diverged();
   }
@@ -64,14 +66,24 @@ void Meeting::take_report(Peer& peer, const Json& done, double now) {
   if (done_ >= options_.target_batch) full_since_ = now;
 }
 
-// One peer may lie or have a fault; what none of those with the state can compute, nobody ever will.
+// One peer may lie or have a fault; what none of them can compute, nobody ever will. Some may never try: they
+// only sum, or are still on their way to the state.
 void Meeting::end_if_diverged() {
   int tried = 0;
+  int64_t fewest = kDivergedTries;
+  bool others = false;
   for (const Peer& peer : peers_) {
-    if (peer.link < 0 || peer.epoch != epoch_) continue;
-    if (peer.diverged_at != epoch_) return;
-    ++tried;
+    if (peer.link < 0) continue;
+    if (peer.diverged_at == epoch_) {
+      ++tried;
+      fewest = std::min(fewest, peer.times_diverged);
+    } else if (peer.lease || !peer.done.empty()) {
+      return;
+    } else {
+      others = true;
+    }
   }
+  if (others && fewest < kDivergedTries) return;
   end(
       fmt::format("the loss of step {} is not finite on any peer ({} tried). Next: a lower train.lr or "
                   "train.clip_norm, collab.robust against peers that lie, or a look at the data",

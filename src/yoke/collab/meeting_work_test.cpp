@@ -163,6 +163,17 @@ TEST(Meeting, ALossThatIsNotFiniteOnAnyPeerEndsTheRun) {
   EXPECT_TRUE(room.meeting.ended());
 }
 
+TEST(Meeting, ALossThatIsNotFiniteEndsTheRunAlsoIfOthersNeverTry) {
+  Room room;
+  room.fill(2);
+  for (int i = 0; i < 2; ++i) {
+    room.work(0, 16);
+    EXPECT_EQ(room.done(0, 16, 32, 0, nullptr).at("type"), "restart");
+  }
+  room.work(0, 16);
+  EXPECT_EQ(room.done(0, 16, 32, 0, nullptr).at("type"), "ended");
+}
+
 // 16 samples take the last one 16 s; the others do all that is left in 4 s.
 TEST(Meeting, ASlowPeerGetsNoLeaseForWhichTheOthersWouldWait) {
   Room room(Room::options_of(96));
