@@ -2,7 +2,6 @@
 
 #include <fmt/core.h>
 #include <signal.h>
-#include <unistd.h>
 
 #include <algorithm>
 
@@ -10,7 +9,6 @@
 #include "yoke/base/error.h"
 #include "yoke/base/file.h"
 #include "yoke/base/log.h"
-#include "yoke/base/terminal.h"
 #include "yoke/base/text.h"
 #include "yoke/base/units.h"
 
@@ -128,8 +126,7 @@ void Lab::print(const report::LabTable& table, const std::string& below) {
   if (table.rows.empty()) return;
   report::Table plain(table.head);
   for (const std::vector<std::string>& row : table.rows) plain.add(row);
-  const int width = terminal::is_terminal(STDOUT_FILENO) ? terminal::width(STDOUT_FILENO) : 0;
-  text += plain.to_text(width) + below + (below.empty() ? "" : "\n");
+  text += plain.to_text(table_columns()) + below + (below.empty() ? "" : "\n");
 }
 
 std::string csv_of(const nlohmann::json& rows) {
@@ -157,9 +154,16 @@ int list_labs(const CommandLine& line) {
     print_json({{"labs", list}});
     return 0;
   }
-  report::Table table({"lab", "what it asks", "takes"});
-  for (const LabRow& row : labs()) table.add({row.name, row.question, row.time});
-  fmt::print("{}", table.to_text(0));
+  const int width = table_columns();
+  for (const LabRow& row : labs()) {
+    std::string margin = fmt::format("{:11}  {:23}  ", row.name, row.time);
+    const int room = width - static_cast<int>(margin.size());
+    for (const std::string& part :
+         wrap(row.question, width == 0 ? row.question.size() : static_cast<size_t>(std::max(20, room)))) {
+      fmt::print("{}{}\n", margin, part);
+      margin.assign(margin.size(), ' ');
+    }
+  }
   fmt::print(
       "\nyoke lab NAME [options] -o DIR writes report.html, results.json, results.csv and the figures.\n"
       "--quick is a tiny setting of a few seconds; yoke lab NAME --help shows the options.\n");

@@ -1,6 +1,7 @@
 #include "cli/output.h"
 
 #include <fmt/core.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -15,6 +16,7 @@
 #include "yoke/base/error.h"
 #include "yoke/base/json_text.h"
 #include "yoke/base/log.h"
+#include "yoke/base/terminal.h"
 #include "yoke/cluster/identity.h"
 
 namespace yoke::cli {
@@ -59,6 +61,10 @@ std::optional<std::string> out_of_memory(const std::exception& error) {
 }
 
 }  // namespace
+
+int table_columns() {
+  return terminal::is_terminal(STDOUT_FILENO) ? terminal::width(STDOUT_FILENO) : 0;
+}
 
 void print_json(const nlohmann::json& document) {
   // Bytes that are not UTF-8 (e.g. in a file name) must not turn a result into an exception.

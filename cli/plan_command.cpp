@@ -1,7 +1,6 @@
 #include "cli/plan_command.h"
 
 #include <fmt/core.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
@@ -12,7 +11,6 @@
 #include "yoke/base/error.h"
 #include "yoke/base/file.h"
 #include "yoke/base/log.h"
-#include "yoke/base/terminal.h"
 #include "yoke/base/text.h"
 #include "yoke/base/units.h"
 #include "yoke/plan/pipeline/planner.h"
@@ -130,10 +128,6 @@ std::string layers_of(const PipelineStage& stage, const plan::Cuts& cuts) {
   return stage.first == stage.last ? name(stage.first) : name(stage.first) + " … " + name(stage.last);
 }
 
-int columns() {
-  return terminal::is_terminal(STDOUT_FILENO) ? terminal::width(STDOUT_FILENO) : 0;
-}
-
 std::string milliseconds(double seconds) {
   return fmt::format("{:.3f}", seconds * 1e3);
 }
@@ -168,7 +162,7 @@ void print_stages(const PipelinePlan& plan, const plan::Cuts& cuts, bool explain
     }
     table.add(cells);
   }
-  fmt::print("{}", table.to_text(columns()));
+  fmt::print("{}", table.to_text(table_columns()));
 }
 
 void print_plan(const PipelinePlan& plan, const plan::Cuts& cuts, bool explain) {
@@ -200,7 +194,7 @@ void print_others(const PipelinePlan& best, const std::vector<PipelinePlan>& oth
       "\n"
       "Best plan for each number of stages:\n"
       "{}",
-      table.to_text(columns()));
+      table.to_text(table_columns()));
 }
 
 // Leaving part of a machine idle is better than a slow synchronisation among many.
