@@ -90,8 +90,7 @@ int Epochs::run(const std::function<int()>& train) {
       const int code = train();
       if (!continues_) return code;
     } catch (const Error& error) {
-      // A rank lost while the others connect is a failed rendezvous.
-      if (error.code() != ExitCode::kPeerFailed && error.code() != ExitCode::kRendezvous) throw;
+      if (!regroups_after(error)) throw;
       why = error.what();
       if (++fruitless_ > kMostFruitless)
         throw CommError("{} epochs in a row ended before a step was finished; the last: {}", kMostFruitless,

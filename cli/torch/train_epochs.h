@@ -43,13 +43,14 @@ class Epochs {
   // From now on there is a state to keep, and stop signals are heard. The engine is at a step boundary, and
   // has what `resume` gave it.
   void attach_to(engine::Engine& engine, engine::Worker& worker, const data::Loader& loader, Resume& resume);
-  // Runs a part of `train`; if it throws CommError, keeps the state after the last finished step.
+  // Runs a part of `train`; if it ends with an error after which ranks regroup, keeps the state after the
+  // last finished step.
   template <class Work>
   auto keeping(const Work& work) {
     try {
       return work();
-    } catch (const CommError&) {
-      if (elastic_) keep();
+    } catch (const Error& error) {
+      if (elastic_ && regroups_after(error)) keep();
       throw;
     }
   }
@@ -61,6 +62,10 @@ class Epochs {
 
  private:
   class FirstStep;
+  // A lost rank is a failed peer, and a failed rendezvous where the others are connecting to it.
+  static bool regroups_after(const Error& error) {
+    return error.code() == ExitCode::kPeerFailed || error.code() == ExitCode::kRendezvous;
+  }
   void note_end();
   // Collective, through the coordinator.
   std::vector<std::string> texts_of_all(const std::string& meeting, const std::string& own) const;

@@ -123,14 +123,11 @@ void Epochs::keep_shards(engine::Engine& engine, engine::Worker& worker, const d
 
 // Who leaves gives its shard to a rank that stays.
 void Epochs::hand_over_shards() {
-  try {
+  keeping([&] {
     std::vector<bool> leaves;
     for (const std::string& one : texts_of_all("leave", leaves_ ? "1" : "0")) leaves.push_back(one != "0");
     shard_keeper_->hand_over(leaves);
-  } catch (const CommError&) {
-    keep();
-    throw;
-  }
+  });
 }
 
 void Epochs::count_copies() {

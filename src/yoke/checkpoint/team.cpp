@@ -100,6 +100,7 @@ std::vector<nlohmann::json> Meeting::after(const std::string& what,
   }
   if (own_error && (!peer_failed || code == static_cast<int>(ExitCode::kPeerFailed)))
     std::rethrow_exception(own_error);
+  if (first && peer_failed) throw CommError("{}", first->what());
   if (first) throw *first;
   return results;
 }

@@ -153,6 +153,7 @@ TEST(Team, AllRanksAgreeWhetherAPeerFailed) {
     try {
       Meeting(team, 1).after("files", own_work);
     } catch (const Error& error) {
+      EXPECT_NE(dynamic_cast<const CommError*>(&error), nullptr) << error.what();
       return error.code();
     }
     return std::nullopt;
