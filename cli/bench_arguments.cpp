@@ -79,7 +79,7 @@ void add_options(CLI::App& command, BenchCollectivesArguments& arguments) {
       ->check(CLI::Range(1, 1024))
       ->option_text("N");
   command
-      .add_option("--spares", arguments.spares, "ranks beside them that only sum, in all_reduce by summation")
+      .add_option("--spares", arguments.spares, "additional ranks that only sum, for the algorithm summation")
       ->check(CLI::Range(0, 1024))
       ->option_text("K");
   command.add_option("--backend", arguments.backend, "auto local shm tcp hierarchical mpi nccl")

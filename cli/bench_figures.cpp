@@ -129,7 +129,7 @@ report::LabPage scaling_figures(const nlohmann::json& rows) {
       {"time", "Where the time goes", report::to_svg(time),
        "Compute: the step of the same ranks without communication; in a pipeline the passes and the update "
        "of a stage. Waiting: for slower ranks; in a pipeline bubbles and messages. Not divided: with tensor "
-       "parallelism computing and communication are not told apart."});
+       "parallelism computing and communication are not separated."});
   page.add(table);
   return page;
 }

@@ -238,7 +238,7 @@ class Parser {
 
   void add_lab() {
     auto* group =
-        app_.add_subcommand("lab", "experiments that draw the figures of the field; alone: lists them");
+        app_.add_subcommand("lab", "experiments that reproduce known figures; without NAME: list them");
     common(group, "yoke lab pipeline --quick -o runs/pipeline");
     for (const LabRow& row : labs()) {
       auto* command = common(group->add_subcommand(row.name, row.question), row.example);
@@ -252,7 +252,7 @@ class Parser {
 
   void add_collab() {
     auto* group =
-        app_.add_subcommand("collab", "train one model with peers that come and go, over the internet");
+        app_.add_subcommand("collab", "train one model over the internet with peers that join and leave");
     group->require_subcommand(1);
     auto* start = common(group->add_subcommand("start", "start a run, host its meeting point, and take part"),
                          "yoke collab start configs/mlp_tiny.toml --target-batch 256 --ticket-file ticket\n"
@@ -266,8 +266,9 @@ class Parser {
                         "yoke collab join ticket --collab.bandwidth 20mbit");
     add_join_options(*join, out_.collab);
     key_option(join, "--device", "train.device", "cpu, cuda or cuda:N");
-    auto* watch = common(group->add_subcommand("watch", "show who is in, what each gave, and the loss"),
-                         "yoke collab watch ticket --html run.html");
+    auto* watch =
+        common(group->add_subcommand("watch", "show the peers of a run, their contributions, and the loss"),
+               "yoke collab watch ticket --html run.html");
     add_watch_options(*watch, out_.collab);
   }
 
@@ -301,10 +302,10 @@ class Parser {
         .add_option("ADDRESS", job.where,
                     "folder of the run on this machine, or HOST:PORT of `yoke run --rdzv-endpoint`")
         ->required();
-    command.add_option("--secret-file", job.secret_file, "of HOST:PORT: the key of the job");
-    command.add_option("--rdzv-id", job.job_id, "of HOST:PORT: id of the job, if it was given one");
-    command.add_flag("--encrypt", job.encrypt, "of HOST:PORT: as the job was started");
-    command.add_flag("--insecure", job.insecure, "of HOST:PORT: as the job was started");
+    command.add_option("--secret-file", job.secret_file, "with HOST:PORT: file with the key of the job");
+    command.add_option("--rdzv-id", job.job_id, "with HOST:PORT: --rdzv-id of the job");
+    command.add_flag("--encrypt", job.encrypt, "with HOST:PORT: if the job uses --encrypt");
+    command.add_flag("--insecure", job.insecure, "with HOST:PORT: if the job uses --insecure");
   }
 
   void add_ps() {
@@ -322,13 +323,13 @@ class Parser {
                          "yoke ps leave runs/mlp_tiny 2\n"
                          "yoke ps leave runs/mlp_tiny --worker 3");
     add_job(*leave);
-    auto* server = leave->add_option("SERVER", out_.ps.server, "its number");
-    leave->add_option("--worker", out_.ps.worker, "number of a worker, which leaves instead")
+    auto* server = leave->add_option("SERVER", out_.ps.server, "number of the server");
+    leave->add_option("--worker", out_.ps.worker, "number of the worker that leaves, instead of a server")
         ->excludes(server);
     auto* join = common(
         group->add_subcommand("join",
-                              "serve parameters of a job that is running (ps.max_servers), or train in it "
-                              "(ps.max_workers); ends with it"),
+                              "add a server (ps.max_servers) or a worker (ps.max_workers) to a running job, "
+                              "until the job ends"),
         "yoke ps join runs/mlp_tiny\n"
         "yoke ps join runs/mlp_tiny --worker\n"
         "yoke ps join node0:29400 --secret-file key --config run.toml");
@@ -376,9 +377,9 @@ class Parser {
         ->add_option("RUN_DIR", out_.report.directories, "run folders; several: one page that compares them")
         ->required();
     command->add_option("-o,--output", out_.report.output,
-                        "output file; default: RUN_DIR/report.html; of several runs: runs.html");
+                        "output file; default: RUN_DIR/report.html, or runs.html for several runs");
     command->add_option("--target-loss", out_.report.target_loss,
-                        "several runs: loss for the time to target [the lowest that all reach]");
+                        "several runs: loss for the time to target [lowest loss that all reach]");
     command->add_option("--baseline", out_.report.baseline,
                         "folder of the same run on one worker; adds the scaling efficiency");
   }
@@ -454,7 +455,7 @@ class Parser {
         ->capture_default_str()
         ->check(CLI::Range(1, 10000));
     command->add_flag("--blocks", out_.profile.blocks,
-                      "of a model that is no chain: the blocks that pipelines cut, not its nodes");
+                      "for a graph: measure the blocks that pipelines cut, not the nodes");
     key_option(command, "--device", "train.device", "cpu, cuda or cuda:N");
   }
 

@@ -193,7 +193,7 @@ class CollectivesLab {
     const std::string size = format_bytes(static_cast<double>(bytes));
     lab_.page.add({bytes == kSmall ? "ranks_small" : "ranks_large", size, report::to_svg(chart),
                    bytes == kSmall
-                       ? "20 µs a message and 1 GB/s. Small: the number of messages in a row decides; a "
+                       ? "20 µs a message and 1 GB/s. Small: the number of consecutive messages decides; a "
                          "ring has 2(N-1) of them, a tree about 4 log N."
                        : "Large: the busiest link decides; a ring sends 2(N-1)/N of the array over each, "
                          "a star N-1 times the array over one."});

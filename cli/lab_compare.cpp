@@ -107,16 +107,17 @@ class CompareLab {
     lab_.document["target_accuracy"] = target_;
     lab_.page.add(
         {"answer", fmt::format("Time and bytes to an accuracy of {:.1f} %", 100 * target_), answer(),
-         "Left and below is better. Both axes are logarithmic; who sends nothing stands at the lower "
-         "edge."});
+         "Left and below is better. Both axes are logarithmic; strategies that send nothing are at the "
+         "lower edge."});
     lab_.page.add({"bars", "Time to the target", bars(),
                    "Dashed: one worker for each part of the work, no "
-                   "communication, nobody slow."});
+                   "communication and without a slow worker."});
     lab_.page.add({"time", "Accuracy against time", curves(/*time=*/true),
                    "On the modelled cluster. Dashed: ddp without communication and without a slow worker."});
     lab_.page.add(
         {"bytes", "Accuracy against bytes", curves(/*time=*/false),
-         "Sent by a worker; with parameter servers also what it fetches. Who sends nothing is left out."});
+         "Sent by a worker; with parameter servers also what it fetches. Strategies that send nothing are "
+         "left out."});
     table();
   }
 
@@ -161,9 +162,9 @@ class CompareLab {
          Timing::kServed,
          {{"ps.policy", "k_sync"}, {"ps.k", half}}},
         {"ps_k_async", "servers take any half", Timing::kServed, {{"ps.policy", "k_async"}, {"ps.k", half}}},
-        {"ps_async", "servers wait for nobody", Timing::kServed, {{"ps.policy", "async"}}},
+        {"ps_async", "no worker waits", Timing::kServed, {{"ps.policy", "async"}}},
         {"ps_ssp",
-         "nobody more than 4 rounds ahead",
+         "no worker more than 4 rounds ahead",
          Timing::kServed,
          {{"ps.policy", "ssp"}, {"ps.max_delay", "4"}}},
         {"pipeline",

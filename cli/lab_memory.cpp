@@ -78,7 +78,7 @@ class MemoryLab {
     lab_.page.section("Along a step");
     lab_.page.add({"sawtooth", "Activations along a step", saw_tooth(),
                    "Forward collects, backward frees. With recomputation only the inputs of segments remain; "
-                   "each segment then rises and falls once more: the teeth. More work, a longer curve."});
+                   "each segment then rises and falls a second time: the teeth. More work, a longer curve."});
     for (const auto& row : traced_) lab_.page.add(own_curve(row));
     lab_.page.add(
         {"time", "Time paid", time_paid(),

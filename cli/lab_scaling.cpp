@@ -104,8 +104,8 @@ class ScalingLab {
         {"time", "A step, weak scaling", stacked(),
          "Compute: the step of a worker that does not communicate; in a pipeline the passes and the "
          "update of a stage, in the mean over the stages. Communication: what a step waits for it. "
-         "Waiting: for slower workers; in a pipeline bubbles and messages, which are not told apart. "
-         "Not divided: with tensor parallelism computing and communication are not measured apart.",
+         "Waiting: for slower workers; in a pipeline bubbles and messages, which are not separated. "
+         "Not divided: with tensor parallelism computing and communication are not separated.",
          /*wide=*/true});
     table();
   }

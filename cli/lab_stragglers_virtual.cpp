@@ -125,14 +125,14 @@ class VirtualLab {
 
   static std::string meaning(const std::string& rule) {
     constexpr std::pair<const char*, const char*> kMeanings[] = {
-        {"sync", "An update waits for everybody; the slowest worker sets the pace."},
+        {"sync", "An update waits for all workers; the slowest one sets the pace."},
         {"k_sync",
          "An update takes the first K workers, the others are cancelled: nothing is stale, work is lost."},
         {"k_batch_sync", "The first K minibatches of anybody: a fast worker starts another one at once."},
-        {"async", "Every gradient is an update: nobody waits, most gradients are stale."},
-        {"k_async", "The first K workers of any version; they wait for each other, the others go on."},
-        {"k_batch_async", "K minibatches of anybody; nobody waits and nothing is cancelled."},
-        {"bounded_delay", "As async, but nobody is more than the bound ahead of the slowest."},
+        {"async", "Every gradient is an update: no worker waits, most gradients are stale."},
+        {"k_async", "The first K workers of any version; they wait for each other, the others continue."},
+        {"k_batch_async", "K minibatches of any workers; no worker waits and nothing is cancelled."},
+        {"bounded_delay", "As async, but no worker is more than the bound ahead of the slowest."},
         {"ssp", "The same gate; every gradient is a full step."}};
     for (const auto& [name, text] : kMeanings)
       if (rule == name) return text;

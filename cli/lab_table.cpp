@@ -22,7 +22,7 @@ namespace yoke::cli {
 const std::vector<LabRow>& labs() {
   static const std::vector<LabRow> rows = {
       {.name = "averaging",
-       .question = "Averaging now and then instead of in every step: what does it save on a slow link?",
+       .question = "Periodic averaging instead of a sum in every step: what does it save on a slow link?",
        .time = "2 minutes",
        .example = "yoke lab averaging --methods ddp,local --bandwidth 1gbit",
        .add_options = [](CLI::App& app, CommandLine& line) { add_options(app, line.lab_averaging); },
@@ -47,7 +47,7 @@ const std::vector<LabRow>& labs() {
        .options = kCompareOptions,
        .run = run_lab_compare},
       {.name = "downpour",
-       .question = "SGD, Downpour or Sandblaster L-BFGS: who reaches an accuracy first?",
+       .question = "SGD, Downpour or Sandblaster L-BFGS: which reaches an accuracy first?",
        .time = "1 minute",
        .example = "yoke lab downpour --workers 4 --epochs 8",
        .add_options = [](CLI::App& app, CommandLine& line) { add_options(app, line.lab_downpour); },
@@ -60,7 +60,7 @@ const std::vector<LabRow>& labs() {
        .options = kMemoryOptions,
        .run = run_lab_memory},
       {.name = "pipeline",
-       .question = "Which pipeline schedule idles least, what does it keep, and who is accurate first?",
+       .question = "Which pipeline schedule idles least, what does it keep, and which is accurate first?",
        .time = "1 minute",
        .example = "yoke lab pipeline --stages 4 --microbatches 8",
        .options = kPipelineOptions,

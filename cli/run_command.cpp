@@ -199,9 +199,9 @@ void warn_of_loopback(const std::string& endpoint, const std::vector<cluster::Ho
           coordinator, host.name);
 }
 
-void print_result(const cluster::LaunchResult& result, int world_size) {
+void print_result(const cluster::LaunchResult& result, const LaunchOptions& options) {
   nlohmann::json document = {{"exit_code", result.exit_code},
-                             {"world_size", world_size},
+                             {"world_size", options.world_size()},
                              {"restarts", result.restarts},
                              {"seconds", result.seconds}};
   if (const auto& failure = result.failure) {
@@ -209,6 +209,7 @@ void print_result(const cluster::LaunchResult& result, int world_size) {
                            {"kind", failure->kind}, {"what", failure->what}, {"next", failure->next}};
     if (failure->step >= 0) document["failure"]["step"] = failure->step;
   }
+  if (options.requeue) document["requeued"] = result.requeued;
   print_json(document);
 }
 
@@ -263,6 +264,7 @@ cluster::LaunchOptions launch_options(const RunFlags& flags) {
   options.log_dir = flags.log_dir;
   options.shown_ranks = local_ranks(flags.local_ranks_filter);
   options.stdout_is_taken = flags.json;
+  options.requeue = flags.requeue;
   return options;
 }
 
@@ -283,7 +285,7 @@ int run_on_ranks(const CommandLine& line) {
   }
   if (flags.join) options = cluster::join_running_job(options);
   cluster::LaunchResult result = cluster::launch(options);
-  if (flags.json) print_result(result, options.world_size());
+  if (flags.json) print_result(result, options);
   return result.exit_code;
 }
 

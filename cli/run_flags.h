@@ -33,6 +33,7 @@ struct RunFlags {
   std::string join_timeout;
   bool elastic = false;
   bool join = false;
+  bool requeue = false;
   bool standalone = false;
   bool no_python = false;
   bool insecure = false;

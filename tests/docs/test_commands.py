@@ -17,6 +17,7 @@ CANNOT = {
     r"^(torchrun|mpirun|srun|sbatch|kubectl) ": "another launcher: tests/processes",
     r"^make (test|demo|install|fuzz|build|check|reliability|quick)": "the suite itself, or the build it runs in",
     r"--nnodes 2": "two machines: tests/processes/test_launch_nodes.py",
+    r"^yoke run --requeue ": "a Slurm job: tests/processes/test_slurm_requeue.py",
     r"--rdzv-endpoint HOST:": "several machines: tests/cli/test_elastic_growth.py",
     r"^head -c 32 /dev/urandom": "the key of two machines",
     r"^tools/pipedream_table": "writes docs/pipedream.md: tests/cli/test_pipedream_table.py",

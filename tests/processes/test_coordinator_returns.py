@@ -29,12 +29,12 @@ class Machines:
         self.key.write_bytes(os.urandom(32))
         self.key.chmod(0o600)
 
-    def start(self, machine, *words, machines=2, each=1, steps=400):
+    def start(self, machine, *words, machines=2, each=1, steps=400, env=None):
         folder = self.path / f"start{self.starts}"
         folder.mkdir()
         self.starts += 1
         self.jobs[machine] = Job(folder, "--elastic", "--nnodes", machines, "--node-rank", machine, "--nproc", each, "--secret-file", self.key,
-                                 "--rdzv-id", self.path.name, *words, YOKE, *TRAIN, "--steps", steps, "--out.dir", self.run)
+                                 "--rdzv-id", self.path.name, *words, YOKE, *TRAIN, "--steps", steps, "--out.dir", self.run, env=env)
 
     def records(self):
         try:

@@ -34,19 +34,18 @@ inline void describe(config::Fields& f, CollabOptions& o) {
   f.integer("target_batch", o.target_batch, "samples of all peers together per step", 1, int64_t{1} << 40);
   f.choice("robust", o.robust, robust_names(), "how gradients of peers that may be wrong are combined");
   f.integer("suspects", o.suspects, "krum: how many peers may be wrong", 0, 1024);
-  f.choice(
-      "roles", o.roles, role_policies(),
-      "auto: links and speeds decide who computes and who sums how much; shares: all compute; equal: all "
-      "sum the same");
+  f.choice("roles", o.roles, role_policies(),
+           "auto: links and speeds decide which peers compute and how much each sums; shares: all compute; "
+           "equal: all sum the same");
   f.integer(
       "group_size", o.group_size,
       "more peers than this average in groups of a grid, in several rounds; 0: all in one group up to 64 "
       "peers and with collab.robust, else two rounds",
       0, 1024);
   f.integer("min_peers", o.min_peers, "wait with fewer peers than this", 1, 1024);
-  f.duration("timeout", o.timeout, "a peer or a link without a sign of life for so long is left out");
+  f.duration("timeout", o.timeout, "a peer or a link without a message for this long is left out");
   f.duration("quorum_timeout", o.quorum_timeout,
-             "with fewer than min_peers, or without the meeting point, for so long the run ends");
+             "the run ends after this long with fewer than min_peers or without the meeting point");
   f.checked_text("bandwidth", o.bandwidth,
                  "this peer's link: 20mbit, or upload,download: 5mbit,50mbit; auto: measured",
                  check_bandwidth);

@@ -24,7 +24,7 @@ inline void describe(config::Fields& f, ElasticOptions& o) {
             1'000'000);
   f.choice(
       "batch", o.batch, {"global", "per_rank"},
-      "after a change: the same global batch, divided anew; or the same batch per rank, with the learning "
+      "after a change: the same global batch, divided again; or the same batch per rank, with the learning "
       "rate in proportion to the ranks");
   f.integer("replicas", o.replicas,
             "copies of every shard (parallel.zero) or stage, held by another rank and renewed after every "

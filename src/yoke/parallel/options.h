@@ -27,7 +27,7 @@ struct ParallelOptions {
 };
 
 inline void describe(config::Fields& f, ParallelOptions& o) {
-  f.integer("data", o.data, "number of replicas; 0: what the other axes leave", 0, 65536);
+  f.integer("data", o.data, "number of replicas; 0: as many as the other axes leave room for", 0, 65536);
   f.integer("pipeline", o.pipeline, "number of pipeline stages", 1, 1024);
   f.integer("tensor", o.tensor, "tensor parallel: ranks that compute each layer together", 1, 1024);
   f.boolean("sequence", o.sequence, "tensor parallel: also shard activations along the sequence");
@@ -35,12 +35,12 @@ inline void describe(config::Fields& f, ParallelOptions& o) {
   f.text("plan", o.plan,
          "stages and replicas of the pipeline: auto measures and plans, or a file of yoke plan --json");
   f.text("partition", o.partition,
-         "parts of a model that is no chain: auto measures and partitions, or a file of yoke partition "
-         "--json; parallel.pipeline is the number of parts");
+         "parts of a model that is not sequential (a graph): auto measures and partitions, or a file of "
+         "yoke partition --json; parallel.pipeline is the number of parts");
   f.choice(
       "sync", o.sync, sync_words(),
       "how replicas are synchronized: allreduce, threads (GPUs) of one process, ps (parameter servers), "
-      "average (parameters, now and then), hybrid (sums on workers and spare machines), or auto (hybrid or "
+      "average (parameters, periodically), hybrid (sums on workers and spare machines), or auto (hybrid or "
       "allreduce, by a trial)");
   f.integer("zero", o.zero,
             "what replicas shard: 1 optimizer state, 2 also gradients, 3 also parameters; 0 nothing", 0, 3);

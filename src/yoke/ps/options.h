@@ -85,16 +85,16 @@ inline void describe(config::Fields& f, PsOptions& o) {
             0, 1023);
   f.integer(
       "max_servers", o.max_servers,
-      "servers may join and leave while training continues; at most so many in all, those that have left "
-      "included; 0: the set is fixed",
+      "servers may join and leave while training continues; at most this many in total, including those "
+      "that have left; 0: the set is fixed",
       0, 1024);
   f.integer("min_workers", o.min_workers,
-            "the job ends when workers are lost and fewer are left; fewer do not remain when one leaves", 1,
-            1024);
+            "fewest workers: the job ends when fewer are left after a loss, and no worker may leave below it",
+            1, 1024);
   f.integer(
       "max_workers", o.max_workers,
-      "workers may join and leave while training continues, and are handed batches one by one; at most so "
-      "many in all, those that have left included; 0: only those of the start",
+      "workers may join and leave while training continues, and get batches one by one; at most this many "
+      "in total, including those that have left; 0: only those of the start",
       0, 1024);
   f.boolean("log_updates", o.log_updates, "log every update as a JSON line to OUT/updates.jsonl");
   f.choice("sparse", o.sparse, {"auto", "on", "off"},

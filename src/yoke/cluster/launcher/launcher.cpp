@@ -21,6 +21,7 @@
 #include "yoke/cluster/launcher/box.h"
 #include "yoke/cluster/launcher/child.h"
 #include "yoke/cluster/launcher/hosting.h"
+#include "yoke/cluster/launcher/requeue.h"
 #include "yoke/cluster/whereabouts.h"
 
 namespace yoke::cluster {
@@ -71,6 +72,7 @@ class Job {
   explicit Job(const LaunchOptions& options)
       : options_(options), program_(find_program(options.program.front())), host_(net::host_name()) {
     check(options);
+    if (options.requeue) slurm_ = find_slurm_job(environment_variable);
     place_ = make_place(options);
     folder_ = log_folder();
   }
@@ -123,6 +125,7 @@ class Job {
     if (signal == SIGPIPE) result.exit_code = 128 + SIGPIPE;
     const bool left = signal != 0 && result.exit_code == 0 && options_.elastic_min > 0;
     if (left && options_.node_sizes.size() > 1) tell_how_to_return(*hosting);
+    if (slurm_ && announces_the_end(signal)) requeue_if_stopped(*hosting, result, signal, left);
     bool last = signal != 0 || !may_restart(result);
     if (result.failure && signal == 0 && last) tell(attempt, result, watch.seconds(), folder);
     return signal != 0;
@@ -139,6 +142,18 @@ class Job {
           "this launcher hosted the coordinator: the others wait {:.0f} s for it (--join-timeout). "
           "--rdzv-backend etcd elects another",
           options_.join_timeout);
+  }
+
+  // Ranks of other machines are given a moment to end: Slurm kills what still runs when it requeues the job.
+  void requeue_if_stopped(const Hosting& hosting, LaunchResult& result, int signal, bool left) {
+    constexpr double kForOthers = 2;
+    if (!slurm_->first || !(left || result.exit_code == 128 + signal)) return;
+    if (left && !slurm_->whole)
+      return log::info("Slurm job {} is not requeued: its other machines continue", slurm_->id);
+    if (std::shared_ptr<Coordinator> coordinator = hosting.coordinator(); coordinator && !left)
+      coordinator->wait_until_empty(Deadline::after(kForOthers));
+    requeue(*slurm_, signals_.previous_mask(), guardian_);
+    result.requeued = true;
   }
 
   // Like any program we wait for the reader of our output, unless the user interrupts.
@@ -237,6 +252,7 @@ class Job {
   Orphans orphans_;  // after the guardian, which is not an orphan
   Console console_;
   JobPlace place_;
+  std::optional<SlurmJob> slurm_;  // with --requeue
   std::filesystem::path folder_;
 };
 

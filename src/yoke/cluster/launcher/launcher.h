@@ -59,6 +59,8 @@ struct LaunchOptions {
   int restartable = -1;           // only ranks below this; -1: all
   bool stdout_is_taken = false;   // stdout of ranks goes to stderr (--json)
   bool stdout_is_hidden = false;  // stdout of ranks is discarded
+  // Under Slurm: the job is requeued if it stops on a signal that announces its end (launcher/requeue.h).
+  bool requeue = false;
 
   // Where other programs find this job while it runs (cluster/job_contact.h); empty: they do not. One machine
   // only.
@@ -71,16 +73,18 @@ struct LaunchOptions {
 struct LaunchResult {
   int exit_code = 0;  // of the culprit; 128 + n for signals
   int restarts = 0;
+  bool requeued = false;
   double seconds = 0;
   std::optional<FailureReport> failure;
   std::string error;  // what the culprit's last "error: " line on stderr says; empty: it wrote none
 };
 
 // Runs the job to its end. Throws ConfigError before anything is started (program not found or not
-// executable, invalid options), and Error with kRendezvous if the endpoint cannot be opened. A failed job
-// ends with one box on stderr. Call it from the main thread, one job at a time; signals received meanwhile
-// (INT, TERM, HUP, QUIT, USR1, USR2, XCPU) are forwarded to the ranks. After USR1, USR2 and XCPU the job
-// continues unless a rank exits with 128 + n or is killed by the signal.
+// executable, invalid options) and at the end if the job could not be requeued, and Error with kRendezvous if
+// the endpoint cannot be opened. A failed job ends with one box on stderr. Call it from the main thread, one
+// job at a time; signals received meanwhile (INT, TERM, HUP, QUIT, USR1, USR2, XCPU) are forwarded to the
+// ranks. After USR1, USR2 and XCPU the job continues unless a rank exits with 128 + n or is killed by the
+// signal.
 LaunchResult launch(const LaunchOptions& options);
 
 // launch() for commands: returns the exit code.
