@@ -501,7 +501,8 @@ const KeyRow kKeyRows[] = {
     {"ps.restarts",
      [](const Run& r) {
        const ps::PsOptions& ps = r.config.ps;
-       return unless(ps.on_worker_loss == "restart" || ps.on_server_loss == "restart",
+       const bool job_restarts = ps.on_server_loss != "stop" && ps.replicas == 0 && ps.place == "dedicated";
+       return unless(ps.on_worker_loss == "restart" || job_restarts,
                      because_of(r, "ps.on_worker_loss", "it is for restart"));
      }},
     {"ps.sparse", has_sparse_samples},

@@ -164,7 +164,7 @@ const Expected kExpected[] = {
     {"ps.warm_start", "3", kServed, {}},
     {"ps.on_worker_loss", "stop", kServed, {}},
     {"ps.on_server_loss", "restart", kServed, {}},
-    {"ps.restarts", "2", kServed, {"ps.on_worker_loss=restart"}},
+    {"ps.restarts", "2", kServed, {}},
     {"ps.log_updates", "true", kServed, {}},
     {"ps.replicas", "1", kServed, {"ps.servers=2"}},
     {"ps.max_servers", "3", kServed, {}},
@@ -300,6 +300,15 @@ TEST(IdleKeys, BatchesThatAreHandedOutAreNotReadAhead) {
   EXPECT_EQ(refusal({"parallel.sync=ps", "ps.max_workers=4"}, 2), "");
   EXPECT_THAT(refusal({"parallel.sync=ps", "ps.max_workers=4", "data.workers=2"}, 2),
               AllOf(HasSubstr("data.workers"), HasSubstr("ps.max_workers = 4")));
+}
+
+TEST(IdleKeys, ServersWithCopiesDoNotRestartTheJob) {
+  const Words copies = {"parallel.sync=ps", "ps.servers=2", "ps.replicas=1"}, restarts = {"ps.restarts=2"};
+  EXPECT_THAT(refusal(together({copies, restarts}), 2), HasSubstr("ps.restarts"));
+  EXPECT_EQ(refusal(together({copies, restarts, {"ps.on_worker_loss=restart"}}), 2), "");
+  EXPECT_EQ(refusal(together({copies, {"ps.on_server_loss=auto"}}), 2), "");
+  EXPECT_THAT(refusal({"parallel.sync=ps", "ps.on_server_loss=stop", "ps.restarts=2"}, 2),
+              HasSubstr("ps.restarts"));
 }
 
 TEST(IdleKeys, LbfgsFollowsNoRuleOfServersAndClipsNothing) {

@@ -31,6 +31,7 @@
 #include "yoke/base/error.h"
 #include "yoke/base/log.h"
 #include "yoke/base/text.h"
+#include "yoke/checkpoint/format/folder.h"
 #include "yoke/cluster/identity.h"
 #include "yoke/cluster/job_contact.h"
 #include "yoke/cluster/launcher/launcher.h"
@@ -89,6 +90,15 @@ void check_keys(const CommandLine& line, const Configuration& configuration) {
     log::info("no test file ({}): training without evaluation", join(missing, ", "));
 }
 
+// Whether ranks that are started again resume from a checkpoint.
+bool resumes_now(const std::string& resume, const std::filesystem::path& out) {
+  try {
+    return resume == "auto" && checkpoint::format::newest_good(out).newest;
+  } catch (const std::exception&) {  // ranks could not read it either
+    return false;
+  }
+}
+
 // Ranks in their own processes, or one process with its own replicas.
 int train(const CommandLine& line, const TorchCommands& torch, std::vector<std::string> words,
           const std::string& zygote) {
@@ -107,7 +117,9 @@ int train(const CommandLine& line, const TorchCommands& torch, std::vector<std::
   if (nproc == 0 && parallel::only_serves(config)) return parallel::serve_others(join_request(config));
   if (nproc == 0 || (nproc == 1 && parallel::ranks_of(config, 1) == 1)) return torch(words);
   if (!one_process) {
-    cluster::LaunchOptions job = parallel::job_of(config, nproc, line.words);
+    cluster::LaunchOptions job = parallel::job_of(
+        config, nproc, line.words,
+        [resume = line.train.resume, out = run_folder(config)] { return resumes_now(resume, out); });
     job.typed = line.typed;
     job.zygote = zygote;
     if (parallel::has_servers(config))

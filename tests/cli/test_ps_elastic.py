@@ -83,19 +83,26 @@ def test_without_copies_the_job_restarts_from_the_last_checkpoint(yoke, tmp_path
     words = ["--steps", 100, "--checkpoint.every_steps", 20]
     whole = yoke(*training(tmp_path / "whole", *words, replicas=0)).json["parameter_hash"]
     fault = {"YOKE_FAULT": f"rank={WORKERS + 1},attempt=0,at=ps.server.update,hit=250:kill"}
-    ended = yoke(*training(tmp_path / "run", *words, "--ps.on_server_loss", "restart", replicas=0), env=fault)
+    ended = yoke(*training(tmp_path / "run", *words, replicas=0), env=fault)
     summary = json.loads((tmp_path / "run/summary.json").read_text())
     assert summary["parameter_hash"] == whole and summary["steps"] == 100
     assert "Restarting all ranks (1 of 3)" in ended.err and "is lost at version" in ended.err
-    stopped = yoke(*training(tmp_path / "stop", *words, replicas=0), env=fault, code=None)
-    assert stopped.code == 137
+    stopped = yoke(*training(tmp_path / "stop", *words, "--ps.on_server_loss", "stop", replicas=0), env=fault, code=None)
+    assert stopped.code == 137 and "The last checkpoint is" in stopped.err
     worker = {"YOKE_FAULT": "rank=0,attempt=0,at=ps.push,hit=50:kill"}
     assert yoke(*training(tmp_path / "worker", *words, "--ps.on_server_loss", "restart", replicas=0), env=worker, code=None).code == 137
 
 
+def test_a_job_without_a_checkpoint_of_its_own_does_not_restart(yoke, tmp_path):
+    fault = {"YOKE_FAULT": f"rank={WORKERS + 1},attempt=0,at=ps.server.update,hit=250:kill"}
+    for number, words in enumerate([["--checkpoint.every_steps", 0], ["--checkpoint.every_steps", 10**6], ["--checkpoint.every_steps", 20, "--resume", "never"]]):
+        ended = yoke(*training(tmp_path / str(number), *words, "--steps", 10**6, replicas=0), env=fault, code=None)
+        assert ended.code == 137 and "parameter server 1 (rank 3)" in ended.err and "Restarting" not in ended.err, words
+
+
 @pytest.mark.parametrize("words,says", [
     (["--ps.on_server_loss", "restart"], "ps.replicas"),
-    (["--ps.on_server_loss", "never"], "stop, restart"),
+    (["--ps.on_server_loss", "never"], "auto, restart, stop"),
 ])
 def test_mistakes(yoke, tmp_path, words, says):
     assert says in yoke(*training(tmp_path / "run", *words), code=2).err

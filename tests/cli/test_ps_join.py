@@ -98,7 +98,7 @@ def test_an_owner_that_dies_in_the_hand_over_is_replaced_by_a_copy(yoke, tmp_pat
 
 
 def test_without_copies_an_owner_that_dies_ends_the_job_with_its_name(yoke, tmp_path):
-    with job(tmp_path / "run", "--steps", 10**6, env={**ENVIRONMENT, "YOKE_FAULT": "rank=2,at=ps.hand_over:kill"}) as run:
+    with job(tmp_path / "run", "--steps", 10**6, "--ps.on_server_loss", "stop", env={**ENVIRONMENT, "YOKE_FAULT": "rank=2,at=ps.hand_over:kill"}) as run:
         await_version(yoke, tmp_path / "run")
         with joiner(tmp_path / "run", "a") as late:
             assert run.end() != 0

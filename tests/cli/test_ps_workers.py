@@ -7,13 +7,13 @@ import pytest
 from conftest import ROOT
 from running_job import Started, await_version
 
-MLP = ROOT / "configs/mlp_tiny.toml"
+MLP, SPARSE = ROOT / "configs/mlp_tiny.toml", ROOT / "configs/sparse_lr.toml"
 ENVIRONMENT = dict(os.environ)
 BATCH, SAMPLES = 32, 1000  # 32 batches an epoch, the last one smaller
 
 
-def training(folder, *words, workers=2, most=4, policy="sync", steps=10**6):
-    words = ["train", MLP, "--nproc", workers, "--parallel.sync", "ps", "--ps.servers", 2, "--ps.policy", policy, "--ps.max_workers", most,
+def training(folder, *words, config=MLP, workers=2, most=4, policy="sync", steps=10**6):
+    words = ["train", config, "--nproc", workers, "--parallel.sync", "ps", "--ps.servers", 2, "--ps.policy", policy, "--ps.max_workers", most,
              "--ps.log_updates", "--data.samples", SAMPLES, "--data.batch_size", BATCH, "--train.threads", 1, "--no-train.evaluate", "--out.dir", folder,
              "--steps", steps, "--json", *words]
     return [str(word) for word in words]
@@ -53,9 +53,11 @@ def check_each_batch_once(folder, workers):
 
 
 @pytest.mark.parametrize("policy", ["sync", "async"])
-def test_a_worker_joins_and_another_leaves(yoke, tmp_path, policy):
+@pytest.mark.parametrize("tables", [False, True], ids=["ranges", "tables"])
+def test_a_worker_joins_and_another_leaves(yoke, tmp_path, policy, tables):
     folder = tmp_path / "run"
-    with job(folder, policy=policy) as run:
+    words = ["--ps.sparse", "on"] if tables else []
+    with job(folder, *words, config=SPARSE if tables else MLP, policy=policy) as run:
         await_version(yoke, folder)
         with joiner(folder, "a") as late:
             run.await_words("worker 2 joined at version")
@@ -70,6 +72,7 @@ def test_a_worker_joins_and_another_leaves(yoke, tmp_path, policy):
             stop(run)
             assert late.end() in (0, STOPPED), late.said()
     lines = check_each_batch_once(folder, 4)
+    assert ("sparse" in json.loads((folder / "ps.json").read_text())) == tables
     if policy == "sync":
         sizes = [len(line["batches"]) for line in lines]
         assert sizes[0] == 2 and max(sizes) == 3 and sizes[-1] in (1, 2)

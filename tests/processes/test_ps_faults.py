@@ -135,7 +135,8 @@ def test_a_worker_may_be_started_again_by_hand(tmp_path):
 
 @pytest.mark.parametrize("clip_norm", [0, 0.1])
 def test_a_killed_server_is_named_with_the_last_checkpoint(tmp_path, clip_norm):
-    job = Training(tmp_path, "--nproc", 2, "--ps.servers", 2, "--train.clip_norm", clip_norm, "--steps", 100000, "--checkpoint.every_steps", 20)
+    job = Training(tmp_path, "--nproc", 2, "--ps.servers", 2, "--train.clip_norm", clip_norm, "--steps", 100000, "--checkpoint.every_steps", 20,
+                   "--ps.on_server_loss", "stop")
     try:
         job.wait_for_step(60)
         os.kill(job.rank(3), signal.SIGKILL)
@@ -154,6 +155,19 @@ def test_a_worker_that_crashes_ends_the_job(tmp_path):
         os.kill(job.rank(2), signal.SIGABRT)
         assert job.process.wait(30) == 128 + signal.SIGABRT
         assert "worker 2 (rank 2)" in job.log.read_text()
+    finally:
+        job.end()
+
+
+# All servers run the same program: the next attempt would end as this one did.
+def test_a_server_that_crashes_ends_the_job(tmp_path):
+    job = Training(tmp_path, "--nproc", 2, "--ps.servers", 2, "--steps", 100000, "--checkpoint.every_steps", 20)
+    try:
+        job.wait_for_step(60)
+        os.kill(job.rank(3), signal.SIGABRT)
+        assert job.process.wait(30) == 128 + signal.SIGABRT
+        log = job.log.read_text()
+        assert "parameter server 1 (rank 3)" in log and "Restarting" not in log
     finally:
         job.end()
 
@@ -193,7 +207,7 @@ def test_a_server_that_is_stopped_is_done_without(tmp_path, server):
 
 
 def test_a_server_without_copies_that_is_stopped_is_named(tmp_path):
-    job = Training(tmp_path, *SERVED, "--steps", 100000)
+    job = Training(tmp_path, *SERVED, "--steps", 100000, "--ps.on_server_loss", "stop")
     try:
         job.wait_for_step(30)
         os.kill(job.rank(3), signal.SIGSTOP)
@@ -265,7 +279,7 @@ def test_a_replica_that_loses_a_rank_is_done_without(tmp_path, parts, rule):
     assert lost == [False, True]
 
 
-@pytest.mark.parametrize("rank, words, role", [(3, ["--ps.on_worker_loss", "stop"], "worker 1, stage 1"), (2, [], "worker 0, stage 1"), (5, [], "parameter server 1")])
+@pytest.mark.parametrize("rank, words, role", [(3, ["--ps.on_worker_loss", "stop"], "worker 1, stage 1"), (2, [], "worker 0, stage 1"), (5, ["--ps.on_server_loss", "stop"], "parameter server 1")])
 def test_a_lost_part_or_server_is_named_with_its_role(tmp_path, rank, words, role):
     job = Training(tmp_path, "--nproc", 4, "--parallel.pipeline", 2, "--ps.servers", 2, "--steps", 100000, "--checkpoint.every_steps", 20, *words)
     try:

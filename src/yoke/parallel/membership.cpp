@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <csignal>
+
 #include "yoke/cluster/identity.h"
 #include "yoke/comm/connect_first.h"
 #include "yoke/comm/summation/local_summation.h"
@@ -108,7 +110,30 @@ int ranks_of(const Choices& choices, int workers) {
   return has_servers(choices) ? ranks_with_servers(choices, workers) : workers;
 }
 
-cluster::LaunchOptions job_of(const Choices& choices, int workers, const std::vector<std::string>& words) {
+namespace {
+
+// A crash, or an error that a server reports, would only happen again.
+bool lost_a_server(const cluster::FailureReport& failure, int workers) {
+  const bool killed = failure.exit_code == 128 + SIGKILL;
+  return failure.rank >= workers && (killed || failure.kind == "lost" || failure.kind == "stalled");
+}
+
+// With copies other servers take over; a server inside a worker is lost with it.
+void restart_without_a_server(cluster::LaunchOptions& job, const ps::PsOptions& ps, int workers,
+                              std::function<bool()> resumes) {
+  const bool always = ps.on_server_loss == "restart";
+  if (ps.on_server_loss == "stop" || ps.replicas > 0 || ps.place != "dedicated") return;
+  if (!always && !resumes) return;
+  job.max_restarts = static_cast<int>(ps.restarts);
+  job.restarts_after = [=](const cluster::FailureReport& failure) {
+    return lost_a_server(failure, workers) && (always || resumes());
+  };
+}
+
+}  // namespace
+
+cluster::LaunchOptions job_of(const Choices& choices, int workers, const std::vector<std::string>& words,
+                              std::function<bool()> resumes) {
   const bool served = has_servers(choices);
   const int ranks = ranks_of(choices, workers);
   cluster::LaunchOptions job = cluster::own_job(ranks, words);
@@ -119,10 +144,7 @@ cluster::LaunchOptions job_of(const Choices& choices, int workers, const std::ve
     job.rank_restarts = static_cast<int>(choices.ps.restarts);
     job.restartable = workers;  // what a lost server held is on other servers
   }
-  if (choices.ps.on_server_loss == "restart") {
-    job.max_restarts = static_cast<int>(choices.ps.restarts);
-    job.restarts_for = workers;
-  }
+  restart_without_a_server(job, choices.ps, workers, std::move(resumes));
   return job;
 }
 

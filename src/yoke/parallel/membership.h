@@ -94,8 +94,10 @@ int workers_of(const Choices& choices, int ranks);
 // Ranks of a job with that many workers. Throws ConfigError.
 int ranks_of(const Choices& choices, int workers);
 
-// The job on this machine for that many workers, and what else they need. Throws ConfigError.
-cluster::LaunchOptions job_of(const Choices& choices, int workers, const std::vector<std::string>& words);
+// The job on this machine for that many workers, and what else they need. `resumes`: whether ranks that start
+// again now resume from a checkpoint; empty: never. Throws ConfigError.
+cluster::LaunchOptions job_of(const Choices& choices, int workers, const std::vector<std::string>& words,
+                              std::function<bool()> resumes = {});
 
 // Whether replicas are threads of one process instead of ranks.
 bool in_one_process(const Choices& choices);

@@ -30,6 +30,7 @@ enum class Change : int64_t {
   kTableHold,    // TableChange, sparse::PushTableHead, keys, values: a part of a gradient
   kTablePart,    // TableChange, keys, values: a part of the sum that kTableUpdate applies
   kTableUpdate,  // TableUpdateChange, contributors: the tables have applied an update
+  kTableRound,   // TableRoundChange: a table has applied a round, the sum of which kTablePart brought
 };
 
 struct ApplyChange {
@@ -98,6 +99,14 @@ struct TableUpdateChange {
   double square = -1;        // TableReply
   int64_t there = 0;         // 1: kTableHold has brought the gradients; else kTablePart their sum
   int64_t contributors = 0;  // gradients that it consumes
+};
+
+struct TableRoundChange {
+  int64_t table = 0;
+  uint64_t begin = 0;  // of its keys
+  uint64_t end = 0;
+  int64_t time = 0;
+  int64_t keys = 0;  // of the sum
 };
 
 // Something the scheduler was told, when. Its decisions are a function of these.

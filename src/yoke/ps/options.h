@@ -26,7 +26,7 @@ struct PsOptions {
   int64_t n_fetch = 1;
   int64_t warm_start = 0;
   std::string on_worker_loss = "continue";
-  std::string on_server_loss = "stop";
+  std::string on_server_loss = "auto";
   int64_t restarts = 3;
   double timeout = 300;
   bool log_updates = false;
@@ -71,10 +71,11 @@ inline void describe(config::Fields& f, PsOptions& o) {
   f.choice("on_worker_loss", o.on_worker_loss, {"continue", "restart", "stop"},
            "when a worker other than the first is killed: continue without it, restart it, or stop the job");
   f.choice(
-      "on_server_loss", o.on_server_loss, {"stop", "restart"},
-      "replicas = 0, when a server is killed: stop the job, or restart all ranks from the last checkpoint");
+      "on_server_loss", o.on_server_loss, {"auto", "restart", "stop"},
+      "replicas = 0, when a server is killed: restart all ranks from the last checkpoint, or stop the job; "
+      "auto: restart where there is a checkpoint from which --resume auto resumes");
   f.integer("restarts", o.restarts,
-            "on_worker_loss = restart: maximum restarts per worker; on_server_loss = restart: of the job", 1,
+            "maximum restarts per worker (on_worker_loss = restart), and of the job (on_server_loss)", 1,
             1000);
   f.duration(
       "timeout", o.timeout,

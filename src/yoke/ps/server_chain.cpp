@@ -300,6 +300,7 @@ void Server::change(Share& share, std::span<const std::byte> bytes) {
     case Change::kTableHold:
     case Change::kTablePart:
     case Change::kTableUpdate:
+    case Change::kTableRound:
       return share.tables->change(entry, kind);
   }
   throw CommError("unknown change of the ranges of server {}", share.home);

@@ -331,6 +331,7 @@ bool Server::concerns_missing(Share& share, std::span<const std::byte> bytes) {
     case Change::kTableHold:
     case Change::kTablePart:
     case Change::kTableUpdate:
+    case Change::kTableRound:
       return false;  // tables know which of their rows have arrived
     case Change::kDecide:
     case Change::kClipped:

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "yoke/base/error.h"
@@ -212,6 +213,49 @@ TEST(PsSimulation, MoreDelayMeansLessIdleness) {
     seconds = outcome.seconds_per_update();
   }
   EXPECT_LT(idle, 0.1);
+}
+
+// Until the loss stays below a thousandth of that of the start, means over some seeds.
+struct ToTarget {
+  double updates = 0;
+  double seconds = 0;
+};
+
+// Each gradient is a step of the same length, whatever the delay.
+ToTarget to_target(int64_t delay) {
+  constexpr int kSeeds = 60, kWorkers = 8;
+  ToTarget mean;
+  for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
+    PsSimulation simulation = simulation_of(Rule::kSsp, kWorkers, 0, "exp:1s", 600);
+    simulation.policy.max_delay = delay;
+    simulation.objective = Quadratic{/*noise=*/0, /*step=*/0.75 / kWorkers};
+    simulation.start = 1;
+    simulation.warm_up = 0;
+    simulation.seed = seed;
+    ToTarget one;
+    double updates = 0;
+    simulation.on_update = [&](double seconds, double loss) -> int64_t {
+      ++updates;
+      if (loss > 0.5e-3) one = {updates, seconds};
+      return 0;
+    };
+    simulate_ps(simulation);
+    mean.updates += one.updates / kSeeds;
+    mean.seconds += one.seconds / kSeeds;
+  }
+  return mean;
+}
+
+// The tradeoff of the parameter server's paper: with stale gradients more updates are needed, which come
+// faster.
+TEST(PsSimulation, MoreDelayNeedsMoreUpdatesAndTheBestTimeLiesInside) {
+  std::vector<ToTarget> sweep;
+  for (int64_t delay : {0, 1, 2, 4, 8}) sweep.push_back(to_target(delay));
+  for (size_t i = 1; i < sweep.size(); ++i) EXPECT_GT(sweep[i].updates, sweep[i - 1].updates) << i;
+  auto sooner = [](const ToTarget& a, const ToTarget& b) { return a.seconds < b.seconds; };
+  const auto best = std::min_element(sweep.begin(), sweep.end(), sooner);
+  EXPECT_LT(best->seconds, 0.95 * sweep.front().seconds);
+  EXPECT_LT(best->seconds, 0.95 * sweep.back().seconds);
 }
 
 TEST(PsSimulation, CountsBytes) {

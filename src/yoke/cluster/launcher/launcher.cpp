@@ -95,7 +95,7 @@ class Job {
  private:
   bool may_restart(const LaunchResult& result) const {
     return result.restarts < options_.max_restarts && result.failure &&
-           result.failure->rank >= options_.restarts_for;
+           (!options_.restarts_after || options_.restarts_after(*result.failure));
   }
 
   // Returns whether the user ended it.

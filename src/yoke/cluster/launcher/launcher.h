@@ -1,6 +1,7 @@
 // Starts the ranks of a job on this machine, monitors them, and reports the cause of a failure.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -22,8 +23,8 @@ struct LaunchOptions {
   std::string local_addr{};  // of this machine, where an elected coordinator listens; empty: found
   std::string job_id;        // identical on all machines; empty: generated
   int max_restarts = 0;
-  // Only if the rank that failed is this or a higher one: other failures end the job.
-  int restarts_for = 0;
+  // Whether the job restarts after this failure; empty: after any.
+  std::function<bool(const FailureReport&)> restarts_after{};
   double join_timeout = 60;       // seconds for all ranks to join
   double monitor_interval = 0.1;  // seconds between checks of the coordinator
 

@@ -92,7 +92,8 @@ class Client {
                        std::span<const std::byte> values, Done done = {});
   // A round: every worker gives its gradient of the keys in `range` at `time` (from 1), and the servers apply
   // their rule to the sum, once. Keys that are left out count as zeros. The times of a range ascend; push a
-  // range again only when its last push is complete. Throws ConfigError for keys outside of the range.
+  // range again only when its last push is complete. With copies that is once the round was applied: until
+  // then only one server has it. Throws ConfigError for keys outside of the range.
   Timestamp push_round(int table, KeyRange range, int64_t time, std::span<const Key> keys,
                        std::span<const std::byte> values, Done done = {});
   // Waits until the round `time` was applied to the keys of `range` that lie around these keys.

@@ -1,6 +1,7 @@
 // Servers with copies of their tables on other servers, and what happens when some are lost.
 #include <gmock/gmock.h>
 
+#include <array>
 #include <latch>
 #include <map>
 #include <random>
@@ -270,27 +271,97 @@ TEST(SparseServerLoss, LosingAllCopiesEndsTheRunWithTheNames) {
   });
 }
 
-TEST(SparseServerLoss, RoundsAreRefused) {
-  std::vector<std::unique_ptr<Server>> shops;
-  LocalGroup group(3);
-  for (int s = 0; s < 2; ++s) {
-    ServerOptions options{.workers = 1, .servers = 2, .replicas = 1, .make_updater = make_adder()};
-    options.make_rule = [](int) { return make_rule({}); };
-    shops.push_back(std::make_unique<Server>(group.messenger(1 + s), std::move(options)));
-  }
-  {
-    Client client(group.messenger(0),
-                  {.servers = 2, .replicas = 1, .tables = {{.keys = 100}}, .timeout = 60});
-    const std::vector<float> one = {1};
-    const std::vector<Key> key = {7};
-    try {
-      client.wait(client.push_round(0, {0, 10}, 1, key, bytes_of(one)));
-      ADD_FAILURE() << "rounds have no copies";
-    } catch (const CommError& error) {
-      EXPECT_THAT(error.what(), HasSubstr("no copies"));
+// Workers give rounds of four blocks of keys, each in flight; worker 0 closes servers 5 and 25 rounds after
+// the start, the second once copies were made anew. Returns all rows, and their state.
+std::vector<double> rounds_given(const std::string& backend, int replicas, std::vector<int> lost) {
+  constexpr int kBlocks = 4, kRounds = 50;
+  TableRun test{.policy = {plan::Rule::kSync, kWorkers, 0, 0}, .servers = 4, .updates = 1, .rule = "adagrad"};
+  test.backend = backend;
+  test.replicas = replicas;
+  std::vector<double> values;
+  std::latch all_given(kWorkers);
+  test.run([&](Learner& learner, Client& client, int worker, LocalGroup& group) {
+    std::vector<Minibatch> batches;
+    for (int64_t time = 1; time <= kRounds; ++time) batches.emplace_back(worker, time);
+    std::array<Client::Timestamp, kBlocks> open{};
+    size_t next = 0;
+    for (int64_t time = 1; time <= kRounds; ++time) {
+      const size_t block = static_cast<size_t>(time) % kBlocks;
+      if (open[block] != 0) client.wait(open[block]);
+      if (worker == 0 && next < lost.size() && time == 5 + 20 * static_cast<int64_t>(next)) {
+        if (next > 0 && replicas == 1) {
+          EXPECT_TRUE(test.heard("has a copy of the parameters", 2));
+        }
+        test.close_server(group, lost[next++]);
+      }
+      const KeyRange range{kSpace / kBlocks * block, kSpace / kBlocks * (block + 1)};
+      const Minibatch& batch = batches[static_cast<size_t>(time - 1)];
+      const auto at = [&](Key key) {
+        return std::lower_bound(batch.keys.begin(), batch.keys.end(), key) - batch.keys.begin();
+      };
+      const auto first = static_cast<size_t>(at(range.begin)), end = static_cast<size_t>(at(range.end));
+      open[block] =
+          client.push_round(0, range, time, std::span(batch.keys).subspan(first, end - first),
+                            std::as_bytes(std::span(batch.gradient).subspan(2 * first, 2 * (end - first))));
     }
+    for (Client::Timestamp one : open) client.wait(one);
+    all_given.arrive_and_wait();
+    std::vector<double> dense(3);
+    while (learner.wait()) {
+      learner.pull(dense.data());
+      push(learner, client, Minibatch(worker, 0));
+    }
+    if (worker != 0) return;
+    for (int64_t array = 0; array < 2; ++array) {
+      const Client::Rows rows = client.fetch(0, array, Client::From::kNewest, 1);
+      const auto* data = reinterpret_cast<const double*>(rows.values.data());
+      values.insert(values.end(), data, data + rows.values.size() / sizeof(double));
+    }
+  });
+  return values;
+}
+
+TEST(SparseServerLoss, NoRoundIsLostAndNoneIsTakenTwice) {
+  const std::vector<double> undisturbed = rounds_given("shm", 0, {});
+  EXPECT_FALSE(undisturbed.empty());
+  EXPECT_EQ(rounds_given("shm", 1, {}), undisturbed);
+  for (const char* backend : {"shm", "tcp"})
+    for (int lost = 0; lost < 4; ++lost) EXPECT_EQ(rounds_given(backend, 1, {lost}), undisturbed) << lost;
+  EXPECT_EQ(rounds_given("shm", 1, {1, 2}), undisturbed) << "neighbours, one after the other";
+  EXPECT_EQ(rounds_given("shm", 2, {0, 1}), undisturbed);
+}
+
+TEST(SparseServerLoss, RoundsMoveToServersThatJoin) {
+  std::vector<std::vector<double>> results;
+  for (bool joins : {false, true}) {
+    TableRun test{
+        .policy = {plan::Rule::kSync, kWorkers, 0, 0}, .servers = 2, .updates = 40, .rule = "adagrad"};
+    test.places = 8;
+    std::vector<double>& values = results.emplace_back();
+    test.run([&](Learner& learner, Client& client, int worker, LocalGroup&) {
+      std::vector<double> dense(3);
+      Minibatch none(worker, 0);
+      none.keys.clear();
+      none.gradient.clear();
+      while (learner.wait()) {
+        const int64_t version = learner.work().version;
+        if (worker == 0 && joins && version == 5) test.join_server();
+        if (worker == 0 && joins && version == 30) {
+          EXPECT_TRUE(test.heard("serves home", 2));
+        }
+        if (!learner.pull(dense.data())) continue;
+        const Minibatch batch(worker, version);
+        client.wait(client.push_round(0, {0, kSpace}, version + 1, batch.keys, bytes_of(batch.gradient)));
+        push(learner, client, none);
+      }
+      if (worker != 0) return;
+      const Client::Rows rows = client.pull_range(0, 0, kSpace);
+      const auto* data = reinterpret_cast<const double*>(rows.values.data());
+      values.assign(data, data + rows.values.size() / sizeof(double));
+    });
   }
-  for (auto& shop : shops) shop->run();
+  EXPECT_FALSE(results[0].empty());
+  EXPECT_EQ(results[1], results[0]);
 }
 
 }  // namespace

@@ -128,6 +128,16 @@ std::vector<Rounds::Complete> Rounds::take() {
   return taken;
 }
 
+void Rounds::was_taken(KeyRange range, int64_t time) {
+  taken_.set(range, time);
+  for (Worker& worker : workers_) worker.clock.set(range, time);
+}
+
+void Rounds::forget_given() {
+  for (Worker& worker : workers_) worker = {taken_, worker.lost, {}, 0};
+  looked_for_.clear();
+}
+
 void Rounds::lose(int number) {
   workers_[static_cast<size_t>(number)].lost = true;
   for (const Worker& worker : workers_)

@@ -42,9 +42,14 @@ class Rounds {
   };
   // What became complete since the last call, in the order of time.
   std::vector<Complete> take();
+  // The server of which this is a copy has taken a range. Requires that no worker has given anything here.
+  void was_taken(KeyRange range, int64_t time);
+  // Drops what was given and not taken: it is given again.
+  void forget_given();
 
   // The time up to which all keys of the range were taken.
   int64_t taken(KeyRange range) const { return taken_.oldest(range); }
+  const RangeClock& taken() const { return taken_; }
   // A worker that a round of this range waits for; -1: none.
   int owed_by(KeyRange range, int64_t time) const;
 

@@ -96,6 +96,36 @@ TEST(Rounds, ALostWorkerIsNotWaitedFor) {
   EXPECT_EQ(rounds.take().size(), 1u);
 }
 
+TEST(Rounds, ACopyKnowsWhatWasTaken) {
+  Rounds rounds(100, 2, DataType::kFloat64, 1);
+  rounds.was_taken({10, 50}, 3);
+  EXPECT_EQ(rounds.taken({10, 50}), 3);
+  EXPECT_EQ(rounds.owed_by({10, 50}, 3), -1);
+  EXPECT_FALSE(give(rounds, 0, {10, 50}, 3, {20}, 1)) << "a resend";
+  EXPECT_TRUE(give(rounds, 0, {40, 60}, 3, {40, 55}, 1));
+  EXPECT_TRUE(give(rounds, 1, {50, 60}, 3, {55}, 2));
+  auto complete = rounds.take();
+  ASSERT_EQ(complete.size(), 1u);
+  EXPECT_EQ(complete[0].range, (KeyRange{50, 60}));
+  EXPECT_EQ(values_of(complete[0]), std::vector<double>{3});
+}
+
+TEST(Rounds, WhatIsForgottenIsGivenAgain) {
+  Rounds rounds(100, 2, DataType::kFloat64, 1);
+  for (int worker = 0; worker < 2; ++worker) give(rounds, worker, {0, 100}, 1, {7}, 1);
+  rounds.take();
+  give(rounds, 0, {0, 100}, 2, {7}, 1);
+  rounds.forget_given();
+  EXPECT_EQ(rounds.bytes(), 0u);
+  EXPECT_EQ(rounds.owed_by({0, 100}, 2), 0);
+  EXPECT_FALSE(give(rounds, 0, {0, 100}, 1, {7}, 1));
+  EXPECT_TRUE(give(rounds, 0, {0, 100}, 2, {7}, 5));
+  EXPECT_TRUE(give(rounds, 1, {0, 100}, 2, {7}, 6));
+  auto complete = rounds.take();
+  ASSERT_EQ(complete.size(), 1u);
+  EXPECT_EQ(values_of(complete[0]), std::vector<double>{11});
+}
+
 TEST(Rounds, ClocksGrowWithRangesNotWithKeys) {
   Rounds rounds(kMostKeys, 4, DataType::kFloat32, 1);
   for (int worker = 0; worker < 4; ++worker)

@@ -8,8 +8,8 @@
 // CommError refuses it and names the sender. Runs on the messenger's thread.
 //
 // With copies, each change is logged before it is made, and answers wait until the copies have it. An update
-// is logged as the sum of its gradients: a gradient is acknowledged with its update, and sent again if the
-// server is lost before. Rounds have no copies.
+// or a round is logged as the sum of its gradients: a gradient is acknowledged with its update or round, and
+// sent again if the server is lost before.
 #pragma once
 
 #include <deque>
@@ -124,6 +124,7 @@ class Tables {
     KeyRange range;
     int64_t time;
     std::function<void()> answer;
+    comm::Messenger::Answer to;  // where it answers
   };
   struct Update {
     UpdateHead head;
@@ -151,8 +152,13 @@ class Tables {
   void push_round(int from, const comm::Message& request, const comm::Messenger::Answer& answer);
   void pull_round(int from, const comm::Message& request, const comm::Messenger::Answer& answer);
   Rounds& rounds_of(int32_t table);
+  void await_round(int from, int32_t table, KeyRange range, int64_t time, const comm::Messenger::Answer& to,
+                   std::function<void()> answer);
   void apply_rounds(int32_t table);
   void rounds_applied(int32_t table);
+  void log_round(int32_t table, const Rounds::Complete& one);
+  void change_round(EntryReader& entry);
+  void load_rounds(Loader& loader, int64_t table);
   Table& table_of(int from, int64_t table);
   Worker& worker(int rank) { return workers_[static_cast<size_t>(rank)]; }
   std::optional<Named> names(int from, int32_t table, int32_t flags, int64_t keys, uint64_t hash,
@@ -168,6 +174,7 @@ class Tables {
   bool is_copied() const { return static_cast<bool>(options_.log); }
   void log_update(const Update& update, const Sums& sums, double weight, double square);
   void log_sum(const Sums& sums);
+  void log_part(size_t table, const SparseSum& sum, int64_t& first);
   void made(const UpdateHead& head, const std::vector<Contributor>& from);
   void apply_sums(const Sums& sums, double lr, double weight);
   Sums sums_of(const std::vector<const HeldGradient*>& gradients) const;
@@ -199,7 +206,7 @@ class Tables {
   HeldGradients held_;
   std::deque<Update> decided_;  // not applied
   std::vector<Unanswered> unanswered_;
-  Sums incoming_;        // of a copy: the sum of the next update, in parts
+  Sums incoming_;        // of a copy: the sum of the next update or round, in parts
   int64_t updates_ = 0;  // applied
   int64_t version_ = 0;
   bool ended_ = false;  // no more updates will be decided

@@ -28,22 +28,34 @@ void Tables::log_update(const Update& update, const Sums& sums, double weight, d
 // In messages of the usual size.
 void Tables::log_sum(const Sums& sums) {
   int64_t first = 1;
-  for (size_t table = 0; table < sums.size(); ++table) {
-    if (!sums[table]) continue;
-    const size_t each = tables_[table]->shape().pushed_bytes();
-    const std::span<const Key> keys = sums[table]->keys();
-    const auto most = static_cast<size_t>(keys_per_message(each));
-    for (size_t at = 0; at < keys.size(); at += most) {
-      const size_t count = std::min(most, keys.size() - at);
-      options_.log(EntryWriter(Change::kTablePart)
-                       .put(TableChange{.table = static_cast<int64_t>(table),
-                                        .keys = static_cast<int64_t>(count),
-                                        .first = std::exchange(first, 0)})
-                       .put_bytes(std::as_bytes(keys.subspan(at, count)))
-                       .put_bytes({sums[table]->values() + at * each, count * each})
-                       .take());
-    }
+  for (size_t table = 0; table < sums.size(); ++table)
+    if (sums[table]) log_part(table, *sums[table], first);
+}
+
+void Tables::log_part(size_t table, const SparseSum& sum, int64_t& first) {
+  const size_t each = tables_[table]->shape().pushed_bytes();
+  const std::span<const Key> keys = sum.keys();
+  const auto most = static_cast<size_t>(keys_per_message(each));
+  for (size_t at = 0; at < keys.size(); at += most) {
+    const size_t count = std::min(most, keys.size() - at);
+    options_.log(EntryWriter(Change::kTablePart)
+                     .put(TableChange{.table = static_cast<int64_t>(table),
+                                      .keys = static_cast<int64_t>(count),
+                                      .first = std::exchange(first, 0)})
+                     .put_bytes(std::as_bytes(keys.subspan(at, count)))
+                     .put_bytes({sum.values() + at * each, count * each})
+                     .take());
   }
+}
+
+void Tables::log_round(int32_t table, const Rounds::Complete& one) {
+  if (!is_copied()) return;
+  int64_t first = 1;
+  log_part(static_cast<size_t>(table), one.sum, first);
+  options_.log(EntryWriter(Change::kTableRound)
+                   .put(TableRoundChange{table, one.range.begin, one.range.end, one.time,
+                                         static_cast<int64_t>(one.sum.keys().size())})
+                   .take());
 }
 
 void Tables::change(EntryReader& entry, Change kind) {
@@ -52,6 +64,8 @@ void Tables::change(EntryReader& entry, Change kind) {
       return change_open(entry);
     case Change::kTableUpdate:
       return change_update(entry);
+    case Change::kTableRound:
+      return change_round(entry);
     default:
       return change_rows(entry, kind);
   }
@@ -132,6 +146,26 @@ void Tables::change_update(EntryReader& entry) {
   made({.number = change.number, .version = change.version}, from);
   while (!decided_.empty() && decided_.front().head.number <= updates_) decided_.pop_front();
   reached(change.version);
+}
+
+void Tables::change_round(EntryReader& entry) {
+  const auto change = entry.get<TableRoundChange>();
+  Table& table = table_of(0, change.table);
+  const auto number = static_cast<int32_t>(change.table);
+  check_round(0,
+              PullRoundHead{.table = number, .begin = change.begin, .end = change.end, .time = change.time},
+              table.shape());
+  // Parts without their last entry are void; a round may have none.
+  const Sums sums = std::exchange(incoming_, {});
+  const SparseSum* sum =
+      static_cast<size_t>(number) < sums.size() && sums[static_cast<size_t>(number)] && change.keys > 0
+          ? &*sums[static_cast<size_t>(number)]
+          : nullptr;
+  if (change.keys != (sum != nullptr ? static_cast<int64_t>(sum->keys().size()) : 0))
+    throw CommError("round {} of table {} has a sum of {} keys that did not arrive", change.time, number,
+                    change.keys);
+  if (sum != nullptr) table.apply({options_.lr, 1}, sum->keys(), sum->values());
+  rounds_of(number).was_taken({change.begin, change.end}, change.time);
 }
 
 void Tables::serve() {

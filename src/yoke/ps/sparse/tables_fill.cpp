@@ -40,7 +40,9 @@ std::vector<std::byte> Tables::save_state() {
   saver(TablesState{static_cast<int64_t>(tables_.size()), updates_, version_, square_});
   for (size_t i = 0; i < tables_.size(); ++i) {
     saver(static_cast<int64_t>(tables_[i] ? 1 : 0));
-    if (tables_[i]) saver(opened_[i]);
+    if (!tables_[i]) continue;
+    saver(opened_[i]);
+    saver(i < rounds_.size() && rounds_[i] ? rounds_[i]->taken().all() : std::vector<RangeClock::Timed>{});
   }
   for (Worker& one : workers_) {
     saver(WorkerState{one.life, one.applied});
@@ -67,6 +69,7 @@ void Tables::load_state(std::span<const std::byte> bytes) {
     if (head.table != i) throw CommError("a copy of table {} in place of {}", head.table, i);
     create(head, 0);
     tables_.back()->begin_filling();
+    load_rounds(loader, head.table);
   }
   for (size_t rank = 0; rank < workers_.size(); ++rank) {
     WorkerState one;
@@ -83,6 +86,18 @@ void Tables::load_state(std::span<const std::byte> bytes) {
   updates_ = state.updates;
   version_ = state.version;
   square_ = state.square;
+}
+
+void Tables::load_rounds(Loader& loader, int64_t table) {
+  std::vector<RangeClock::Timed> taken;
+  loader(taken);
+  const auto number = static_cast<int32_t>(table);
+  for (const auto& [range, time] : taken) {
+    if (time == 0) continue;
+    check_round(0, PullRoundHead{.table = number, .begin = range.begin, .end = range.end, .time = time},
+                table_of(0, table).shape());
+    rounds_of(number).was_taken(range, time);
+  }
 }
 
 std::vector<std::byte> Tables::save_rows(Cursor& cursor) const {
@@ -134,6 +149,12 @@ void Tables::stand_back(const std::function<void(const comm::Messenger::Answer&)
     --worker(one.from).waiting;
     park(one.to);
   }
+  for (const WaitingRound& one : std::exchange(waiting_rounds_, {})) {
+    --worker(one.from).waiting;
+    park(one.to);
+  }
+  for (auto& rounds : rounds_)
+    if (rounds) rounds->forget_given();
   for (const Unanswered& push : std::exchange(unanswered_, {})) park(push.answer);
   if (!options_.copies_gradients) held_.clear();
 }

@@ -25,8 +25,6 @@ Rounds& Tables::rounds_of(int32_t table) {
 
 void Tables::push_round(int from, const Message& request, const Messenger::Answer& answer) {
   auto head = request.get_head<PushRoundHead>();
-  if (is_copied())
-    throw CommError("worker {} pushed a round, of which there are no copies: use 0 replicas", from);
   const TableShape& shape = table_of(from, head.table).shape();
   check_round(from, head, shape);
   const std::optional<Named> named = names(from, head.table, head.flags, head.keys, head.hash,
@@ -39,14 +37,22 @@ void Tables::push_round(int from, const Message& request, const Messenger::Answe
   check_finite(from, values, shape.type);
   Rounds& rounds = rounds_of(head.table);
   if (!rounds.add(from, {head.begin, head.end}, head.time, named->keys, values)) ++numbers_.duplicates;
-  answer({message_with(kPushRound, TableReply{})});
+  auto acknowledge = [this, answer] { answer_safely(answer, {message_with(kPushRound, TableReply{})}); };
+  const KeyRange range{head.begin, head.end};
+  // With copies it is acknowledged with its round: until then only this server has it.
+  if (!is_copied() || rounds.taken(range) >= head.time)
+    acknowledge();
+  else
+    await_round(from, head.table, range, head.time, answer, acknowledge);
   apply_rounds(head.table);
 }
 
 void Tables::apply_rounds(int32_t table) {
   const std::vector<Rounds::Complete> complete = rounds_of(table).take();
-  for (const Rounds::Complete& one : complete)
+  for (const Rounds::Complete& one : complete) {
+    log_round(table, one);
     tables_[static_cast<size_t>(table)]->apply({options_.lr, 1}, one.sum.keys(), one.sum.values());
+  }
   if (!complete.empty()) rounds_applied(table);
 }
 
@@ -66,6 +72,12 @@ void Tables::rounds_applied(int32_t table) {
   }
 }
 
+void Tables::await_round(int from, int32_t table, KeyRange range, int64_t time, const Messenger::Answer& to,
+                         std::function<void()> answer) {
+  count_waiting(from, time);
+  waiting_rounds_.push_back({from, table, range, time, std::move(answer), to});
+}
+
 void Tables::pull_round(int from, const Message& request, const Messenger::Answer& answer) {
   auto head = request.get_head<PullRoundHead>();
   Table& table = table_of(from, head.table);
@@ -77,11 +89,10 @@ void Tables::pull_round(int from, const Message& request, const Messenger::Answe
   const bool packs = (head.flags & kCompressed) != 0;
   if (rounds_of(head.table).taken(range) >= head.time)
     return read_rows(table, named->keys, named->rows(), packs, answer);
-  count_waiting(from, head.time);
-  waiting_rounds_.push_back(
-      {from, head.table, range, head.time, [this, &table, list = named->list(), packs, answer] {
-         read_rows(table, list->keys, &list->rows, packs, answer);
-       }});
+  await_round(from, head.table, range, head.time, answer,
+              [this, &table, list = named->list(), packs, answer] {
+                read_rows(table, list->keys, &list->rows, packs, answer);
+              });
 }
 
 std::optional<int> Tables::owes() const {
