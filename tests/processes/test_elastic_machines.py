@@ -2,6 +2,7 @@
 import contextlib
 import json
 import re
+import shutil
 import signal
 import subprocess
 import threading
@@ -9,7 +10,7 @@ import threading
 import pytest
 from conftest import ROOT, YOKE
 from launching import clean_environment, wait_until
-from two_machines import Machines, make_secret, why_not
+from two_machines import Machines, make_secret, sh, why_not
 
 MLP = ROOT / "configs/mlp_tiny.toml"
 PATIENCE = 120  # seconds
@@ -18,8 +19,8 @@ PATIENCE = 120  # seconds
 class Node:
     """The launcher of one machine."""
 
-    def __init__(self, machines, number, secret, folder, *words):
-        self.process = machines.run(YOKE, number, secret, "--elastic", YOKE, "train", MLP, "--train.threads", 1, "--train.evaluate", "false", "--out.dir", folder,
+    def __init__(self, machines, number, secret, folder, *words, join_timeout=60):
+        self.process = machines.run(YOKE, number, secret, "--elastic", "--join-timeout", join_timeout, YOKE, "train", MLP, "--train.threads", 1, "--train.evaluate", "false", "--out.dir", folder,
                                     "--out.log_every", 1, "--checkpoint.every_steps", 0, "--steps", 10**7, "--data.batch_size", 24,
                                     *words, nproc=2, env=clean_environment(), stdout=subprocess.DEVNULL)
         self.lines = []
@@ -69,3 +70,65 @@ def test_a_machine_with_two_ranks_is_lost(tmp_path, words):
     assert elastic["losses"] == 2 and elastic["repeated"] <= 1
     steps = [json.loads(line)["step"] for line in (folder / "metrics.jsonl").read_text().splitlines()]
     assert steps == list(range(1, len(steps) + 1))
+
+
+@pytest.mark.parametrize("deaf", [None, 1], ids=["both ways", "second hears nothing"])
+def test_a_cut_link_leaves_one_side_that_continues(tmp_path, deaf):
+    """The side with the coordinator; the other ends, is started again once the link is whole, and joins."""
+    if reason := why_not() or (None if deaf is None or shutil.which("nft") else "nft is not installed"):
+        pytest.skip(reason)
+    with contextlib.ExitStack() as stack:
+        try:
+            machines = stack.enter_context(Machines())
+        except subprocess.CalledProcessError as error:
+            pytest.skip(f"no network namespaces here: {error.stderr.strip()}")
+        secret, folder = make_secret(tmp_path / "secret"), tmp_path / "run"
+
+        def start(number):
+            node = Node(machines, number, secret, folder, "--slowdown.law", "exp:5ms", join_timeout=20)
+            stack.callback(node.end)
+            return node
+
+        head, other = start(0), start(1)
+
+        def until(condition):
+            wait_until(lambda: condition() or head.process.poll() is not None, PATIENCE, lambda: head.log() + other.log())
+            assert head.process.poll() is None, head.log()
+
+        until(lambda: len(steps_of(folder)) > 20)
+        cut(machines, deaf)
+        until(lambda: re.search(r"epoch 1: step \d+ finished", head.log()))
+        assert other.process.wait(PATIENCE) != 0 and "the coordinator (rank 0 or the launcher)" in other.log(), other.log()
+        assert "ranks continue" not in other.log()
+        heal(machines, deaf)
+        again = start(1)
+        until(lambda: "4 ranks continue" in head.log())
+        most = len(steps_of(folder)) + 20
+        until(lambda: len(steps_of(folder)) > most)
+        for node, code in ((again, 0), (head, 128 + signal.SIGTERM)):  # the host of the coordinator last
+            node.process.send_signal(signal.SIGTERM)
+            assert node.process.wait(PATIENCE) == code, node.log()
+    elastic = json.loads((folder / "summary.json").read_text())["elastic"]
+    assert elastic["losses"] == 2 and elastic["joins"] == 2 and elastic["repeated"] <= 1
+    assert steps_of(folder) == list(range(1, len(steps_of(folder)) + 1))
+
+
+def cut(machines, deaf):
+    if deaf is None:
+        sh("ip", "-n", machines.names[0], "link", "set", "eth0", "down")
+        return
+    for rule in ("table inet f", "chain inet f i { type filter hook input priority 0; }", "rule inet f i iifname eth0 drop"):
+        sh(*machines.inside(deaf), "nft", f"add {rule}")
+
+
+def heal(machines, deaf):
+    if deaf is None:
+        sh("ip", "-n", machines.names[0], "link", "set", "eth0", "up")
+    else:
+        sh(*machines.inside(deaf), "nft", "flush ruleset")
+
+
+def steps_of(folder):
+    file = folder / "metrics.jsonl"
+    lines = file.read_text().split("\n")[:-1] if file.exists() else []  # the last one may not be complete
+    return [json.loads(line)["step"] for line in lines]

@@ -131,6 +131,21 @@ def test_a_cut_link_ends_the_job_on_both_sides(machines, secret):
     assert time.monotonic() - begin < 60
 
 
+def test_a_cut_between_ranks_that_reach_the_coordinator_is_noticed(machines, secret):
+    # Heartbeats arrive; an operation may take 300 s.
+    if not shutil.which("nft"):
+        pytest.skip("nft is not installed")
+    nodes = [start(machines, node, secret, PROGRAM, "tcp", 10**7, 40000, "none", -1, -1, 300) for node in range(2)]
+    deadline = time.monotonic() + 60
+    while sh(*machines.inside(1), "ss", "-Htn", "state", "established").stdout.count("10.83.0.1:") < 2 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    for rule in ("table inet f", "chain inet f i { type filter hook input priority 0; }", "rule inet f i tcp sport 29571 accept", "rule inet f i tcp dport 29571 accept",
+                 "rule inet f i iifname eth0 meta l4proto tcp drop"):
+        sh(*machines.inside(1), "nft", f"add {rule}")
+    texts = [node.communicate(timeout=120)[1] for node in nodes]
+    assert all(node.returncode != 0 for node in nodes) and any("has acknowledged nothing for 2" in text for text in texts), texts
+
+
 @pytest.mark.parametrize("victim", [0, 1])
 def test_a_stopped_rank_ends_the_job_on_both_machines(machines, secret, victim):
     # Its launcher is told by nobody but the coordinator, which is elsewhere for one of the two.

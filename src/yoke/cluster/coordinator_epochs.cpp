@@ -201,6 +201,7 @@ void Coordinator::Impl::start_epoch(const std::vector<Client*>& members) {
   epoch.cause = epoch_cause.what.substr(0, 4096);
   epoch_cause = {};
   options.world_size = size;
+  const bool loss_was_told = std::find(counted.begin(), counted.end(), true) != counted.end();
   roll = Roll(size);
   ranks.assign(members.size(), {});
   counted.assign(members.size(), false);
@@ -229,11 +230,10 @@ void Coordinator::Impl::start_epoch(const std::vector<Client*>& members) {
          control::encode(control::to_json(epoch)));
     client->regroup.reset();
   }
+  const std::string& why = epoch.cause.empty() ? regroup_why : epoch.cause;
   if (epoch.number > 0)
     log::info("epoch {}: {} rank{}{}", epoch.number, size, size == 1 ? "" : "s",
-              epoch.cause.empty()
-                  ? (fruitless > 0 ? ", after " + regroup_why : ", after ranks joined or left")
-                  : "");
+              loss_was_told ? "" : ", after " + (why.empty() ? "ranks joined or left" : why));
   regroup_why.clear();
 }
 

@@ -92,6 +92,14 @@ TEST(Epochs, MayEndWithoutALossAsOftenAsStepsAreMade) {
   }
 }
 
+TEST(Epochs, AnEndWithoutALossIsLoggedWithItsCause) {
+  Job job(2);
+  testing::internal::CaptureStderr();
+  EXPECT_TRUE(job.regroup({0, 1}, "rejected a frame with a wrong MAC").empty());
+  EXPECT_THAT(testing::internal::GetCapturedStderr(),
+              AllOf(HasSubstr("epoch 1: 2 ranks, after "), HasSubstr("rejected a frame with a wrong MAC")));
+}
+
 TEST(Epochs, WhoDoesNotRegroupIsEvicted) {
   Job job(3, 1, /*regroup_timeout=*/0.3);
   job.kill(1);

@@ -117,6 +117,7 @@ class Executor {
   void rest();
   void rested();
   void wait();
+  void look_for_cut_links();
   [[noreturn]] void too_late() const;
 
   net::FrameHeader header(uint8_t flags) const;
