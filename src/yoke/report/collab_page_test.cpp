@@ -25,6 +25,7 @@ nlohmann::json example_status(bool ended) {
           {"target_batch", 64},
           {"loss", 0.5},
           {"losses", {1.0, 0.7, 0.5}},
+          {"repeated_rounds", 2},
           {"seconds", 9.0},
           {"ended", ended},
           {"failure", ""}};
@@ -39,6 +40,19 @@ TEST(CollabPage, ShowsPeersBatchAndLoss) {
       collab_page(example_status(false), 2),
       AllOf(HasSubstr("&lt;evil&gt;"), Not(HasSubstr("<evil>")), HasSubstr("value=\"0.2500\""),
             HasSubstr("<svg"), HasSubstr("class=\"card\"><table"), HasSubstr("location.reload(), 2000")));
+}
+
+TEST(CollabPage, AlignsTextToTheLeftAndNumbersToTheRight) {
+  EXPECT_THAT(collab_page(example_status(false), 2),
+              AllOf(HasSubstr("<th class=\"text\">host</th>"), HasSubstr("<td class=\"text\">computing</td>"),
+                    HasSubstr("<td class=\"num\">1,000</td>")));
+}
+
+TEST(CollabPage, APeerThatIsGoneHasNoShare) {
+  nlohmann::json status = example_status(false);
+  status["peers"][0]["state"] = "gone";
+  EXPECT_THAT(collab_text(status, 0), Not(HasSubstr("25.0 %")));
+  EXPECT_THAT(collab_page(status, 2), HasSubstr("Peers present</th><td class=\"num\">0 of 1</td>"));
 }
 
 TEST(CollabPage, AnEndedRunDoesNotReload) {

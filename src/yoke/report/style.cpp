@@ -87,6 +87,9 @@ table { border-collapse: collapse; width: 100%; font-size: 14px; }
 td, th { padding: 5px 0; text-align: left; font-weight: 400; vertical-align: top; border-top: 1px solid var(--grid); }
 tr:first-child > * { border-top: 0; }
 td.num, th + th { text-align: right; font-variant-numeric: tabular-nums; padding-left: 14px; white-space: nowrap; }
+th.text, td.text { text-align: left; padding-left: 14px; white-space: nowrap; }
+progress { width: 100%; accent-color: var(--c1); }
+progress + p + table { margin-top: 14px; }
 .swatch { display: inline-block; width: 11px; height: 11px; border-radius: 3px; margin-right: 9px; }
 .config { columns: 320px auto; column-gap: 18px; }
 .config .card { margin-bottom: 18px; padding-bottom: 14px; }
