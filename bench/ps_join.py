@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""How much training slows down while a parameter server joins, and for how long.
+"""How much training slows down while a parameter server joins, and for how long; or a worker (--worker); or while a server leaves (--leave).
 
 Starts a job, lets a server join it (`yoke ps join`), and reads the time of every update from updates.jsonl. Prints the
 rate of updates before, the lowest rate in a window from then on, the share that is lost, the same share without a server
 that joins (of the time before; what else runs on the machine causes it), how long the join and the moves take, the share
-that is lost while they last, and how long after its start the rate is back for good.
+that is lost while they last, and how long after its start the rate is back for good. With --worker the rates are those of
+gradients, which a worker more raises.
 """
 import argparse
 import json
@@ -18,8 +19,10 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 
 def times_of(folder):
+    """Of each update, as often as it has gradients."""
     lines = (folder / "updates.jsonl").read_text().splitlines()
-    return [json.loads(line)["time"] for line in lines if line.endswith("}")]
+    updates = [json.loads(line) for line in lines if line.endswith("}")]
+    return [update["time"] for update in updates for _ in update.get("batches", [0])]
 
 
 def rate(times, begin, end):
@@ -47,10 +50,26 @@ def await_words(file, words, times, process, seconds=120):
         time.sleep(0.01)
 
 
+def change(arguments, folder, log, job):
+    """Lets a server or a worker join, or a server leave, until all that belongs to it is done. The process that joins, if one does."""
+    name = [arguments.yoke, "ps"]
+    if arguments.leave:
+        subprocess.run([*name, "leave", str(folder), str(arguments.servers - 1)], stdout=log, stderr=log, check=True)
+        return None
+    joiner = subprocess.Popen([*name, "join", str(folder), *(["--worker"] if arguments.worker else [])], stdout=log, stderr=log)
+    if arguments.worker:
+        await_words(log.name, f"worker {arguments.workers} joined at version", 1, job)
+    else:
+        await_words(log.name, "serves home", arguments.servers * 4 // (arguments.servers + 1), job)
+    return joiner
+
+
 def measure(arguments, folder):
+    places = ["--ps.max_workers", arguments.workers + 1] if arguments.worker else ["--ps.max_servers", arguments.servers + 1]
     words = [arguments.yoke, "train", ROOT / "configs/mlp_tiny.toml", "--nproc", arguments.workers, "--parallel.sync", "ps", "--ps.servers", arguments.servers,
-             "--ps.max_servers", arguments.servers + 1, "--ps.replicas", arguments.replicas, "--ps.log_updates", "--model.sizes", arguments.sizes,
+             *places, "--ps.replicas", arguments.replicas, "--ps.log_updates", "--model.sizes", arguments.sizes,
              "--train.threads", 1, "--no-train.evaluate", "--steps", 10**7, "--out.dir", folder, "-q"]
+    joiner = None
     with open(f"{folder}.log", "w") as log:
         job = subprocess.Popen([str(word) for word in words], stdout=log, stderr=log)
         try:
@@ -60,9 +79,7 @@ def measure(arguments, folder):
             time.sleep(arguments.seconds)
             clock = clock_of(folder)
             joined_at = time.monotonic() - clock
-            joiner = subprocess.Popen([arguments.yoke, "ps", "join", str(folder)], stdout=log, stderr=log)
-            moves = arguments.servers * 4 // (arguments.servers + 1)
-            await_words(log.name, "serves home", moves, job)
+            joiner = change(arguments, folder, log, job)
             moved_at = time.monotonic() - clock
             while (times := times_of(folder))[-1] < moved_at + arguments.seconds:
                 assert job.poll() is None, pathlib.Path(log.name).read_text()
@@ -70,7 +87,8 @@ def measure(arguments, folder):
         finally:
             job.terminate()
             job.wait(timeout=60)
-        joiner.wait(timeout=60)
+        if joiner:
+            joiner.wait(timeout=60)
     before = rate(times, joined_at - arguments.seconds, joined_at)
     after = rate(times, moved_at, times[-1])
     window = arguments.window
@@ -92,6 +110,9 @@ def main():
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--servers", type=int, default=2)
     parser.add_argument("--replicas", type=int, default=0)
+    changes = parser.add_mutually_exclusive_group()
+    changes.add_argument("--worker", action="store_true", help="a worker joins instead of a server")
+    changes.add_argument("--leave", action="store_true", help="the last server leaves")
     parser.add_argument("--sizes", default="784,512,512,10", help="model.sizes of an MLP")
     parser.add_argument("--seconds", type=float, default=4, help="of training before and after")
     parser.add_argument("--window", type=float, default=0.5, help="seconds over which a rate is taken")
