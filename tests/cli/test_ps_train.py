@@ -26,6 +26,19 @@ def test_every_rule_trains(yoke, tmp_path, rule):
 
 
 def test_a_slow_link_holds_gradients_up_and_changes_no_result(yoke, tmp_path):
+def test_servers_say_what_they_spent_their_time_on(yoke, tmp_path):
+    yoke(*served("--steps", 30, "--out.dir", tmp_path, workers=2, servers=2))
+    servers = json.loads((tmp_path / "ps.json").read_text())["server_times"]
+    assert [one["server"] for one in servers] == [0, 1]
+    for one in servers:
+        assert one["apply_seconds"] > 0 and one["wait_seconds"] > 0 and one["receive_seconds"] >= 0
+    # 32 x 64 + 64 + 64 x 10 + 10 parameters in fp32, from two workers in each of 30 updates
+    assert sum(one["pushed_bytes"] for one in servers) == 2 * 30 * 4 * 2762
+    assert sum(one["pulled_bytes"] for one in servers) >= 30 * 4 * 2762
+    page = (tmp_path / "report.html").read_text()
+    assert "Time of each worker" in page and "Time of each server" in page and "Time and bytes per server" in page
+
+
     runs = {}
     for name, words in {"fast": [], "slow": ["--slowdown.link", "shifted_exp:5ms,1ms", "--slowdown.workers", 1]}.items():
         summary = yoke(*served("--steps", 20, "--out.dir", tmp_path / name, *words)).json

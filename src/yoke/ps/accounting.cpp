@@ -68,4 +68,19 @@ nlohmann::json to_json(const Accounting& accounting) {
   return document;
 }
 
+nlohmann::json to_json(const std::vector<std::optional<ServerTime>>& servers) {
+  nlohmann::json list = nlohmann::json::array();
+  for (size_t server = 0; server < servers.size(); ++server)
+    if (const auto& one = servers[server])
+      list.push_back({{"server", server},
+                      {"receive_seconds", one->receive},
+                      {"apply_seconds", one->apply},
+                      {"wait_seconds", one->wait},
+                      {"pushed_bytes", one->pushed_bytes},
+                      {"pulled_bytes", one->pulled_bytes},
+                      {"table_bytes", one->table_bytes},
+                      {"replicated_bytes", one->replicated_bytes}});
+  return list;
+}
+
 }  // namespace yoke::ps

@@ -25,6 +25,17 @@ struct WorkerTime {
   bool lost = false;          // and has not rejoined
 };
 
+// Of one server, from the first request of the training to the end of the updates. The head of a reply.
+struct ServerTime {
+  double receive = 0;  // seconds while a payload was arriving
+  double apply = 0;    // while requests were handled
+  double wait = 0;
+  int64_t pushed_bytes = 0;
+  int64_t pulled_bytes = 0;
+  int64_t table_bytes = 0;       // pushed to and pulled from sparse tables
+  int64_t replicated_bytes = 0;  // sent to copies
+};
+
 // Covers the updates after the warm-up.
 struct Accounting {
   // Number of gradients of staleness 0, 1, …; the last of kBins counts all larger ones.
@@ -66,5 +77,7 @@ struct Accounting {
 };
 
 nlohmann::json to_json(const Accounting& accounting);
+// By the number of the server; those that are lost or were never there are left out.
+nlohmann::json to_json(const std::vector<std::optional<ServerTime>>& servers);
 
 }  // namespace yoke::ps

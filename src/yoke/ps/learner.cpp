@@ -550,6 +550,21 @@ std::string Learner::report() {
   return {reinterpret_cast<const char*>(reply.payload.data()), reply.payload.size()};
 }
 
+std::vector<std::optional<ServerTime>> Learner::server_times() {
+  std::vector<std::optional<ServerTime>> times(static_cast<size_t>(options_.servers));
+  FlightPlan plan = plan_of(times.size());
+  plan.timeout = kLearnerGoodbyeSeconds;  // one that joins at the end may not answer
+  plan.to_each_server = true;
+  plan.make = [&](size_t server) {
+    Message message;
+    message.kind = kAskTime;
+    return FlightPlan::Request{first_server() + static_cast<int>(server), message, {}};
+  };
+  plan.got = [&](size_t server, const Message& reply) { times[server] = reply.get_head<ServerTime>(); };
+  fly(messenger_, std::move(plan));
+  return times;
+}
+
 void Learner::ask_to_leave() {
   Message message;
   message.kind = kDepart;

@@ -34,6 +34,7 @@
 #include <vector>
 
 #include "yoke/comm/messenger.h"
+#include "yoke/ps/accounting.h"
 #include "yoke/ps/flight.h"
 #include "yoke/ps/messages.h"
 #include "yoke/ps/packing.h"
@@ -205,7 +206,8 @@ class Learner {
   // `also`: fetches more of the same snapshot; may be empty.
   State fetch_state(const std::vector<void*>& arrays, const std::function<void(int64_t version)>& also = {});
 
-  std::string report();  // of the scheduler, as JSON
+  std::string report();                                   // of the scheduler, as JSON
+  std::vector<std::optional<ServerTime>> server_times();  // by server; empty: it is lost or not there
   void ask_stop(int64_t signal);
   // Asks to leave: the run ends, for this worker, after the current gradient. Throws CommError with the
   // reason why it cannot.

@@ -37,6 +37,7 @@ enum Kind : uint16_t {
   kFetch,     // worker -> server: one array of a range from the snapshot
   kDrop,      // worker -> server: release the snapshot
   kReport,    // worker -> scheduler: statistics, as JSON
+  kAskTime,   // worker -> server: its times and bytes (ServerTime)
   kAskStop,   // worker -> scheduler: end the run
   kAskLate,   // worker -> server: which worker has been waited for longest
   kAlive,     // worker -> scheduler: busy with something other than a minibatch

@@ -78,6 +78,22 @@ size_t waiting_of(const Waiting& list, int from) {
       std::count_if(list.begin(), list.end(), [&](const auto& one) { return one.from == from; }));
 }
 
+bool begins_training(uint16_t kind) {
+  return kind == kJoin || kind == kPull || kind == kPush || kind == kPushPull || kind == kUpdate;
+}
+
+// Also of a request that is refused.
+class HandlingTime {
+ public:
+  HandlingTime(ServerClock& clock, int from) : clock_(clock) { clock_.handling(from, now_seconds()); }
+  ~HandlingTime() { clock_.handled(now_seconds()); }
+  HandlingTime(const HandlingTime&) = delete;
+  HandlingTime& operator=(const HandlingTime&) = delete;
+
+ private:
+  ServerClock& clock_;
+};
+
 // For error texts: begin + count of a peer may overflow.
 int64_t end_of(int64_t begin, int64_t count) {
   int64_t end = 0;
@@ -101,6 +117,7 @@ Server::Server(Messenger& messenger, ServerOptions options)
       peak_memory_(static_cast<size_t>(options_.workers), 0),
       lives_(static_cast<size_t>(options_.workers), 0),
       last_named_(static_cast<size_t>(options_.workers), Contributor{0, -1, 0}),
+      clock_(messenger.size()),
       gone_(static_cast<size_t>(options_.workers), false),
       unjoined_(static_cast<size_t>(options_.workers), false) {
   YOKE_CHECK(options_.workers + options_.servers == messenger.size(),
@@ -127,9 +144,12 @@ Server::Server(Messenger& messenger, ServerOptions options)
   messenger_.on_peer_back([this](int peer, int life) { peer_back(peer, life); });
   auto place = [this](int from, const Message& head, size_t bytes) {
     check_size(from, head, bytes);
+    clock_.arrives(from, now_seconds());
     return std::span<std::byte>();
   };
   messenger_.serve(place, [this](int from, const Message& request, const Messenger::Answer& answer) {
+    if (begins_training(request.kind)) clock_.start(now_seconds());
+    const HandlingTime counted(clock_, from);
     try {
       handle(from, request, answer);
     } catch (const NotServedYet&) {
@@ -304,6 +324,8 @@ void Server::handle_kind(int from, const Message& request, const Messenger::Answ
       if (!is_worker(from)) return server_gone(from - options_.workers, Departure::kEnded, "");
       goodbye(from, request);
       return answer({});
+    case kAskTime:
+      return answer({message_with(kAskTime, time())});
     case kAskLate:
       return answer({message_with(kAskLate, who_is_late(from))});
     case kStop:

@@ -36,6 +36,7 @@
 #include "yoke/ps/replica_ranks.h"
 #include "yoke/ps/sandblaster/vector_service.h"
 #include "yoke/ps/scheduler.h"
+#include "yoke/ps/server_clock.h"
 #include "yoke/ps/sparse/tables.h"
 #include "yoke/ps/status.h"
 #include "yoke/ps/succession.h"
@@ -196,6 +197,7 @@ class Server {
   };
 
   ServerStatus status() const;  // server_status.cpp
+  ServerTime time();            // likewise
   void handle(int from, const comm::Message& request, const comm::Messenger::Answer& answer);
   void handle_kind(int from, const comm::Message& request, const comm::Messenger::Answer& answer);
   void check_sender(int from, uint16_t kind) const;
@@ -444,6 +446,7 @@ class Server {
   std::vector<int64_t> lives_;           // by worker: restart count
   std::vector<Contributor> last_named_;  // by worker: its last gradient consumed by an update
   Numbers numbers_;
+  ServerClock clock_;
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;

@@ -99,6 +99,7 @@ LateReply Server::who_is_late(int asker) const {
 }
 
 void Server::peer_lost(int peer, const std::string& why) {
+  clock_.lost(peer, now_seconds());
   if (!is_worker(peer)) return suspect(peer - options_.workers, why);
   auto worker = static_cast<size_t>(peer);
   {

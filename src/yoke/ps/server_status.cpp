@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "yoke/base/clock.h"
 #include "yoke/ps/server.h"
 
 namespace yoke::ps {
@@ -37,6 +38,18 @@ ServerStatus Server::status() const {
     status.workers = scheduler->worker_status();
   }
   return status;
+}
+
+ServerTime Server::time() {
+  const ServerClock::Times times = clock_.times(now_seconds());
+  const Numbers numbers = this->numbers();
+  return {.receive = times.receive,
+          .apply = times.apply,
+          .wait = times.wait,
+          .pushed_bytes = numbers.pushed_bytes,
+          .pulled_bytes = numbers.payload_bytes - numbers.pushed_bytes,
+          .table_bytes = numbers.tables.payload_bytes,
+          .replicated_bytes = numbers.replicated_bytes};
 }
 
 void Server::ask_status(std::function<void(const ServerStatus&)> answer) {

@@ -231,6 +231,7 @@ bool Server::is_turn(const Slot& slot, int from, const PushHead& head) const {
 // The scheduler has ended: gradients of undecided updates are discarded.
 void Server::updates_ended() {
   ended_ = true;
+  clock_.stop(now_seconds());
   for (auto& share : shares_) share->tables->ended();
   for (auto& slot : slots_) {
     for (HeldPush& push : slot->held)
@@ -441,6 +442,7 @@ void Server::push_keys(int from, const Message& request, const Messenger::Answer
   std::span<const std::byte> values = request.payload.subspan(keys_bytes);
   check_finite(from, values);
   Share& share = share_for_keys(from, keys, head.width);
+  numbers_.payload_bytes += static_cast<int64_t>(values.size());
   numbers_.pushed_bytes += static_cast<int64_t>(values.size());
   if (is_new_push(share, from, head.sequence, head.settled)) {
     apply_keys(share, keys, values);
@@ -502,6 +504,7 @@ void Server::pull_keys(int from, const Message& request, const Messenger::Answer
   reply.message.kind = kPullKeys;
   reply.message.payload = *values;
   reply.sent = [values] {};
+  numbers_.payload_bytes += static_cast<int64_t>(values->size());
   if (!is_copied()) return answer(reply);
   share.chain->when_safe(share.chain->last(), [answer, reply] { answer(reply); });
 }

@@ -6,6 +6,7 @@
 #include <future>
 #include <mutex>
 
+#include "yoke/base/clock.h"
 #include "yoke/base/error.h"
 #include "yoke/kernels/optimizer_steps.h"
 #include "yoke/ps/test_class.h"
@@ -44,6 +45,35 @@ TEST(PsTraining, SyncIsTheMeanOfAllWorkersOnAnyNumberOfServers) {
     EXPECT_EQ(lesson.counts.gradients, 80);
     EXPECT_EQ(lesson.counts.fresh(), 1);
   }
+}
+
+TEST(PsTraining, ServersTellTheirTimesAndBytes) {
+  Class lesson{.policy = {plan::Rule::kSync, 3, 0, 0}, .servers = 2};
+  std::vector<std::optional<ServerTime>> servers;
+  const double begin = now_seconds();
+  double elapsed = 0;
+  lesson.run([&](Learner& learner, int worker, LocalGroup&) {
+    std::vector<double> parameters(static_cast<size_t>(learner.elements()));
+    while (learner.wait())
+      if (learner.pull(parameters.data())) step(learner, parameters, 1);
+    if (worker != 0) return;
+    learner.fetch_state({parameters.data()});  // all gradients have arrived
+    servers = learner.server_times();
+    elapsed = now_seconds() - begin;
+  });
+  ASSERT_EQ(servers.size(), 2u);
+  int64_t pushed = 0, pulled = 0;
+  for (const auto& server : servers) {
+    ASSERT_TRUE(server);
+    EXPECT_GT(server->apply, 0);
+    EXPECT_GT(server->wait, 0);
+    EXPECT_LE(server->receive + server->apply + server->wait, elapsed);
+    pushed += server->pushed_bytes;
+    pulled += server->pulled_bytes;
+  }
+  constexpr int64_t kGradientBytes = 5103 * 8;
+  EXPECT_EQ(pushed, 3 * 20 * kGradientBytes);
+  EXPECT_GE(pulled, 20 * kGradientBytes);
 }
 
 TEST(PsTraining, OneAsynchronousWorkerIsPlainSgdBitForBit) {

@@ -120,6 +120,40 @@ TEST(Report, InjectedDelaysAreNamed) {
   EXPECT_THAT(report_of(folder), HasSubstr("other, injected delay"));
 }
 
+TEST(Report, ShowsHowWorkersAndServersSpentTheirTime) {
+  auto folder = fresh_folder();
+  put(folder / "metrics.jsonl", lines(5, true));
+  nlohmann::json counts = {
+      {"policy", "async"},    {"k", 1},
+      {"servers", 2},         {"seconds", 10.0},
+      {"updates", 50},        {"cancelled", 0},
+      {"idle_fraction", 0.1}, {"staleness", {{"mean", 0}, {"fresh", 1}, {"histogram", {50}}}}};
+  counts["workers"] = {{{"worker", 0},
+                        {"gradients", 50},
+                        {"lost", false},
+                        {"compute_seconds", 6.0},
+                        {"pull_seconds", 1.0},
+                        {"push_seconds", 2.0},
+                        {"idle_seconds", 1.0},
+                        {"cancelled_seconds", 0.0}}};
+  put(folder / "ps.json", counts.dump());
+  EXPECT_THAT(report_of(folder),
+              AllOf(HasSubstr("Time of each worker"), Not(HasSubstr("Time of each server"))));
+  for (int server : {0, 2})
+    counts["server_times"].push_back({{"server", server},
+                                      {"receive_seconds", 1.0},
+                                      {"apply_seconds", 2.5},
+                                      {"wait_seconds", 6.5},
+                                      {"pushed_bytes", 2'000'000},
+                                      {"pulled_bytes", 0},
+                                      {"table_bytes", 0},
+                                      {"replicated_bytes", 0}});
+  put(folder / "ps.json", counts.dump());
+  EXPECT_THAT(report_of(folder),
+              AllOf(HasSubstr("Time of each server"), HasSubstr("<td class=\"num\">65.0%</td>"),
+                    HasSubstr("<td>2</td>"), HasSubstr("2 MB")));
+}
+
 TEST(RunsTogether, HaveATargetThatAllReachAndTheTimeToIt) {
   auto folder = fresh_folder(), fast = folder / "fast", slow = folder / "slow", empty = folder / "empty";
   for (const auto& one : {fast, slow, empty}) std::filesystem::create_directories(one);

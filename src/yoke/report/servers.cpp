@@ -2,10 +2,13 @@
 
 #include <fmt/core.h>
 
+#include <functional>
+
 #include <nlohmann/json.hpp>
 
 #include "yoke/base/error.h"
 #include "yoke/base/file.h"
+#include "yoke/base/units.h"
 #include "yoke/report/html.h"
 #include "yoke/report/svg_chart.h"
 
@@ -59,26 +62,75 @@ std::string staleness_chart(const nlohmann::json& counts) {
               to_svg(chart));
 }
 
-constexpr const char* kUses[] = {"compute", "pull", "push", "idle", "cancelled"};
+constexpr double kLeastSeconds = 1e-9;
 
-// How each worker spent the run.
-std::string workers_chart(const nlohmann::json& counts) {
-  StackedBars chart{.title = "Time of each worker",
-                    .x_label = "worker",
+double seconds_of(const nlohmann::json& one, const std::string& use) {
+  return one.at(use + "_seconds").get<double>();
+}
+
+// One bar each, with the share of `seconds` that each use took.
+std::string time_chart(const std::string& who, const std::vector<std::string>& uses,
+                       const nlohmann::json& list,
+                       const std::function<double(const nlohmann::json&)>& seconds) {
+  const std::string heading = "Time of each " + who;
+  StackedBars chart{.title = heading,
+                    .x_label = who,
                     .y_label = "share of the run",
                     .unit = Unit::kPercent,
                     .y_to = 1,
-                    .layers = {std::begin(kUses), std::end(kUses)}};
-  const double seconds = std::max(1e-9, counts.at("seconds").get<double>());
+                    .layers = uses};
   double at = 0;
-  for (const nlohmann::json& worker : counts.at("workers")) {
-    StackedBar bar{at, at + 0.8, {}, fmt::format("{:.0f}", at)};
-    for (const char* use : kUses)
-      bar.values.push_back(worker.at(std::string(use) + "_seconds").get<double>() / seconds);
+  for (const nlohmann::json& one : list) {
+    StackedBar bar{at, at + 0.8, {}, fmt::format("{}", one.at(who).get<int64_t>())};
+    for (const std::string& use : uses)
+      bar.values.push_back(seconds_of(one, use) / std::max(kLeastSeconds, seconds(one)));
     chart.bars.push_back(std::move(bar));
     ++at;
   }
-  return card("Time of each worker", to_svg(chart));
+  return card(heading, to_svg(chart));
+}
+
+const std::vector<std::string> kWorkerUses = {"compute", "pull", "push", "idle", "cancelled"};
+const std::vector<std::string> kServerUses = {"receive", "apply", "wait"};
+
+std::string workers_chart(const nlohmann::json& counts) {
+  return time_chart("worker", kWorkerUses, counts.at("workers"),
+                    [&](const nlohmann::json&) { return counts.at("seconds").get<double>(); });
+}
+
+double seconds_of_server(const nlohmann::json& server) {
+  double sum = 0;
+  for (const std::string& use : kServerUses) sum += seconds_of(server, use);
+  return sum;
+}
+
+// Empty for runs of versions that did not count it.
+std::string server_bars(const nlohmann::json& counts) {
+  if (!counts.contains("server_times") || counts.at("server_times").empty()) return "";
+  return time_chart("server", kServerUses, counts.at("server_times"), seconds_of_server);
+}
+
+std::string servers_table(const nlohmann::json& counts) {
+  if (!counts.contains("server_times") || counts.at("server_times").empty()) return "";
+  std::string rows;
+  for (const nlohmann::json& server : counts.at("server_times")) {
+    rows += fmt::format("<tr><td>{}</td>", server.at("server").get<int64_t>());
+    for (const std::string& use : kServerUses)
+      rows += fmt::format(R"(<td class="num">{:.1f}%</td>)",
+                          100 * seconds_of(server, use) / std::max(kLeastSeconds, seconds_of_server(server)));
+    for (const char* bytes : {"pushed", "pulled", "table", "replicated"})
+      rows += fmt::format(R"(<td class="num">{}</td>)",
+                          format_bytes(server.at(std::string(bytes) + "_bytes").get<double>()));
+    rows += "</tr>";
+  }
+  return fmt::format(
+      "<section class=\"card\"><h3>Time and bytes per server</h3><div class=\"scroll\"><table><tr><th>server"
+      "</th><th>receive</th><th>apply</th><th>wait</th><th>pushed</th><th>pulled</th><th>tables</th><th>"
+      "copies</th></tr>{}</table></div><p>Receive: a payload was arriving. Apply: requests were handled. "
+      "Wait: "
+      "neither. From the first request of the training to the last update. Tables: moved for sparse tables. "
+      "Copies: sent to replicas on other servers.</p></section>\n",
+      rows);
 }
 
 std::string workers_table(const nlohmann::json& counts) {
@@ -119,7 +171,8 @@ std::string servers_section(const RunFolder& run) {
         escape(counts->at("policy").get<std::string>()), counts->at("k").get<int64_t>(),
         counts->at("servers").get<int64_t>(), counts->at("servers").get<int64_t>() == 1 ? "" : "s", rate,
         100 * counts->at("idle_fraction").get<double>(), counts->at("cancelled").get<int64_t>(),
-        loss_charts(run, *counts), staleness_chart(*counts) + workers_chart(*counts), workers_table(*counts));
+        loss_charts(run, *counts), staleness_chart(*counts) + workers_chart(*counts) + server_bars(*counts),
+        workers_table(*counts) + servers_table(*counts));
   } catch (const nlohmann::json::exception&) {
     return "";
   }

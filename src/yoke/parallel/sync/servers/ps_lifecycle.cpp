@@ -122,10 +122,15 @@ void PsStrategy::failed(const std::exception& error) {
   if (late != nullptr && in_job()) accuse(*setup_.job, setup_.ranks, *late);
 }
 
-// What this worker has moved in sparse tables, and what filters have saved.
-std::string PsStrategy::with_rows(const std::string& report) const {
-  if (!rows_) return report;
-  nlohmann::json document = parse_json(report, "ps.json");
+// Of the scheduler and all servers; what this worker has moved in sparse tables, and what filters have saved.
+std::string PsStrategy::report() {
+  nlohmann::json document = parse_json(learner_->report(), "ps.json");
+  try {
+    document["server_times"] = ps::to_json(learner_->server_times());
+  } catch (const CommError& error) {
+    log::warn("ps.json has no times of the servers: {}", error.what());
+  }
+  if (!rows_) return document.dump();
   const ps::sparse::Traffic moved = rows_->traffic();
   const SparseRows::LeftOut left_out = rows_->left_out();
   document["sparse"] = {{"messages", moved.messages},
@@ -153,7 +158,7 @@ RunEnd PsStrategy::leave(int64_t peak_memory, std::vector<int64_t> own) {
     while (others.size() > static_cast<size_t>(setup_.workers_at_start) && others.back() == 0)
       others.pop_back();  // places of nobody
     end.peak_memory = memory_by_rank(own, others);
-    end.reports.push_back({"ps.json", with_rows(learner_->report()) + "\n"});
+    end.reports.push_back({"ps.json", report() + "\n"});
   }
   learner_->goodbye(peak_memory);
   return end;

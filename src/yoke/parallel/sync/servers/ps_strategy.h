@@ -125,7 +125,7 @@ class PsStrategy final : public Strategy, public LooksAhead, public TakesBatches
   std::vector<StatePiece> owned_pieces(std::vector<StatePiece> pieces) const;
   std::vector<int64_t> memory_by_rank(const std::vector<int64_t>& own, const std::vector<int64_t>& others);
   void pull_all_rows();
-  std::string with_rows(const std::string& report) const;
+  std::string report();
   RunEnd leave(int64_t peak_memory, std::vector<int64_t> own);
   double sum_over_ranks(double own) const;
   void sum_in_place(std::span<double> values) const;
