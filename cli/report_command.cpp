@@ -74,6 +74,8 @@ int report_together(const CommandLine& line) {
     if (!curve.run.records.empty()) row["final_loss"] = curve.run.records.back().loss;
     if (curve.seconds_to_target) row["seconds_to_target"] = *curve.seconds_to_target;
     if (curve.steps_to_target) row["steps_to_target"] = *curve.steps_to_target;
+    if (curve.samples_to_target) row["samples_to_target"] = *curve.samples_to_target;
+    if (curve.bytes_to_target) row["bytes_to_target"] = *curve.bytes_to_target;
     rows.push_back(std::move(row));
   }
   report::LabPage page = report::runs_page(runs, target);

@@ -174,6 +174,41 @@ TEST(RunsTogether, HaveATargetThatAllReachAndTheTimeToIt) {
   EXPECT_THROW(curve_of("empty", empty), ConfigError);
 }
 
+TEST(RunsTogether, OnlyARunWithoutSamplesOrBytesIsLeftOut) {
+  auto folder = fresh_folder(), plain = folder / "plain", sending = folder / "sending",
+       served = folder / "served";
+  for (const auto& one : {plain, sending, served}) {
+    std::filesystem::create_directories(one);
+    if (one != served) put(one / "metrics.jsonl", lines(50, false));
+  }
+  put(served / "config.toml", "[parallel]\nsync = \"ps\"\n");
+  put(served / "ps.json",
+      R"({"loss_curve": {"version": [100, 500], "seconds": [1, 2], "loss": [1.0, 0.02], "gradients": [9, 9]}})");
+  std::vector<RunCurve> runs = {curve_of("plain", plain), curve_of("sending", sending),
+                                curve_of("served", served)};
+  runs[1].bytes_per_step = 1000;
+  find_target(runs, 0.2);
+  EXPECT_EQ(runs[0].samples_to_target, 6400);
+  EXPECT_EQ(runs[0].bytes_to_target, std::nullopt);
+  EXPECT_EQ(runs[1].bytes_to_target, 100'000);
+  EXPECT_EQ(runs[2].steps_to_target, 500);
+  EXPECT_EQ(runs[2].samples_to_target, std::nullopt);
+  const LabPage page = runs_page(runs, 0.2);
+  ASSERT_EQ(page.figures().size(), 4u);
+  EXPECT_THAT(page.figures()[2].svg,
+              AllOf(HasSubstr("plain"), HasSubstr("sending"), Not(HasSubstr("served"))));
+  EXPECT_THAT(page.figures()[2].caption, HasSubstr("Not drawn: served."));
+  EXPECT_THAT(page.figures()[3].svg, AllOf(HasSubstr("sending"), Not(HasSubstr("plain"))));
+  EXPECT_THAT(page.figures()[3].caption, HasSubstr("Not drawn: plain, served."));
+  put(served / "metrics.jsonl", lines(50, false));
+  runs[2] = curve_of("served", served);
+  find_target(runs, 0.2);
+  EXPECT_EQ(runs[2].samples_to_target, 32'000);  // of its record of that step
+  EXPECT_THAT(runs_page(runs, 0.2).figures()[2].svg, HasSubstr("served"));
+  runs.erase(runs.begin() + 1);
+  EXPECT_THAT(runs_page(runs, 0.2).html({}), HasSubstr("busiest rank: Not drawn: plain, served."));
+}
+
 TEST(Report, SaysWhatIsMissingOrTorn) {
   auto folder = fresh_folder();
   put(folder / "metrics.jsonl", "garbage\n" + lines(5, false) + R"({"step":6)");

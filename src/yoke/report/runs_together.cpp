@@ -7,6 +7,7 @@
 #include <functional>
 
 #include "yoke/base/error.h"
+#include "yoke/base/text.h"
 #include "yoke/base/units.h"
 #include "yoke/report/svg_chart.h"
 
@@ -31,19 +32,43 @@ double busiest(const metrics::AxisBytes& bytes) {
   return most;
 }
 
-using X = std::function<double(const RunCurve&, const metrics::Record&)>;
+// Where a record lies on the x axis; empty: the run does not tell.
+using X = std::function<std::optional<double>(const RunCurve&, const metrics::Record&)>;
 
-LabFigure losses_over(const std::vector<RunCurve>& runs, const std::string& name, LineChart chart,
-                      const X& x) {
+struct Figure {
+  std::string name;
+  LineChart chart{};
+  std::string lacks{};  // what a run without a point lacks; it is named instead of drawn
+  X x{};
+  bool own_records = false;  // those of servers count updates, not samples
+};
+
+// A run keeps its colour in all figures.
+void add_losses(LabPage& page, const std::vector<RunCurve>& runs, const Figure& figure) {
+  LineChart chart = figure.chart;
   chart.y_label = "loss";
   chart.log = true;
+  std::vector<std::string> absent;
   for (size_t i = 0; i < runs.size(); ++i) {
     Series series{.name = runs[i].name, .colour = static_cast<int>(i) + 1};
-    for (const metrics::Record& record : losses_of(runs[i].run))
-      if (record.loss > 0) series.points.push_back({x(runs[i], record), record.loss});
-    chart.series.push_back(std::move(series));
+    for (const metrics::Record& record : figure.own_records ? runs[i].run.records : losses_of(runs[i].run))
+      if (const auto at = figure.x(runs[i], record); at && record.loss > 0)
+        series.points.push_back({*at, record.loss});
+    if (series.points.empty())
+      absent.push_back(runs[i].name);
+    else
+      chart.series.push_back(std::move(series));
   }
-  return {name, chart.title, to_svg(chart)};
+  std::string left_out = absent.empty() ? "" : fmt::format("Not drawn: {}. {}", join(absent), figure.lacks);
+  if (chart.series.empty()) return page.paragraph(fmt::format("{}: {}", chart.title, left_out));
+  page.add({figure.name, chart.title, to_svg(chart), left_out});
+}
+
+// By the own records of the run: those of servers count updates, not samples.
+std::optional<int64_t> samples_until(const RunFolder& run, int64_t step) {
+  for (const metrics::Record& record : run.records)
+    if (record.step >= step) return record.samples;
+  return std::nullopt;
 }
 
 }  // namespace
@@ -72,10 +97,15 @@ void find_target(std::vector<RunCurve>& runs, double target) {
   for (RunCurve& curve : runs) {
     curve.seconds_to_target.reset();
     curve.steps_to_target.reset();
+    curve.samples_to_target.reset();
+    curve.bytes_to_target.reset();
     for (const metrics::Record& record : losses_of(curve.run)) {
       if (!(record.loss <= target)) continue;
       curve.seconds_to_target = record.time;
       curve.steps_to_target = record.step;
+      curve.samples_to_target = samples_until(curve.run, record.step);
+      if (curve.bytes_per_step > 0)
+        curve.bytes_to_target = curve.bytes_per_step * static_cast<double>(record.step);
       break;
     }
   }
@@ -84,42 +114,49 @@ void find_target(std::vector<RunCurve>& runs, double target) {
 LabPage runs_page(const std::vector<RunCurve>& runs, double target) {
   LabPage page;
   page.title = fmt::format("{} runs together", runs.size());
-  LabTable table{{"run", "time to target", "steps to target", "final loss", "samples/s"}, {}};
+  LabTable table{{"run", "time to target", "steps", "samples", "bytes", "final loss", "samples/s"}, {}};
   for (const RunCurve& curve : runs) {
     const std::vector<metrics::Record>& records = curve.run.records;  // as in summary.json
     table.rows.push_back({curve.name,
                           curve.seconds_to_target ? format_duration(*curve.seconds_to_target) : "never",
                           curve.steps_to_target ? fmt::format("{}", *curve.steps_to_target) : "–",
+                          curve.samples_to_target ? fmt::format("{}", *curve.samples_to_target) : "–",
+                          curve.bytes_to_target ? format_bytes(*curve.bytes_to_target) : "–",
                           records.empty() ? "–" : fmt::format("{:.4g}", records.back().loss),
                           curve.run.summary ? format_short(curve.run.summary->samples_per_s) : "–"});
   }
-  table.notes = {fmt::format("Target: a mean training loss of {:.4g}.", target)};
+  table.notes = {
+      fmt::format("Target: a mean training loss of {:.4g}. Steps, samples and bytes until then; "
+                  "bytes are those that the busiest rank sent.",
+                  target)};
   page.add(table);
   page.section("Loss");
-  page.add(
-      losses_over(runs, "loss_steps", {.title = "Against steps", .x_label = "steps"},
-                  [](const RunCurve&, const metrics::Record& r) { return static_cast<double>(r.step); }));
-  page.add(
-      losses_over(runs, "loss_time",
-                  {.title = "Against time", .x_label = "time", .whole_x = false, .x_unit = Unit::kSeconds},
-                  [](const RunCurve&, const metrics::Record& r) { return r.time; }));
-  const bool samples =
-      std::ranges::all_of(runs, [](const RunCurve& curve) { return curve.run.server_losses.empty(); });
-  if (samples)
-    page.add(losses_over(
-        runs, "loss_samples", {.title = "Against samples", .x_label = "samples"},
-        [](const RunCurve&, const metrics::Record& r) { return static_cast<double>(r.samples); }));
-  if (std::ranges::all_of(runs, [](const RunCurve& curve) { return curve.bytes_per_step > 0; }))
-    page.add(losses_over(runs, "loss_bytes",
-                         {.title = "Against bytes sent by the busiest rank",
-                          .x_label = "bytes",
-                          .whole_x = false,
-                          .x_unit = Unit::kBytes},
-                         [](const RunCurve& curve, const metrics::Record& r) {
-                           return curve.bytes_per_step * static_cast<double>(r.step);
-                         }));
-  else
-    page.paragraph("Loss against bytes needs runs of several ranks that count what they send.");
+  add_losses(page, runs,
+             {.name = "loss_steps",
+              .chart = {.title = "Against steps", .x_label = "steps"},
+              .x = [](const RunCurve&, const metrics::Record& r) { return static_cast<double>(r.step); }});
+  add_losses(
+      page, runs,
+      {.name = "loss_time",
+       .chart = {.title = "Against time", .x_label = "time", .whole_x = false, .x_unit = Unit::kSeconds},
+       .x = [](const RunCurve&, const metrics::Record& r) { return r.time; }});
+  add_losses(page, runs,
+             {.name = "loss_samples",
+              .chart = {.title = "Against samples", .x_label = "samples"},
+              .lacks = "Only records of a worker (metrics.jsonl) count samples.",
+              .x = [](const RunCurve&, const metrics::Record& r) { return static_cast<double>(r.samples); },
+              .own_records = true});
+  add_losses(page, runs,
+             {.name = "loss_bytes",
+              .chart = {.title = "Against bytes sent by the busiest rank",
+                        .x_label = "bytes",
+                        .whole_x = false,
+                        .x_unit = Unit::kBytes},
+              .lacks = "Only runs of several ranks that count what they send have bytes.",
+              .x = [](const RunCurve& curve, const metrics::Record& r) -> std::optional<double> {
+                if (curve.bytes_per_step <= 0) return std::nullopt;
+                return curve.bytes_per_step * static_cast<double>(r.step);
+              }});
   return page;
 }
 

@@ -17,6 +17,8 @@ struct RunCurve {
   double bytes_per_step = 0;  // sent by the busiest rank; 0: unknown
   std::optional<double> seconds_to_target{};
   std::optional<int64_t> steps_to_target{};
+  std::optional<int64_t> samples_to_target{};
+  std::optional<double> bytes_to_target{};
 };
 
 // `name` appears in legends. Throws ConfigError if the folder has no records.
