@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "cli/bench_collectives_command.h"
+#include "cli/lab_fastest.h"
 #include "yoke/base/error.h"
 #include "yoke/base/units.h"
 #include "yoke/cluster/topology/presets.h"
@@ -146,17 +147,10 @@ class CollectivesLab {
         series.points.push_back({bytes, pricer_.seconds(op_, one, static_cast<int64_t>(bytes))});
       chart.series.push_back(std::move(series));
     }
-    for (size_t i = 0; i < chart.series.front().points.size(); ++i) {
-      const report::Series* best = &chart.series.front();
-      for (const report::Series& series : chart.series)
-        if (series.points[i].y < best->points[i].y) best = &series;
-      const double bytes = best->points[i].x;
-      if (!lab_.document.contains("fastest") || lab_.document["fastest"].back()["algorithm"] != best->name) {
-        lab_.document["fastest"].push_back(
-            {{"algorithm", best->name}, {"from_bytes", bytes}, {"seconds", best->points[i].y}});
-        crossings +=
-            (crossings.empty() ? "" : ", then ") + fmt::format("{} from {}", best->name, format_bytes(bytes));
-      }
+    for (const auto& [name, bytes, seconds] : fastest_of(chart.series)) {
+      lab_.document["fastest"].push_back({{"algorithm", name}, {"from_bytes", bytes}, {"seconds", seconds}});
+      crossings +=
+          (crossings.empty() ? "" : ", then ") + fmt::format("{} from {}", name, format_bytes(bytes));
     }
     lab_.page.result = fmt::format("Fastest on {} x {}: {}.", lab_.values.integer("--machines", 1, 64),
                                    lab_.values.text("--preset"), crossings);

@@ -260,7 +260,7 @@ class MemoryLab {
                               .x_label = "ZeRO stage",
                               .y_label = "memory of a rank",
                               .unit = report::Unit::kBytes,
-                              .layers = {"parameters", "gradients", "optimizer"}};
+                              .layers = {"parameters", "gradients", "optimizer", "activations"}};
     report::LabTable table{
         {"stage", "parameters", "gradients", "optimizer", "together", "formula", "activations"}, {}};
     for (const auto& row : stages) {
@@ -274,16 +274,16 @@ class MemoryLab {
           row["parameters"].get<double>() + row["gradients"].get<double>() + row["optimizer"].get<double>();
       chart.bars.push_back({stage + 0.1,
                             stage + 0.9,
-                            {row["parameters"], row["gradients"], row["optimizer"]},
+                            {row["parameters"], row["gradients"], row["optimizer"], row["activations"]},
                             fmt::format("{}", stage),
-                            formula});
+                            formula > 0 ? formula + row["activations"].get<double>() : 0});
       table.rows.push_back({fmt::format("{}", stage), format_bytes(row["parameters"]),
                             format_bytes(row["gradients"]), format_bytes(row["optimizer"]), format_bytes(all),
                             formula > 0 ? format_bytes(formula) : "–", format_bytes(row["activations"])});
     }
     lab_.page.add({"zero", "Memory of a rank", report::to_svg(chart),
                    "Stage 1 shards the optimizer's state, 2 also gradients, 3 also parameters. Dashed: the "
-                   "sharded parts of stage 0 divided by the ranks."});
+                   "sharded parts of stage 0 divided by the ranks, and the measured activations."});
     table.notes = {
         "As rank 0 of yoke train reports it: held between steps, gradients between backward and "
         "update. Activations: the rest of the peak, with workspaces and, in stage 3, gathered layers."};

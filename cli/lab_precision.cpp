@@ -8,6 +8,7 @@
 #include <cmath>
 #include <fstream>
 
+#include "cli/lab_exponents.h"
 #include "cli/lab_measure.h"
 #include "cli/lab_train.h"
 #include "yoke/base/error.h"
@@ -30,9 +31,6 @@ const std::vector<LabOption> kPrecisionOptions = {
 
 namespace {
 
-// fp16: below the first, a number becomes 0; below the second it has fewer digits; from the third on it
-// overflows.
-constexpr int kZeroBelow = -25, kShortBelow = -14, kOverflowFrom = 16;
 constexpr int kScales = 24;  // powers of two
 
 constexpr const char* kScaleRecipe = R"([model]
@@ -101,7 +99,7 @@ class PrecisionLab {
     if (runs_.size() > 1 && runs_[0].first == "fp32")
       lab_.page.add({"difference", "Difference of the loss from fp32", difference_chart(),
                      "In the same step: what rounding changes."});
-    if (!counts_.empty()) add_gradients();
+    if (!gradients_.counts.empty()) add_gradients();
     if (!scale_.empty())
       lab_.page.add(
           {"scale", "Loss scale along training", scale_chart(),
@@ -163,28 +161,17 @@ class PrecisionLab {
                                .keys = keys_};
     measure_steps(lab_, steps, [&](const nlohmann::json& row) {
       const nlohmann::json& sizes = row["anatomy"]["gradients"];
-      lowest_ = sizes["lowest_exponent"];
+      gradients_.lowest = sizes["lowest_exponent"];
       zeros_ = sizes["zeros"];
-      for (const auto& count : sizes["counts"]) counts_.push_back(count);
+      for (const auto& count : sizes["counts"]) gradients_.counts.push_back(count);
       lab_.document["gradients"] = sizes;
     });
     nlohmann::json lost = nlohmann::json::array();
     for (int scale = 0; scale <= kScales; ++scale)
       lost.push_back({{"loss_scale", std::exp2(scale)},
-                      {"underflow", share(-1000, kZeroBelow - scale)},
-                      {"overflow", share(kOverflowFrom - scale, 1000)}});
+                      {"underflow", gradients_.underflow(scale)},
+                      {"overflow", gradients_.overflow(scale)}});
     lab_.document["fp16"] = std::move(lost);
-  }
-
-  // Of the gradients that are not 0, those from 2^from to 2^to.
-  double share(int from, int to) const {
-    double within = 0, all = 0;
-    for (size_t i = 0; i < counts_.size(); ++i) {
-      const int exponent = lowest_ + static_cast<int>(i);
-      all += counts_[i];
-      if (exponent >= from && exponent < to) within += counts_[i];
-    }
-    return all > 0 ? within / all : 0;
   }
 
   void follow_scale(int steps) {
@@ -253,18 +240,18 @@ class PrecisionLab {
                               .y_label = "gradients",
                               .whole = true,
                               .layers = {"0 in fp16", "fewer digits", "all digits"}};
-    for (size_t i = 0; i < counts_.size(); ++i) {
-      const int exponent = lowest_ + static_cast<int>(i);
+    for (size_t i = 0; i < gradients_.counts.size(); ++i) {
+      const int exponent = gradients_.lowest + static_cast<int>(i);
       const size_t layer = exponent < kZeroBelow ? 0 : exponent < kShortBelow ? 1 : 2;
       std::vector<double> values(3, 0);
-      values[layer] = counts_[i];
+      values[layer] = gradients_.counts[i];
       chart.bars.push_back({exponent - 0.5, exponent + 0.5, values});
     }
     lab_.page.add(
         {"gradients", "Sizes of the gradients of one step", report::to_svg(chart),
          fmt::format("fp32, without a loss scale: {:.2g} % would become 0 in fp16, {:.2g} % lose digits. "
                      "bf16 has the exponents of fp32 and loses none.",
-                     100 * share(-1000, kZeroBelow), 100 * share(kZeroBelow, kShortBelow))});
+                     100 * gradients_.underflow(0), 100 * gradients_.fewer_digits(0))});
     report::LineChart lost{.title = "Lost gradients against the loss scale",
                            .x_label = "loss scale",
                            .y_label = "share of gradients",
@@ -275,9 +262,9 @@ class PrecisionLab {
         over{.name = "overflows", .colour = 5};
     for (int scale = 0; scale <= kScales; ++scale) {
       const double at = std::exp2(scale);
-      under.points.push_back({at, share(-1000, kZeroBelow - scale)});
-      shorter.points.push_back({at, share(kZeroBelow - scale, kShortBelow - scale)});
-      over.points.push_back({at, share(kOverflowFrom - scale, 1000)});
+      under.points.push_back({at, gradients_.underflow(scale)});
+      shorter.points.push_back({at, gradients_.fewer_digits(scale)});
+      over.points.push_back({at, gradients_.overflow(scale)});
     }
     lost.series = {under, shorter, over};
     lab_.page.add(
@@ -321,8 +308,7 @@ class PrecisionLab {
   std::string file_;
   std::vector<std::pair<std::string, LabTraining>> trainings_;
   std::vector<std::pair<std::string, std::vector<metrics::Record>>> runs_;
-  std::vector<double> counts_;
-  int lowest_ = 0;
+  Exponents gradients_;
   double zeros_ = 0;
   std::vector<report::Point> scale_;
 };

@@ -1,6 +1,6 @@
-// A step of data parallel training: forward, backward, and an all-reduce of the gradients in fp32, of which
-// all but the last bucket may travel during backward. Computation: operations of the model / (published peak
-// x efficiency). The all-reduce: the fastest algorithm, every message on the links of the machines.
+// A step of data parallel training: forward, backward, and an all-reduce of the gradients in fp32.
+// Computation: operations of the model / (published peak x efficiency). The all-reduce: the fastest
+// algorithm, every message on the links of the machines.
 #include "cli/lab_stall.h"
 
 #include <fmt/core.h>
@@ -9,6 +9,7 @@
 
 #include "cli/bench_scaling_command.h"
 #include "cli/lab_devices.h"
+#include "cli/lab_stall_cost.h"
 #include "yoke/base/error.h"
 #include "yoke/base/units.h"
 #include "yoke/cluster/topology/presets.h"
@@ -44,9 +45,7 @@ constexpr ModelCost kModels[] = {{"alexnet", 1.4e9, 128},
                                  {"resnet50", 8.2e9, 64},
                                  {"inception_v3", 11.4e9, 64},
                                  {"gpt2", 250e9, 16}};
-constexpr double kTraining = 3;             // forward and backward, in forward passes
-constexpr double kBackwardShare = 2.0 / 3;  // of the computation
-constexpr double kBucket = 25e6;            // bytes that travel after backward has ended
+constexpr double kTraining = 3;  // forward and backward, in forward passes
 
 const ModelCost& model_named(const std::string& name) {
   std::string known;
@@ -56,12 +55,6 @@ const ModelCost& model_named(const std::string& name) {
   }
   throw ConfigError("--models {}: unknown. Accepted: {}.", name, known);
 }
-
-struct Stall {
-  double compute = 0, communication = 0, exposed = 0;
-  double share() const { return exposed / (compute + exposed); }
-  double without_overlap() const { return communication / (compute + communication); }
-};
 
 class StallLab {
  public:
@@ -165,13 +158,8 @@ class StallLab {
                                          {"stall", stall.share()}});
   }
 
-  Stall stall_of(const ModelCost& model, const KnownDevice& device, double bytes, double all_reduce) const {
-    Stall out;
-    out.compute = kTraining * model.forward * model.batch / (device.training * efficiency_);
-    out.communication = all_reduce;
-    const double tail = all_reduce * std::min(1.0, kBucket / bytes);
-    out.exposed = std::max(tail, all_reduce - kBackwardShare * out.compute);
-    return out;
+  double compute_of(const ModelCost& model, const KnownDevice& device) const {
+    return kTraining * model.forward * model.batch / (device.training * efficiency_);
   }
 
   static double gradient_bytes(const ModelCost& model) {
@@ -192,7 +180,7 @@ class StallLab {
         all_reduce = all_reduce > 0 ? std::min(all_reduce, seconds) : seconds;
       }
       for (const KnownDevice& device : known_devices()) {
-        const Stall stall = stall_of(model, device, bytes, all_reduce);
+        const Stall stall = stall_of(compute_of(model, device), all_reduce, bytes);
         lab_.result({{"model", model.name},
                      {"device", device.name},
                      {"devices", devices},

@@ -1,6 +1,7 @@
 """`yoke lab`: the list, the frame that all labs share, and theory beside what they simulate."""
 import csv
 import json
+import math
 import re
 import signal
 import subprocess
@@ -135,6 +136,32 @@ def test_memory_falls_with_recomputation_and_with_each_zero_stage(yoke, tmp_path
     assert stages[1]["optimizer"] == pytest.approx(stages[0]["optimizer"] / 2, rel=0.05)
     assert stages[2]["gradients"] < 0.7 * stages[0]["gradients"]
     assert stages[3]["parameters"] < 0.7 * stages[0]["parameters"]
+    bars = (tmp_path / "zero.svg").read_text()
+    assert all(part in bars for part in ("parameters", "gradients", "optimizer", "activations"))
+
+
+def test_stall_equals_the_formula_on_two_devices(yoke, tmp_path):
+    rows = yoke("lab", "stall", "--quick", "--models", "vgg16", "--measured", "none", "-o", tmp_path, "--json", "-q").json["results"]
+    for device, peak in (("V100", 125e12), ("H100", 989e12)):
+        row = next(row for row in rows if row["device"] == device and row["machines"] == 2)
+        compute, all_reduce = 3 * 31e9 * 64 / (0.4 * peak), row["all_reduce_seconds"]
+        assert row["compute_seconds"] == pytest.approx(compute)
+        # 25 MB travel after backward, which is two thirds of the computation.
+        exposed = max(all_reduce * 25e6 / row["gradient_bytes"], all_reduce - 2 / 3 * compute)
+        assert row["stall"] == pytest.approx(exposed / (compute + exposed))
+        assert row["stall_without_overlap"] == pytest.approx(all_reduce / (compute + all_reduce))
+
+
+def test_precision_counts_what_fp16_loses(yoke, tmp_path):
+    found = yoke("lab", "precision", "--quick", "--precisions", "fp32", "--scale-steps", 0, "-o", tmp_path, "--json", "-q").json
+    sizes = found["gradients"]
+    exponents = {sizes["lowest_exponent"] + i: count for i, count in enumerate(sizes["counts"])}
+    for row in found["fp16"]:
+        scale = math.log2(row["loss_scale"])
+        lost = sum(count for exponent, count in exponents.items() if exponent + scale < -25)
+        infinite = sum(count for exponent, count in exponents.items() if exponent + scale >= 16)
+        assert row["underflow"] == pytest.approx(lost / sum(exponents.values()))
+        assert row["overflow"] == pytest.approx(infinite / sum(exponents.values()))
 
 
 def test_throughput_compares_with_the_roofline(yoke, tmp_path):
