@@ -56,6 +56,7 @@ void write_files(const Lab& lab, nlohmann::json& document) {
   const fs::path page = lab.out / "report.html";
   document["report"] = page.string();
   document["quick"] = lab.quick;
+  document["seconds"] = lab.seconds();
   if (!lab.failed().empty()) document["failed"] = lab.failed();
   for (const report::LabFigure& figure : lab.page.figures())
     write_file_atomically(lab.out / (figure.name + ".svg"), report::standalone_svg(figure.svg));

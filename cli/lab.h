@@ -45,6 +45,7 @@ class Lab {
   bool interrupted() const;
   const std::vector<std::string>& failed() const { return failed_; }
   int exit_code() const { return code_; }
+  double seconds() const { return watch_.seconds(); }  // since the start
 
   // Filled in by the lab.
   report::LabPage page;

@@ -32,7 +32,7 @@ def test_the_list_names_every_lab_with_a_question_and_a_time(yoke):
 def test_quick_writes_a_page_figures_and_results(yoke, tmp_path, name):
     result = yoke("lab", name, "--quick", "-o", tmp_path, "--json")
     assert result.json == json.loads((tmp_path / "results.json").read_text())
-    assert result.json["quick"] and result.json["results"] and "failed" not in result.json
+    assert result.json["quick"] and result.json["results"] and "failed" not in result.json and result.json["seconds"] > 0
     rows = list(csv.DictReader((tmp_path / "results.csv").open()))
     assert rows and all(None not in row for row in rows)
     page = (tmp_path / "report.html").read_text()
