@@ -29,3 +29,9 @@ def test_every_page_has_its_place_in_the_site(tmp_path):
     text = make_site.navigation(tmp_path)
     for name in pages:
         assert text.count(f": {name}\n") == 1, name
+
+
+def test_every_picture_of_a_lab_is_on_a_page():
+    pages = "".join(page.read_text() for page in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
+    nowhere = [picture.name for picture in (ROOT / "docs/lab").glob("*.svg") if f"{picture.name})" not in pages]
+    assert not nowhere, "pictures that no page shows"
