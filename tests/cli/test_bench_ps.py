@@ -2,6 +2,7 @@
 import json
 
 import pytest
+from conftest import script
 
 RULES = ["sync", "k_sync", "k_batch_sync", "async", "k_async", "k_batch_async", "bounded_delay", "ssp"]
 FIELDS = ["policy", "workers", "k", "updates", "seconds_per_update", "staleness", "idle_fraction", "cancelled", "gradients", "bytes"]
@@ -195,3 +196,17 @@ def test_throughput(yoke, backend):
     for row in rows:
         assert row["backend"] == backend and row["pushpull_per_s"] > 10
         assert row["bandwidth"] == pytest.approx(2 * row["bytes"] * row["pushpull_per_s"])
+
+
+def test_the_shortest_step_follows_the_schedule_of_sync():
+    schedule = script("../bench/overlap_schedule.py")
+    chunk = schedule.CHUNK
+    step = lambda layers, seconds: schedule.shortest_step([(*times, size) for *times, size in layers], seconds / chunk)
+    assert step([(1, 2, chunk)], 0) == 3
+    assert step([(1, 2, chunk)], 1) == 5  # nothing to hide behind: pushed after backward, pulled before forward
+    # The last layer leaves and returns while backward continues, the first one after it.
+    assert step([(1, 3, chunk), (1, 1, chunk)], 1) == pytest.approx(6 + 2)
+    # The rest of the second layer goes behind the first one, and is hidden by its forward pass.
+    assert step([(4, 1, chunk), (1, 1, 2 * chunk)], 1) == pytest.approx(7 + 2)
+    # A link that is slower than computing sets the pace.
+    assert step([(0, 1, 0), (0, 0, 20 * chunk)], 1) == pytest.approx(21)
