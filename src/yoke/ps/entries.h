@@ -99,6 +99,7 @@ struct TableUpdateChange {
   double square = -1;        // TableReply
   int64_t there = 0;         // 1: kTableHold has brought the gradients; else kTablePart their sum
   int64_t contributors = 0;  // gradients that it consumes
+  int64_t keys = 0;          // of the sum, in all tables
 };
 
 struct TableRoundChange {

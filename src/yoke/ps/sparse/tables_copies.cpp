@@ -8,6 +8,16 @@
 
 namespace yoke::ps::sparse {
 
+namespace {
+
+int64_t keys_of(const std::vector<std::optional<SparseSum>>& sums) {
+  int64_t keys = 0;
+  for (const auto& sum : sums) keys += sum ? static_cast<int64_t>(sum->keys().size()) : 0;
+  return keys;
+}
+
+}  // namespace
+
 void Tables::log_update(const Update& update, const Sums& sums, double weight, double square) {
   if (!is_copied()) return;
   const bool there = options_.copies_gradients;
@@ -18,7 +28,8 @@ void Tables::log_update(const Update& update, const Sums& sums, double weight, d
                            weight,
                            square,
                            there ? 1 : 0,
-                           static_cast<int64_t>(update.from.size())};
+                           static_cast<int64_t>(update.from.size()),
+                           there ? 0 : keys_of(sums)};
   EntryWriter entry(Change::kTableUpdate);
   entry.put(change);
   for (const Contributor& one : update.from) entry.put(one);
@@ -140,7 +151,15 @@ void Tables::change_update(EntryReader& entry) {
     if (one.life > worker(static_cast<int>(one.worker)).life)
       worker_back(static_cast<int>(one.worker), one.life);
   }
-  const Sums sums = change.there != 0 ? sums_of(gradients_of(from)) : std::exchange(incoming_, {});
+  // Parts of an update that a lost server did not complete are void; the next one may have none.
+  Sums sums = std::exchange(incoming_, {});
+  if (change.there != 0)
+    sums = sums_of(gradients_of(from));
+  else if (change.keys == 0)
+    sums.clear();
+  else if (keys_of(sums) != change.keys)
+    throw CommError("update {} of tables has a sum of {} keys, of which {} arrived", change.number,
+                    change.keys, keys_of(sums));
   apply_sums(sums, change.lr, change.weight);
   square_ = change.square;
   made({.number = change.number, .version = change.version}, from);
