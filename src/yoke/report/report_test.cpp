@@ -136,9 +136,12 @@ TEST(Report, ShowsHowWorkersAndServersSpentTheirTime) {
                         {"push_seconds", 2.0},
                         {"idle_seconds", 1.0},
                         {"cancelled_seconds", 0.0}}};
+  counts["workers"].push_back(counts["workers"][0]);
+  counts["workers"][1]["push_seconds"] = 12.0;  // overlaps idle time: 20 s in a run of 10 s
   put(folder / "ps.json", counts.dump());
   EXPECT_THAT(report_of(folder),
               AllOf(HasSubstr("Time of each worker"), Not(HasSubstr("Time of each server"))));
+  EXPECT_THAT(report_of(folder), AllOf(HasSubstr("compute: 60.00%"), HasSubstr("push: 60.00%")));
   for (int server : {0, 2})
     counts["server_times"].push_back({{"server", server},
                                       {"receive_seconds", 1.0},
