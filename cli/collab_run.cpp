@@ -12,14 +12,14 @@ namespace yoke::cli {
 namespace {
 
 const std::vector<std::string> kCommon = {
-    "data.name",          "data.limit",         "data.seq_len",        "data.samples",
-    "data.shuffle",       "train.epochs",       "train.steps",         "train.seed",
-    "train.optimizer",    "train.lr",           "train.momentum",      "train.nesterov",
-    "train.weight_decay", "train.beta1",        "train.beta2",         "train.eps",
-    "train.l1",           "train.l2",           "train.ftrl_beta",     "train.clip_norm",
-    "train.schedule",     "train.warmup_steps", "train.warmup_epochs", "train.min_lr",
-    "train.decay_epochs", "train.decay",        "collab.target_batch", "collab.robust",
-    "collab.suspects"};
+    "data.name",       "data.limit",         "data.seq_len",       "data.samples",
+    "data.noise",      "data.shuffle",       "train.epochs",       "train.steps",
+    "train.seed",      "train.optimizer",    "train.lr",           "train.momentum",
+    "train.nesterov",  "train.weight_decay", "train.beta1",        "train.beta2",
+    "train.eps",       "train.l1",           "train.l2",           "train.ftrl_beta",
+    "train.clip_norm", "train.schedule",     "train.warmup_steps", "train.warmup_epochs",
+    "train.min_lr",    "train.decay_epochs", "train.decay",        "collab.target_batch",
+    "collab.robust",   "collab.suspects"};
 
 bool is_common(const config::Entry& entry) {
   return entry.section == "model" || std::find(kCommon.begin(), kCommon.end(), entry.key()) != kCommon.end();

@@ -290,6 +290,15 @@ const KeyRow kKeyRows[] = {
        return unless(r.config.data.name == "synthetic" || !data::is_built_in_data(r.config.data.name),
                      because_of(r, "data.name", "data.limit limits it"));
      }},
+    {"data.noise",
+     [](const Run& r) {
+       return unless(r.config.data.name == "synthetic",
+                     because_of(r, "data.name", "it is for synthetic samples"));
+     }},
+    {"data.noise",
+     [](const Run& r) {
+       return unless(!r.on({"gpt2", "s2vt"}), of_another_model(r, "its samples have no single label"));
+     }},
     {"data.seq_len",
      [](const Run& r) {
        return unless(r.takes_tokens(), because_of(r, "model.name", "it takes no tokens"));

@@ -62,6 +62,7 @@ const Expected kExpected[] = {
     {"data.limit", "100", kEverywhere, {}},
     {"data.seq_len", "16", kEverywhere, {"model.name=gpt2"}},
     {"data.samples", "100", kEverywhere, {}},
+    {"data.noise", "0.2", kEverywhere, {}},
     {"data.workers", "2", kEverywhere, {}},
     {"data.prefetch", "2", kEverywhere, {}},
     {"data.drop_last", "false", kEverywhere, {}},
@@ -395,6 +396,17 @@ TEST(IdleKeys, WhatAModelHasNoUseForIsTold) {
     EXPECT_TRUE(one.tolerated);
     EXPECT_THAT(one.why, HasSubstr("model.name = \"mlp\""));
   }
+}
+
+TEST(IdleKeys, LabelNoiseIsForSyntheticSamplesWithALabel) {
+  EXPECT_THAT(refusal({"data.noise=0.1", "data.name=mnist"}, 1),
+              AllOf(HasSubstr("data.noise"), HasSubstr("data.name = \"mnist\"")));
+  Configuration configuration;
+  configuration.load("", typed({"model.name=gpt2", "data.noise=0.1"}));
+  std::vector<IdleKey> idle = idle_keys(configuration, 1);
+  ASSERT_EQ(idle.size(), 1u);
+  EXPECT_TRUE(idle[0].tolerated);
+  EXPECT_EQ(idle[0].entry->key(), "data.noise");
 }
 
 TEST(IdleKeys, StepsTakeThePlaceOfEpochs) {

@@ -17,6 +17,7 @@ CLI::Validator within(T low, T high) {
 
 void add_options(CLI::App& command, LabArguments& lab) {
   command.add_option("FILE", lab.file, "configuration (TOML) to train too; default: the virtual clock only");
+  command.add_flag("--trained", lab.trained, "train a recipe with noisy labels too, on 4 workers");
   command.add_option("--policies", lab.policies, "all, or a list: sync,k_async")->capture_default_str();
   command.add_option("--workers", lab.workers, "per run")->capture_default_str();
   command.add_option("--servers", lab.servers, "per run")->check(within(1, 256))->capture_default_str();

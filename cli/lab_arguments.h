@@ -12,6 +12,7 @@ namespace yoke::cli {
 
 struct LabArguments {
   std::string file;
+  bool trained = false;  // train the recipe of the lab
   std::string policies = "all";
   int64_t workers = 4;
   int64_t servers = 1;

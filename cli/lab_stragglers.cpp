@@ -6,6 +6,7 @@
 
 #include "cli/lab_stragglers_trained.h"
 #include "cli/lab_stragglers_virtual.h"
+#include "cli/lab_train.h"
 #include "yoke/base/error.h"
 #include "yoke/plan/policies/delay_law.h"
 #include "yoke/plan/policies/rule.h"
@@ -17,10 +18,43 @@ constexpr int64_t kMostLabWorkers = 256;
 constexpr int64_t kVirtualWorkers = 8;
 constexpr const char* kVirtualDelay = "exp:10ms";  // without delays there is nothing to compare
 
+// Many random labels and a high learning rate: every rule ends on a floor that its noise sets. No sample is
+// drawn twice, so that the training loss is that of new samples.
+constexpr const char* kNoisyRecipe = R"([model]
+name = "mlp"
+sizes = [32, 64, 100]
+
+[data]
+name = "synthetic"
+samples = 200000
+noise = 0.3
+batch_size = 16
+
+[train]
+steps = {}
+optimizer = "sgd"
+lr = 0.3
+momentum = 0.0
+threads = 1
+evaluate = false
+)";
+constexpr int kTrainedSteps = 1500, kQuickTrainedSteps = 20;
+constexpr const char* kTrainedDelay = "exp:5ms";
+
+void take_own_recipe(const Lab& lab, LabArguments& arguments) {
+  if (!arguments.file.empty())
+    throw ConfigError("--trained: it takes the recipe of the lab, not {}. Remove one of them.",
+                      arguments.file);
+  arguments.file =
+      recipe_of(lab, "", fmt::format(kNoisyRecipe, lab.quick ? kQuickTrainedSteps : kTrainedSteps));
+  if (!lab.was_given("--delay")) arguments.delay = kTrainedDelay;
+}
+
 }  // namespace
 
 void run_lab_stragglers(Lab& lab) {
   LabArguments arguments = lab.line.lab;
+  if (arguments.trained) take_own_recipe(lab, arguments);
   const bool trains = !arguments.file.empty();
   if (!trains && !lab.was_given("--workers")) arguments.workers = lab.quick ? 4 : kVirtualWorkers;
   if (trains) lab.quick_default("--workers", arguments.workers, int64_t{2});
@@ -28,7 +62,7 @@ void run_lab_stragglers(Lab& lab) {
     throw ConfigError("--workers {}: expected an integer from 1 to {}.", arguments.workers, kMostLabWorkers);
   plan::parse_delay_law(arguments.delay);
   if (!trains && !lab.line.overrides.empty())
-    throw ConfigError("{}: without FILE nothing is trained. Add a configuration, or remove it.",
+    throw ConfigError("{}: without FILE and --trained nothing is trained. Add one, or remove it.",
                       lab.line.overrides.front().origin);
   VirtualRules virtual_rules{.rules = chosen_rules(arguments.policies),
                              .workers = static_cast<int>(arguments.workers)};

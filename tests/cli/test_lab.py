@@ -234,6 +234,7 @@ def test_bandwidths_are_in_the_picture(yoke, tmp_path):
     (["collectives", "--bytes", "many"], "--bytes many"),
     (["topology", "--presets", "dgx9"], "dgx9"),
     (["stragglers", "--train.lr", "0.1"], "nothing is trained"),
+    (["stragglers", "--trained", MLP], "--trained"),
     (["stragglers", "--workers", "0"], "--workers 0"),
     (["scaling", "--ways", "ddp,zero4"], "--ways zero4: unknown"),
     (["pipelines"], "Did you mean `yoke lab pipeline`?"),

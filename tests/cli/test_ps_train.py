@@ -1,5 +1,6 @@
 """`yoke train --parallel.sync ps`, `yoke verify` and `yoke lab` with parameter servers, as users type them."""
 import json
+import math
 
 import pytest
 from conftest import ROOT
@@ -25,7 +26,6 @@ def test_every_rule_trains(yoke, tmp_path, rule):
     assert "Parameter servers" in (tmp_path / "report.html").read_text()
 
 
-def test_a_slow_link_holds_gradients_up_and_changes_no_result(yoke, tmp_path):
 def test_servers_say_what_they_spent_their_time_on(yoke, tmp_path):
     yoke(*served("--steps", 30, "--out.dir", tmp_path, workers=2, servers=2))
     servers = json.loads((tmp_path / "ps.json").read_text())["server_times"]
@@ -39,6 +39,7 @@ def test_servers_say_what_they_spent_their_time_on(yoke, tmp_path):
     assert "Time of each worker" in page and "Time of each server" in page and "Time and bytes per server" in page
 
 
+def test_a_slow_link_holds_gradients_up_and_changes_no_result(yoke, tmp_path):
     runs = {}
     for name, words in {"fast": [], "slow": ["--slowdown.link", "shifted_exp:5ms,1ms", "--slowdown.workers", 1]}.items():
         summary = yoke(*served("--steps", 20, "--out.dir", tmp_path / name, *words)).json
@@ -300,3 +301,16 @@ def test_the_lab_compares_rules(yoke, tmp_path):
         assert {"k", "final_loss", "staleness_mean", "seconds_to_target", "rate_kept"} <= row.keys()
     page = (tmp_path / "report.html").read_text()
     assert "Loss over time" in page and "Loss over updates" in page and "reached a loss" in page
+
+
+def test_the_lab_trains_its_own_recipe_on_noisy_labels(yoke, tmp_path):
+    result = yoke("lab", "stragglers", "--trained", "--quick", "--policies", "sync,async", "-o", tmp_path, "--json", "-q").json
+    assert [row["policy"] for row in result["results"]] == ["sync", "async"]
+    # 0.3 of the labels are drawn from 100 classes: 0.703 are right, 0.003 are each of the others.
+    assert result["label_entropy"] == pytest.approx(-0.703 * math.log(0.703) - 0.297 * math.log(0.003))
+    for row in result["results"]:  # so few steps hardly learn, and no model predicts noise
+        assert row["loss_floor"] > result["label_entropy"] and row["k"] in (1, 2)
+    # The same number of minibatches: as many updates of two gradients as sync takes, twice as many of one.
+    updates = {name: json.loads((tmp_path / name / "ps.json").read_text())["gradients"] for name in ("sync", "async")}
+    assert updates["sync"] == updates["async"] == 40
+    assert "entropy of the labels" in (tmp_path / "loss_time.svg").read_text()

@@ -38,7 +38,7 @@ CANNOT = {
     r"^build/yoke lab averaging": "ten runs of four ranks: tests/cli/test_averaging.py",
     r"^build/yoke lab sparse": "nine runs of four workers: tests/cli/test_lab_sparse.py",
     r"^build/yoke lab downpour": "four runs of four workers: tests/cli/test_sandblaster.py",
-    r"^build/yoke lab stragglers configs": "eight runs of four workers: tests/cli/test_ps_train.py",
+    r"^build/yoke lab stragglers --trained": "eight runs of four workers: tests/cli/test_ps_train.py",
     r"^(build/)?yoke lab (batch|collectives|compare|memory|pipeline (?!--quick)|precision|scaling|throughput|staleness|stall|stragglers$)": "seconds to a minute: tests/cli/test_lab.py, with --quick",
 }
 FIRST = (r"""(?:\$ )?((?:[A-Z_]+=(?:"[^"]*"|\S+) )?(?:build/|tools/)?"""

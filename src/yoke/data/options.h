@@ -17,6 +17,7 @@ struct DataOptions {
   int64_t limit = 0;       // use only the first N samples; 0: all
   int64_t seq_len = 0;     // tokens: length of a sample; 0: the model's maximum
   int64_t samples = 1024;  // synthetic: size of the training set
+  double noise = 0;        // synthetic: share of training labels drawn at random
   int64_t workers = 1;     // loader threads; 0: load in the training thread
   int64_t prefetch = 4;    // prefetched batches
   bool drop_last = true;   // omit the last, incomplete batch of an epoch
@@ -38,6 +39,7 @@ inline void describe(config::Fields& f, DataOptions& o) {
   f.integer("limit", o.limit, "use only the first N samples; 0: all");
   f.integer("seq_len", o.seq_len, "tokens: sequence length; 0: the model's maximum");
   f.integer("samples", o.samples, "synthetic: number of training samples", 1);
+  f.number("noise", o.noise, "synthetic: share of training labels drawn at random, seeded by sample", 0, 1);
   f.integer("workers", o.workers, "loader threads; 0 loads in the training thread", 0, 64);
   f.integer("prefetch", o.prefetch, "number of prefetched batches; at least one for each worker", 1, 1024);
   f.boolean("drop_last", o.drop_last, "drop the last batch of an epoch if it is incomplete");

@@ -39,6 +39,11 @@ int64_t draw_below(Random& random, int64_t bound) {
   return static_cast<int64_t>(random.below(static_cast<uint64_t>(bound)));
 }
 
+// Draws after the sample: without noise samples are the same as ever.
+int64_t with_noise(int64_t label, int64_t classes, double noise, Random& random) {
+  return noise > 0 && random.uniform() < noise ? draw_below(random, classes) : label;
+}
+
 PatternBank::Size picture_size(const SampleSpec& spec) {
   if (spec.kind == SampleKind::kVector) return {1, 1, spec.shape[0], 1, spec.shape[0]};
   constexpr int64_t kCells = 8;  // coarse, so that pooling preserves it
@@ -48,8 +53,9 @@ PatternBank::Size picture_size(const SampleSpec& spec) {
 
 class PictureDataset : public SyntheticDataset {
  public:
-  PictureDataset(int64_t size, Split split, SampleSpec spec, uint64_t seed)
+  PictureDataset(int64_t size, Split split, SampleSpec spec, uint64_t seed, double noise)
       : SyntheticDataset(size, split, spec, seed),
+        noise_(noise),
         bank_(spec.classes, picture_size(spec), derive_seed(seed, 3)) {}
 
   Batch gather(std::span<const int64_t> indices) const override {
@@ -63,14 +69,16 @@ class PictureDataset : public SyntheticDataset {
     const int64_t step = count > 0 ? batch.inputs[0].numel() / count : 0;
     for (int64_t index : indices) {
       Random random = random_for(index);
-      *target = draw_below(random, spec_.classes);
-      bank_.draw(*target++, random, out);
+      const int64_t label = draw_below(random, spec_.classes);
+      bank_.draw(label, random, out);
+      *target++ = with_noise(label, spec_.classes, noise_, random);
       out += step;
     }
     return batch;
   }
 
  private:
+  double noise_;
   PatternBank bank_;
 };
 
@@ -111,8 +119,9 @@ class SyntheticTokens : public SyntheticDataset {
 
 class SyntheticSparse : public SyntheticDataset {
  public:
-  SyntheticSparse(int64_t size, Split split, SampleSpec spec, uint64_t seed)
+  SyntheticSparse(int64_t size, Split split, SampleSpec spec, uint64_t seed, double noise)
       : SyntheticDataset(size, split, spec, seed),
+        noise_(noise),
         elements_(std::min<int64_t>(spec.shape[0], 16)),
         weight_seed_(derive_seed(seed, 3)) {}
 
@@ -136,7 +145,7 @@ class SyntheticSparse : public SyntheticDataset {
         *value = static_cast<float>(0.5 + random.uniform());
         score += weight(*feature++) * *value++;
       }
-      target[i] = score > 0 ? 1.0f : 0.0f;
+      target[i] = static_cast<float>(with_noise(score > 0 ? 1 : 0, 2, noise_, random));
     }
     return batch;
   }
@@ -158,6 +167,7 @@ class SyntheticSparse : public SyntheticDataset {
     return Random(derive_seed(weight_seed_, static_cast<uint64_t>(feature))).uniform() - 0.5;
   }
 
+  double noise_;
   int64_t elements_;
   uint64_t weight_seed_;
 };
@@ -220,15 +230,16 @@ std::unique_ptr<Dataset> open_synthetic(const DataOptions& options, Split split,
   const int64_t size = limited(all, options);
   SampleSpec spec = wanted;
   seed = derive_seed(seed, kPurpose);
+  const double noise = split == Split::kTrain ? options.noise : 0;
   switch (wanted.kind) {
     case SampleKind::kImage:
     case SampleKind::kVector:
-      return std::make_unique<PictureDataset>(size, split, spec, seed);
+      return std::make_unique<PictureDataset>(size, split, spec, seed, noise);
     case SampleKind::kTokens:
       spec.shape = {sequence_length(options, wanted)};
       return std::make_unique<SyntheticTokens>(size, split, spec, seed);
     case SampleKind::kSparse:
-      return std::make_unique<SyntheticSparse>(size, split, spec, seed);
+      return std::make_unique<SyntheticSparse>(size, split, spec, seed, noise);
     case SampleKind::kVideo:
       return std::make_unique<SyntheticVideo>(size, split, spec, seed);
   }

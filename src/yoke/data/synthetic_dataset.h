@@ -13,6 +13,9 @@ namespace yoke::data {
 //   sparse           few features of many, low indices more often; the label is the sign of a hidden sum
 //   video            frames of one of ten scenes, which determines the words. Input words are the target's,
 //                    shifted by one after word 0, which starts every caption and occurs nowhere else
+//
+// data.noise: that share of the training labels of images, vectors and sparse samples is drawn from all
+// classes. Test labels are true.
 std::unique_ptr<Dataset> open_synthetic(const DataOptions& options, Split split, const SampleSpec& wanted,
                                         uint64_t seed);
 

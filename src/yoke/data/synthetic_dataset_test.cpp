@@ -126,6 +126,32 @@ TEST(SyntheticDataset, HasBothLabelsOfSparseSamples) {
   EXPECT_LT(positive, 0.9);
 }
 
+TEST(SyntheticDataset, DrawsAShareOfTheTrainingLabelsAtRandom) {
+  for (const SampleSpec& spec :
+       {SampleSpec{SampleKind::kVector, {32}, 10}, {SampleKind::kSparse, {1000}, 2}}) {
+    DataOptions noisy;
+    noisy.noise = 0.5;
+    auto both = [&](Split split) {
+      return std::pair(open({}, split, spec, 1)->gather(range(100)),
+                       open(noisy, split, spec, 1)->gather(range(100)));
+    };
+    const auto [test, noisy_test] = both(Split::kTest);
+    EXPECT_TRUE(torch::equal(test.target, noisy_test.target));
+    const auto [train, noisy_train] = both(Split::kTrain);
+    EXPECT_TRUE(torch::equal(train.inputs[0], noisy_train.inputs[0]));
+    // Of the labels drawn, one in as many as there are classes is the true one.
+    noisy.samples = 4000;
+    const torch::Tensor truth = [&] {
+      DataOptions clean = noisy;
+      clean.noise = 0;
+      return open(clean, Split::kTrain, spec, 1)->gather(range(4000)).target;
+    }();
+    const torch::Tensor drawn = open(noisy, Split::kTrain, spec, 1)->gather(range(4000)).target;
+    const double classes = spec.kind == SampleKind::kSparse ? 2 : 10;
+    EXPECT_NEAR((drawn != truth).to(torch::kFloat32).mean().item<float>(), 0.5 * (1 - 1 / classes), 0.03);
+  }
+}
+
 TEST(SyntheticDataset, BeginsDescriptionsWithWordZeroAndTellsTheScene) {
   const SampleSpec spec{SampleKind::kVideo, {3, 20, 4}, 50};
   const Batch batch = open({}, Split::kTrain, spec, 1)->gather(range(60));
