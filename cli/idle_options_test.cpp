@@ -64,7 +64,8 @@ const std::map<std::string, std::string> kAlways = {
     {"lab stall",
      "--models --preset --network --machines --device --efficiency --measured --nproc --batch --output "
      "--quick"},
-    {"lab stragglers", "FILE --policies --workers --servers --delay --target-loss --output --quick"},
+    {"lab stragglers",
+     "FILE --trained --policies --workers --servers --delay --target-loss --output --quick"},
     {"lab throughput",
      "--models --batches --precisions --device --threads --steps --largest --output --quick"},
     {"lab topology", "--presets --file --bytes --output --quick"},

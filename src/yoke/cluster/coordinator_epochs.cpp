@@ -224,16 +224,16 @@ void Coordinator::Impl::start_epoch(const std::vector<Client*>& members) {
     client.waits = 0;
   }
   epoch.members = roll.members();
+  const std::string& why = epoch.cause.empty() ? regroup_why : epoch.cause;
+  if (epoch.number > 0)
+    log::info("epoch {}: {} rank{}{}", epoch.number, size, size == 1 ? "" : "s",
+              loss_was_told ? "" : ", after " + (why.empty() ? "ranks joined or left" : why));
   for (Client* client : members) {
     epoch.rank = client->rank;
     send(*client, net::FrameType::kReply, client->regroup.value_or(0),
          control::encode(control::to_json(epoch)));
     client->regroup.reset();
   }
-  const std::string& why = epoch.cause.empty() ? regroup_why : epoch.cause;
-  if (epoch.number > 0)
-    log::info("epoch {}: {} rank{}{}", epoch.number, size, size == 1 ? "" : "s",
-              loss_was_told ? "" : ", after " + (why.empty() ? "ranks joined or left" : why));
   regroup_why.clear();
 }
 
