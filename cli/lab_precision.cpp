@@ -135,8 +135,8 @@ class PrecisionLab {
   }
 
   std::string note_of(const std::string& precision) const {
-    if (device_ != "cpu") return "on tensor cores";
     if (precision == "fp32") return "";
+    if (device_ != "cpu") return "on tensor cores";
     return has_instructions(precision) ? "this processor has instructions for it"
                                        : "emulated: this processor has no instructions for it";
   }

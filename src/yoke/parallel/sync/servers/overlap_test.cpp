@@ -2,6 +2,7 @@
 #include "yoke/parallel/sync/servers/overlap.h"
 
 #include <gmock/gmock.h>
+#include <torch/cuda.h>
 
 #include <algorithm>
 
@@ -18,7 +19,7 @@ using ::testing::HasSubstr;
 // A worker whose servers, this test, write down what happens in which order.
 class Diary {
  public:
-  explicit Diary(bool overlap) {
+  explicit Diary(bool overlap, torch::Device on = torch::kCPU) : device_(on) {
     messenger_.answer_to = [this](int, const comm::Message& request, std::span<std::byte> into) {
       return answer(request, into);
     };
@@ -27,6 +28,7 @@ class Diary {
     options.sizes = {16, 12, 8, 4};
     torch::manual_seed(3);
     model_ = models::build(options);
+    model_.module->to(on);
     for (models::Block& block : model_.blocks)
       block.forward = [this, name = block.name, forward = block.forward](const models::Tensors& inputs) {
         events_.push_back("forward " + name);
@@ -48,6 +50,7 @@ class Diary {
     setup.ps.overlap = overlap;
     setup.ps.range_bytes = 64;
     OneDeviceOptions device;
+    device.device = on;
     device.segments = {{.begin = 0, .end = model_.blocks.size(), .recompute = false}};
     strategy_ = std::make_unique<PsStrategy>(model_, *optimizer_, scaler_, device, setup);
     release(0);
@@ -57,8 +60,9 @@ class Diary {
   std::vector<std::string> step(bool measures = false) {
     events_.clear();
     strategy_->acquire();
-    strategy_->compute({torch::randn({2, 16})}, torch::tensor({1, 3}), {1, true, 0.1, measures});
-    strategy_->agree({torch::zeros({}), 0});
+    strategy_->compute({torch::randn({2, 16}, device_)}, torch::tensor({1, 3}, device_),
+                       {1, true, 0.1, measures});
+    strategy_->agree({torch::zeros({}, device_), 0});
     strategy_->commit({0.1, measures});
     return events_;
   }
@@ -94,6 +98,7 @@ class Diary {
     ASSERT_EQ(messenger_.deliver(1, ps::message_with(ps::kRelease, head)), "");
   }
 
+  torch::Device device_;
   ps::ScriptedMessenger messenger_{0, 2};
   models::Model model_;
   std::unique_ptr<optim::Optimizer> optimizer_;
@@ -128,8 +133,12 @@ TEST(PsStrategyOverlap, WithoutItEverythingMovesAfterBackward) {
     EXPECT_GT(place_of(events, what), place_of(events, "backward " + first)) << what;
 }
 
-TEST(PsStrategyOverlap, EveryRangeMovesOnceInEveryStep) {
-  Diary overlapped(/*overlap=*/true), plain(/*overlap=*/false);
+class OverlapOn : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(OverlapOn, EveryRangeMovesOnceInEveryStep) {
+  const torch::Device device(GetParam());
+  if (device.is_cuda() && !torch::cuda::is_available()) GTEST_SKIP() << "needs a GPU";
+  Diary overlapped(/*overlap=*/true, device), plain(/*overlap=*/false, device);
   for (Diary* one : {&overlapped, &plain}) one->step();  // joins
   const std::vector<std::string> expected = plain.step();
   for (bool measures : {false, true, false}) {
@@ -140,6 +149,8 @@ TEST(PsStrategyOverlap, EveryRangeMovesOnceInEveryStep) {
           << what;
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(PsStrategyOverlap, OverlapOn, ::testing::Values("cpu", "cuda"));
 
 TEST(PsStrategyOverlap, AStepThatFailedHalfWayCannotBeRepeated) {
   Diary diary(/*overlap=*/true);

@@ -16,9 +16,11 @@ namespace yoke::parallel {
 // that do not wait for all workers, others would wait for what is being computed; a step that may be skipped,
 // or is delayed artificially, must end first.
 void PsStrategy::begin_overlap() {
-  if (!setup_.ps.overlap || !in_place() || rows_ || parameters_.empty()) return;
-  overlap_ = std::make_unique<Overlap>(model_, parameters_, *learner_,
-                                       [this](size_t parameter) { gather_gradient(parameter); });
+  if (!setup_.ps.overlap || in_parts() || rows_ || parameters_.empty()) return;
+  Overlap::Moves moves;
+  moves.gather = [this](size_t parameter) { gather_gradient(parameter); };
+  if (!in_place()) moves.deliver = [this](size_t parameter) { deliver_parameter(parameter); };
+  overlap_ = std::make_unique<Overlap>(model_, parameters_, *learner_, copies_, std::move(moves));
   const bool delayed = setup_.slowdown.law != "none" || setup_.slowdown.link != "none";
   announces_ = setup_.policy.rule == plan::Rule::kSync && !setup_.skip_non_finite && !scales() && !delayed &&
                setup_.ps.stale_step != "distance";
@@ -52,7 +54,7 @@ void PsStrategy::await_block(size_t block) {
 bool PsStrategy::finish_pull() {
   if (!std::exchange(pulling_, false)) return pulled_;
   const double begin = now_seconds();
-  pulled_ = learner_->end_pull();
+  pulled_ = overlap_->end_pull();
   exposed_since(begin);
   const ps::Learner::Span flight = learner_->last_flight();
   count_flight(flight.end);
@@ -103,7 +105,7 @@ void PsStrategy::pull_work() {
   }
   take_scale();
   pulling_ = true;
-  learner_->begin_pull(flat_.mutable_data_ptr());
+  overlap_->begin_pull(flat_.mutable_data_ptr());
 }
 
 // The gradient was announced before backward, and most of it has left.

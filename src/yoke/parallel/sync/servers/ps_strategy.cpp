@@ -31,6 +31,7 @@ PsStrategy::PsStrategy(const models::Model& model, optim::Optimizer& optimizer, 
       scaler_(scaler),
       options_(std::move(options)),
       setup_(std::move(setup)),
+      copies_(options_.device),
       delays_(setup_) {
   std::vector<models::KeyedParameter> keyed;
   if (setup_.sparse) keyed = models::keyed_parameters(model);
@@ -66,6 +67,7 @@ PsStrategy::PsStrategy(const models::Model& model, optim::Optimizer& optimizer, 
       scaler_(scaler),
       options_(std::move(options)),
       setup_(std::move(setup)),
+      copies_(options_.device),
       compute_(std::move(compute)),
       delays_(setup_) {
   layout_ = std::make_unique<ReplicaLayout>(parameters, compute_->state(), setup_.replica);
@@ -104,14 +106,16 @@ void PsStrategy::lay_out() {
   auto type = model_.module->parameters().front().scalar_type() == torch::kFloat64 ? torch::kFloat64
                                                                                    : torch::kFloat32;
   const int64_t elements = layout_->end() - layout_->begin();
-  flat_ = torch::empty({elements}, type);
-  gradients_ = torch::zeros({elements}, type);
+  // Pinned, where a GPU copies to and from them beside its work.
+  const auto host = torch::TensorOptions(type).pinned_memory(!options_.device.is_cpu());
+  flat_ = torch::empty({elements}, host);
+  gradients_ = torch::zeros({elements}, host);
   gradient_parts_ = flat_parts(gradients_, parameters_);
-  std::vector<torch::Tensor> parts = flat_parts(flat_, parameters_);
+  parameter_parts_ = flat_parts(flat_, parameters_);
   for (size_t i = 0; i < parameters_.size(); ++i) {
-    parts[i].copy_(parameters_[i]);
+    parameter_parts_[i].copy_(parameters_[i]);
     if (!in_place()) continue;
-    parameters_[i].set_data(parts[i]);
+    parameters_[i].set_data(parameter_parts_[i]);
     homes_.set(parameters_[i], gradient_parts_[i]);
   }
 }
@@ -239,8 +243,7 @@ void PsStrategy::exposed_since(double begin) {
 void PsStrategy::upload() {
   if (in_place()) return;
   torch::NoGradGuard no_grad;
-  std::vector<torch::Tensor> parts = flat_parts(flat_, parameters_);
-  for (size_t i = 0; i < parts.size(); ++i) parameters_[i].copy_(parts[i]);
+  for (size_t i = 0; i < parameters_.size(); ++i) parameters_[i].copy_(parameter_parts_[i]);
   layout_->spread();
 }
 
@@ -330,15 +333,23 @@ StepNews PsStrategy::agree(const StepNews& here) {
   return news;
 }
 
-// Brings it to its place in gradients_.
+// Brings it to its place in gradients_: on a GPU, once a mark of copies_ says so.
 void PsStrategy::gather_gradient(size_t parameter) {
   torch::NoGradGuard no_grad;
   const torch::Tensor& gradient = parameters_[parameter].grad();
   torch::Tensor& place = gradient_parts_[parameter];
   if (!gradient.defined())
     place.zero_();
-  else if (gradient.is_sparse() || gradient.const_data_ptr() != place.const_data_ptr())
-    place.copy_(gradient.is_sparse() ? gradient.to_dense() : gradient);
+  else if (gradient.is_sparse())
+    place.copy_(gradient.to_dense());
+  else if (gradient.const_data_ptr() != place.const_data_ptr())
+    copies_.copy(place, gradient);
+}
+
+// On the device, behind what reads the value so far.
+void PsStrategy::deliver_parameter(size_t parameter) {
+  torch::NoGradGuard no_grad;
+  parameters_[parameter].copy_(parameter_parts_[parameter], /*non_blocking=*/true);
 }
 
 // Downpour: the replica moves its own copy too, and what it has seen is told later.
@@ -418,6 +429,7 @@ CommitResult PsStrategy::commit(const CommitOptions& commit) {
   for (const torch::Tensor& one : rows_ ? rows_->tensors() : std::vector<torch::Tensor>()) all.push_back(one);
   scaler_.unscale(all);
   for (size_t i = 0; i < parameters_.size(); ++i) gather_gradient(i);
+  copies_.mark().wait();
   const bool finite = (!rows_ || rows_->gather()) && learner_->is_finite(gradients_.const_data_ptr());
   result.updated = sum_over_ranks(finite ? 0 : 1) == 0;
   const bool overflow = judge_overflow(result.updated);

@@ -5,7 +5,7 @@
 // parameters.
 //
 // With ps.overlap, parameters arrive while the next forward pass runs, and under `sync` gradients leave while
-// backward runs (ps_overlap.cpp). Replicas in parts, GPUs and sparse tables move everything between steps.
+// backward runs (ps_overlap.cpp). Replicas in parts and sparse tables move everything between steps.
 //
 // With fp16 the loss is scaled. Under rules whose updates consume gradients of one version all workers have
 // the scale of the scheduler, and an overflow on one of them skips the update; under the others each worker
@@ -25,6 +25,7 @@
 #include "yoke/compute/gradient_home.h"
 #include "yoke/parallel/common/one_device.h"
 #include "yoke/parallel/looks_ahead.h"
+#include "yoke/parallel/sync/servers/host_copies.h"
 #include "yoke/parallel/sync/servers/overlap.h"
 #include "yoke/parallel/sync/servers/replica_layout.h"
 #include "yoke/parallel/sync/servers/setup.h"
@@ -149,6 +150,7 @@ class PsStrategy final : public Strategy, public LooksAhead, public TakesBatches
   void upload();
   void download(const torch::Tensor& flat, const std::vector<torch::Tensor>& from);
   void gather_gradient(size_t parameter);
+  void deliver_parameter(size_t parameter);
   void local_step(double lr);
   double measure_own(const CommitOptions& commit, CommitResult& result);
   void note_update_norm(const CommitOptions& commit, CommitResult& result);
@@ -162,10 +164,11 @@ class PsStrategy final : public Strategy, public LooksAhead, public TakesBatches
   PsSetup setup_;
   std::unique_ptr<ReplicaLayout> layout_;
   std::vector<torch::Tensor> parameters_;  // that this rank pushes and pulls
-  torch::Tensor flat_;                     // parameters, on the host
-  torch::Tensor gradients_;                // likewise
-  torch::Tensor accrued_;                  // gradients of local steps, Downpour
-  std::vector<torch::Tensor> gradient_parts_;
+  HostCopies copies_;
+  torch::Tensor flat_;                                           // parameters, on the host
+  torch::Tensor gradients_;                                      // likewise
+  torch::Tensor accrued_;                                        // gradients of local steps, Downpour
+  std::vector<torch::Tensor> parameter_parts_, gradient_parts_;  // of flat_ and gradients_
   compute::GradientHomes homes_;
   std::unique_ptr<ps::Learner> learner_;
   std::unique_ptr<SparseRows> rows_;  // parameters in sparse tables; null: none
