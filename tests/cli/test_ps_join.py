@@ -76,6 +76,17 @@ def test_a_joiner_that_dies_in_the_copy_changes_nothing(yoke, tmp_path):
             assert next_one.end() == 0, next_one.said()
 
 
+def test_a_joiner_that_dies_as_it_is_about_to_serve_leaves_the_parameters_to_the_owner(yoke, tmp_path):
+    with job(tmp_path / "run", *ENDLESS) as run:
+        await_version(yoke, tmp_path / "run")
+        with joiner(tmp_path / "run", "a", env={**ENVIRONMENT, "YOKE_FAULT": "at=ps.claim:kill"}) as dies:
+            assert dies.end() == -9
+        run.await_words("parameter server 2 (rank 4) is lost")
+        run.await_words("parameter server 0 (rank 2) keeps the parameters that were to move there")
+        end_as_undisturbed(yoke, run, tmp_path / "whole")
+        assert "no other server is left" not in run.said() and "Redundancy" not in run.said()
+
+
 def test_a_joiner_that_dies_once_it_serves_is_replaced_by_copies(yoke, tmp_path):
     with job(tmp_path / "run", *ENDLESS, replicas=1) as run:
         await_version(yoke, tmp_path / "run")

@@ -174,6 +174,16 @@ std::string lost_with_copies(int home, const Succession& succession, const Repli
                      names.size() > 1 ? "are" : "is", home);
 }
 
+std::string redundancy_left(const Succession& succession, bool makes_copies) {
+  const int others = succession.living() - 1;
+  if (others == 0) return "Redundancy is reduced: no other server is left";
+  if (!makes_copies) return "Redundancy is reduced: training has ended, so no copies are made";
+  if (others >= succession.replicas()) return "Redundancy is reduced until copies are made anew";
+  return fmt::format("Redundancy is reduced: with {} other server{} there {} of {} copies", others,
+                     others == 1 ? "" : "s", others == 1 ? "is 1" : fmt::format("are {}", others),
+                     succession.replicas());
+}
+
 comm::Message ask_server(comm::Messenger& messenger, ServerView& servers, int home,
                          const comm::Message& message, std::span<std::byte> into, double timeout) {
   for (Moves moves(timeout);;) {

@@ -45,6 +45,9 @@ struct FlightPlan {
 std::string server_name(int server, const ReplicaRanks& ranks);
 // All servers that held the ranges of `home` are lost, in words.
 std::string lost_with_copies(int home, const Succession& succession, const ReplicaRanks& ranks);
+// What is left of the copies after a server took over, in words. `makes_copies`: those that are missing are
+// made anew where there are servers for them. Requires replicas.
+std::string redundancy_left(const Succession& succession, bool makes_copies);
 
 // Requests that are sent once they are offered, while the caller does something else. Replies trigger the
 // next requests on the messenger's thread. After an error no more are sent.

@@ -313,7 +313,7 @@ class Server {
   void postpone(int from, const comm::Message& request, const comm::Messenger::Answer& answer);
   void handle_postponed();
   void say(const std::string& news) const;
-  void say_taken_over(int server, Departure how, const std::string& why);
+  void say_taken_over(int server, Departure how, const std::string& why, bool schedules_now);
   void tell_departure(Kind kind);
 
   // Copies made anew (server_copies.cpp).

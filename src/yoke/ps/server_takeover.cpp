@@ -60,6 +60,7 @@ void Server::workers_have_left() {
 // not wait.
 void Server::take_over_from(int server, Departure how, const std::string& why) {
   bool took_over = false;
+  const bool scheduled = scheduler() != nullptr;
   for (int home = 0; home < options_.servers; ++home) {
     if (succession_.owner(home) != own_index()) continue;
     Share* share = share_of(home);
@@ -72,7 +73,7 @@ void Server::take_over_from(int server, Departure how, const std::string& why) {
       if (share->home == server || is_elastic()) took_over = true;
     }
   }
-  if (took_over) say_taken_over(server, how, why);
+  if (took_over) say_taken_over(server, how, why, /*schedules_now=*/!scheduled && scheduler() != nullptr);
 }
 
 // Whoever got a copy from the lost server to serve these ranges has no use for it.
@@ -104,14 +105,15 @@ void Server::say(const std::string& news) const {
   if (options_.scheduler.say) options_.scheduler.say(news);
 }
 
-void Server::say_taken_over(int server, Departure how, const std::string& why) {
-  const bool other = succession_.next(server, own_index()) != Succession::kNobody;
-  const bool schedules = server == 0 && succession_.owner(0) == own_index();
-  say(fmt::format("{} {}; {} took over its parameters{}. Redundancy is reduced{}",
-                  server_name(server, options_.ranks),
-                  how == Departure::kLeft ? "left" : fmt::format("is lost ({})", why),
-                  server_name(own_index(), options_.ranks), schedules ? " and the scheduler" : "",
-                  other ? " until copies are made anew" : ": no other server is left"));
+// Without copies only the ranges come back that were about to move to it.
+void Server::say_taken_over(int server, Departure how, const std::string& why, bool schedules_now) {
+  const std::string news = fmt::format("{} {}; {}", server_name(server, options_.ranks),
+                                       how == Departure::kLeft ? "left" : fmt::format("is lost ({})", why),
+                                       server_name(own_index(), options_.ranks));
+  if (options_.replicas == 0)
+    return say(news + " keeps the parameters that were to move there. No parameters are lost");
+  say(fmt::format("{} took over its parameters{}. {}", news, schedules_now ? " and the scheduler" : "",
+                  redundancy_left(succession_, /*makes_copies=*/!ended_)));
 }
 
 void Server::take_over(Share& share) {

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "yoke/base/error.h"
+#include "yoke/ps/flight.h"
 
 namespace yoke::ps {
 namespace {
@@ -157,6 +158,23 @@ TEST(PsSuccession, ATargetThatIsLostLeavesTheOwner) {
   EXPECT_EQ(servers.target(3), Succession::kNobody);
   EXPECT_EQ(servers.owner(3), 1);
   EXPECT_FALSE(servers.add(2)) << "a lost server stays lost";
+}
+
+TEST(PsSuccession, WhatIsLeftOfTheCopiesIsSaidForEachNumberOfServers) {
+  using ::testing::HasSubstr;
+  Succession servers(4, 2);
+  servers.lose(3);
+  EXPECT_THAT(redundancy_left(servers, true), HasSubstr("until copies are made anew"));
+  EXPECT_THAT(redundancy_left(servers, false), HasSubstr("training has ended"));
+  servers.lose(0);
+  EXPECT_THAT(redundancy_left(servers, true), HasSubstr("with 1 other server there is 1 of 2 copies"));
+  servers.lose(2);
+  for (bool copies : {true, false})
+    EXPECT_THAT(redundancy_left(servers, copies), HasSubstr("no other server is left"));
+  Succession growing(8, 1, /*at_start=*/2);
+  growing.add(2);
+  growing.lose(2);  // not one whose number is that of a home of the start
+  EXPECT_THAT(redundancy_left(growing, true), HasSubstr("until copies are made anew"));
 }
 
 }  // namespace
