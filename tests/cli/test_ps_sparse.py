@@ -47,6 +47,19 @@ def test_bytes_are_those_of_the_keys_of_each_minibatch(yoke, tmp_path, cache):
     assert summary["steps"] == len(steps)
 
 
+def test_every_worker_counts_what_filters_saved(yoke, tmp_path):
+    words = ["--ps.random_skip", 0.3, "--ps.fixed_point", "int16", "--train.optimizer", "sgd", "--train.momentum", 0, "--steps", 30]
+    yoke(*served(*words, "--out.dir", tmp_path, workers=3, servers=2))
+    counted = json.loads((tmp_path / "ps.json").read_text())["sparse"]
+    assert [one["worker"] for one in counted["workers"]] == [0, 1, 2]
+    for key in counted.keys() - {"workers"}:
+        assert counted[key] == sum(one[key] for one in counted["workers"])
+    for one in counted["workers"]:
+        assert one["rows_skipped"] > 0 and one["fixed_point_saved"] > 0 and one["messages"] > 0
+    yoke("report", tmp_path)
+    assert f'<td class="num">{counted["rows_skipped"]}</td>' in (tmp_path / "report.html").read_text()
+
+
 @pytest.mark.parametrize("rule,ahead", [("sync", 29), ("async", 0)])
 def test_rows_of_the_next_minibatch_are_asked_for_ahead(yoke, tmp_path, rule, ahead):
     words = ["--steps", 30, "--ps.policy", rule, "--data.workers", 0, "--out.dir", tmp_path / "out"]

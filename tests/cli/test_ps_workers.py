@@ -72,7 +72,10 @@ def test_a_worker_joins_and_another_leaves(yoke, tmp_path, policy, tables):
             stop(run)
             assert late.end() in (0, STOPPED), late.said()
     lines = check_each_batch_once(folder, 4)
-    assert ("sparse" in json.loads((folder / "ps.json").read_text())) == tables
+    counted = json.loads((folder / "ps.json").read_text())
+    assert ("sparse" in counted) == tables
+    # Also of the one that has left before, and of the one that has joined.
+    assert not tables or [one["worker"] for one in counted["sparse"]["workers"]] == [0, 1, 2]
     if policy == "sync":
         sizes = [len(line["batches"]) for line in lines]
         assert sizes[0] == 2 and max(sizes) == 3 and sizes[-1] in (1, 2)

@@ -61,6 +61,7 @@ def test_tables_survive_a_killed_worker(tmp_path, rule, loss):
         assert json.loads(out)["steps"] == 1500
         counts = json.loads((tmp_path / "run/ps.json").read_text())
         assert counts["workers"][2]["lost"] == (loss == "continue") and counts["sparse"]["messages"] > 0
+        assert [one["worker"] for one in counts["sparse"]["workers"]] == ([0, 1] if loss == "continue" else [0, 1, 2])
     finally:
         job.end()
 

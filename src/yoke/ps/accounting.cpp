@@ -83,4 +83,19 @@ nlohmann::json to_json(const std::vector<std::optional<ServerTime>>& servers) {
   return list;
 }
 
+nlohmann::json to_json(const std::vector<WorkerEnd>& ends) {
+  TableCounts sum;
+  nlohmann::json document, workers = nlohmann::json::array();
+  for (size_t worker = 0; worker < ends.size(); ++worker) {
+    if (ends[worker].has_tables == 0) continue;
+    sum += ends[worker].tables;
+    nlohmann::json own = {{"worker", worker}};
+    for (const auto& [name, count] : kTableCounts) own[name] = ends[worker].tables.*count;
+    workers.push_back(std::move(own));
+  }
+  for (const auto& [name, count] : kTableCounts) document[name] = sum.*count;
+  document["workers"] = std::move(workers);
+  return document;
+}
+
 }  // namespace yoke::ps

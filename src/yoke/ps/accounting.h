@@ -8,6 +8,7 @@
 
 #include "yoke/ps/batch_order.h"
 #include "yoke/ps/loss_curve.h"
+#include "yoke/ps/worker_end.h"
 
 namespace yoke::ps {
 
@@ -79,5 +80,7 @@ struct Accounting {
 nlohmann::json to_json(const Accounting& accounting);
 // By the number of the server; those that are lost or were never there are left out.
 nlohmann::json to_json(const std::vector<std::optional<ServerTime>>& servers);
+// What workers have moved in sparse tables: the sum, and each of those that have told it.
+nlohmann::json to_json(const std::vector<WorkerEnd>& ends);
 
 }  // namespace yoke::ps

@@ -92,11 +92,11 @@ TEST(PsLate, AWorkerThatDoesNotEndIsNamed) {
       if (learner.pull(parameters.data())) step(learner, parameters, 0.5);
     for (Deadline limit = Deadline::after(60); worker == 1 && !waiting.over && !limit.passed();)
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    if (worker == 1) return learner.goodbye(1234);
+    if (worker == 1) return learner.goodbye({.peak_memory = 1234});
     EXPECT_THAT([&] { learner.await_end(); },
                 ::testing::ThrowsMessage<LateWorker>(HasSubstr("worker 1 (rank 1) has not exited")));
     waiting.over = true;
-    EXPECT_EQ(learner.await_end(), (std::vector<int64_t>{0, 1234}));
+    EXPECT_EQ(learner.await_end(), (std::vector<WorkerEnd>{{}, {.peak_memory = 1234}}));
   });
 }
 

@@ -579,13 +579,13 @@ void Learner::set_max_delay(int64_t max_delay) {
   ask_scheduler(message_with(kSetDelay, DelayHead{max_delay}));
 }
 
-std::vector<int64_t> Learner::await_end() {
-  std::vector<int64_t> bytes(static_cast<size_t>(options_.workers));
+std::vector<WorkerEnd> Learner::await_end() {
+  std::vector<WorkerEnd> ends(static_cast<size_t>(options_.workers));
   Message message;
   message.kind = kAwaitEnd;
   Message reply;
   try {
-    reply = ask_scheduler(message, std::as_writable_bytes(std::span(bytes)));
+    reply = ask_scheduler(message, std::as_writable_bytes(std::span(ends)));
   } catch (const CommError&) {
     message.kind = kAskLate;
     auto late = ask_scheduler(message).get_head<LateReply>();
@@ -595,13 +595,13 @@ std::vector<int64_t> Learner::await_end() {
         fmt::format("{} has not exited {:.3g} s after the end of the run",
                     worker_name(options_.ranks, static_cast<int>(late.worker)), options_.timeout));
   }
-  if (reply.payload.size() != bytes.size() * sizeof(int64_t))
+  if (reply.payload.size() != ends.size() * sizeof(WorkerEnd))
     throw CommError("invalid message from the scheduler: {} bytes for {} workers", reply.payload.size(),
-                    bytes.size());
-  return bytes;
+                    ends.size());
+  return ends;
 }
 
-void Learner::goodbye(int64_t peak_memory) {
+void Learner::goodbye(const WorkerEnd& end) {
   if (std::exchange(said_goodbye_, true)) return;
   fault::at(fault::Point::kPsGoodbye);
   {
@@ -613,7 +613,9 @@ void Learner::goodbye(int64_t peak_memory) {
   plan.timeout = kLearnerGoodbyeSeconds;
   plan.to_each_server = true;
   plan.make = [&](size_t server) {
-    Message message = message_with(kGoodbye, GoodbyeHead{peak_memory});
+    Message message;
+    message.kind = kGoodbye;
+    message.payload = std::as_bytes(std::span(&end, 1));
     return FlightPlan::Request{first_server() + static_cast<int>(server), message, {}};
   };
   fly(messenger_, std::move(plan));

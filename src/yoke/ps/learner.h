@@ -41,6 +41,7 @@
 #include "yoke/ps/replica_ranks.h"
 #include "yoke/ps/server_view.h"
 #include "yoke/ps/sharding.h"
+#include "yoke/ps/worker_end.h"
 
 namespace yoke::ps {
 
@@ -215,10 +216,10 @@ class Learner {
   // Changes the maximum delay of bounded_delay or ssp for all workers immediately. Throws CommError if the
   // rule has none.
   void set_max_delay(int64_t max_delay);
-  // Blocks until all other workers have left or are lost. Returns the peak memory in bytes that each reported
-  // with its goodbye, 0 if none. Throws LateWorker after the timeout.
-  std::vector<int64_t> await_end();
-  void goodbye(int64_t peak_memory = 0);
+  // Blocks until all other workers have left or are lost. Returns what each told with its goodbye, zeros
+  // of those that said none. Throws LateWorker after the timeout.
+  std::vector<WorkerEnd> await_end();
+  void goodbye(const WorkerEnd& end = {});
   // Skips goodbye(): the messenger ends, or has ended.
   void abandon() { said_goodbye_ = true; }
 

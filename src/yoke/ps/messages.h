@@ -41,10 +41,10 @@ enum Kind : uint16_t {
   kAskStop,   // worker -> scheduler: end the run
   kAskLate,   // worker -> server: which worker has been waited for longest
   kAlive,     // worker -> scheduler: busy with something other than a minibatch
-  kAwaitEnd,  // worker -> scheduler: replied when all others have ended (payload: peak memory of each)
+  kAwaitEnd,  // worker -> scheduler: replied when all others have ended (payload: WorkerEnd of each)
   kDepart,    // worker -> scheduler: would like to leave; refused, or told kStop after its gradient
   kSetDelay,  // worker -> scheduler: set the maximum delay of bounded_delay or ssp
-  kGoodbye,   // worker -> server: leaves normally
+  kGoodbye,   // worker -> server: leaves normally (payload: WorkerEnd, or none)
   kRelease,   // scheduler -> worker: a version and a minibatch to compute
   kUpdate,    // scheduler -> server: an update was decided (payload: Contributor of each gradient)
   kStop,      // scheduler -> worker, server: no more work
@@ -286,10 +286,6 @@ enum LateState : int64_t {
   kComputes,   // a minibatch
   kNotJoined,  // has not joined
   kOwes,       // an accepted gradient that has not arrived
-};
-
-struct GoodbyeHead {
-  int64_t peak_memory = 0;  // bytes, of its process or device
 };
 
 template <class Head>

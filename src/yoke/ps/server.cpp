@@ -114,7 +114,7 @@ Server::Server(Messenger& messenger, ServerOptions options)
       left_(static_cast<size_t>(options_.workers), false),
       heard_(static_cast<size_t>(options_.workers), 0),
       why_lost_(static_cast<size_t>(options_.workers)),
-      peak_memory_(static_cast<size_t>(options_.workers), 0),
+      ends_(static_cast<size_t>(options_.workers)),
       lives_(static_cast<size_t>(options_.workers), 0),
       last_named_(static_cast<size_t>(options_.workers), Contributor{0, -1, 0}),
       clock_(messenger.size()),
@@ -214,6 +214,8 @@ size_t Server::most_bytes(uint16_t kind) const {
       return kMostTensors * sizeof(int64_t);
     case kUpdate:
       return kMostUpdate;
+    case kGoodbye:
+      return sizeof(WorkerEnd);
     case kEntry:
       return is_copied()
                  ? std::max({most_bytes(kPushKeys), most_bytes(kPushTable), largest_range_}) + kMostMarks

@@ -41,6 +41,7 @@
 #include "yoke/ps/status.h"
 #include "yoke/ps/succession.h"
 #include "yoke/ps/taken_numbers.h"
+#include "yoke/ps/worker_end.h"
 
 namespace yoke::ps {
 
@@ -217,7 +218,7 @@ class Server {
   void pull_keys(int from, const comm::Message& request, const comm::Messenger::Answer& answer);
   void fetch(int from, const comm::Message& request, const comm::Messenger::Answer& answer);
   void goodbye(int from, const comm::Message& request);
-  void left(int from, bool lost, const std::string& why, int64_t peak_memory = 0);
+  void left(int from, bool lost, const std::string& why, const WorkerEnd& end = {});
   LateReply who_is_late(int asker) const;
   void await_end(int from, const comm::Messenger::Answer& answer);
   void answer_await_end();
@@ -440,7 +441,7 @@ class Server {
   std::vector<bool> left_;             // by worker: left normally
   std::vector<double> heard_;          // by worker: time of its last request
   std::vector<std::string> why_lost_;  // by worker
-  std::vector<int64_t> peak_memory_;   // by worker: as reported when it left
+  std::vector<WorkerEnd> ends_;        // by worker: as told when it left
   std::vector<std::pair<int, comm::Messenger::Answer>> await_end_;
   size_t early_bytes_ = 0;
   std::vector<int64_t> lives_;           // by worker: restart count

@@ -158,7 +158,7 @@ TEST(PsMessages, AServerDoesNotPush) {
     for (int64_t update : {0, 1, 7})
       EXPECT_THAT(counter.send(kPush, PushHead{range, begin, 16, 1, update, 1}, bytes, other),
                   HasSubstr("is not one of"));
-    EXPECT_THAT(counter.send(kGoodbye, GoodbyeHead{}, {}, other), HasSubstr("is not one of"));
+    EXPECT_THAT(counter.send(kGoodbye, VersionReply{}, {}, other), HasSubstr("is not one of"));
     EXPECT_THAT(counter.send(kOpen, OpenHead{}, {}, other), HasSubstr("is not one of"));
   }
 }

@@ -2,6 +2,7 @@
 #include <time.h>
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "yoke/base/clock.h"
@@ -21,17 +22,20 @@ constexpr int kMostLives = 1 << 20;
 }  // namespace
 
 void Server::goodbye(int from, const Message& request) {
-  int64_t peak = request.head_bytes > 0 ? request.get_head<GoodbyeHead>().peak_memory : 0;
-  if (peak < 0) throw CommError("worker {} leaves with an invalid peak memory of {} bytes", from, peak);
+  WorkerEnd end;
+  const size_t bytes = request.payload.size();
+  if (bytes == sizeof(end)) std::memcpy(&end, request.payload.data(), sizeof(end));
+  if ((bytes != 0 && bytes != sizeof(end)) || !end.is_sane())
+    throw CommError("worker {} leaves with {} bytes of counts that are out of range", from, bytes);
   left_[static_cast<size_t>(from)] = true;
-  left(from, /*lost=*/false, "", peak);
+  left(from, /*lost=*/false, "", end);
   // Gradients in order no longer wait for this worker.
   for (auto& slot : slots_) advance(*slot);
   tell_square();
 }
 
-void Server::left(int from, bool lost, const std::string& why, int64_t peak_memory) {
-  peak_memory_[static_cast<size_t>(from)] = peak_memory;
+void Server::left(int from, bool lost, const std::string& why, const WorkerEnd& end) {
+  ends_[static_cast<size_t>(from)] = end;
   why_lost_[static_cast<size_t>(from)] = why;
   if (scheduler() != nullptr)
     decide({.what = SchedulerInput::kLeft, .worker = from, .value = lost ? 1 : 0}, why);
@@ -67,11 +71,11 @@ void Server::answer_await_end() {
     std::erase_if(await_end_, others_are_gone);
   }
   for (const auto& [from, answer] : waiting) {
-    auto bytes = std::make_shared<std::vector<int64_t>>(peak_memory_);
+    auto ends = std::make_shared<std::vector<WorkerEnd>>(ends_);
     Reply reply;
     reply.message.kind = kAwaitEnd;
-    reply.message.payload = std::as_bytes(std::span(*bytes));
-    reply.sent = [bytes] {};
+    reply.message.payload = std::as_bytes(std::span(*ends));
+    reply.sent = [ends] {};
     answer(reply);
   }
 }

@@ -155,6 +155,17 @@ TEST(Report, ShowsHowWorkersAndServersSpentTheirTime) {
   EXPECT_THAT(report_of(folder),
               AllOf(HasSubstr("Time of each server"), HasSubstr("<td class=\"num\">65.0%</td>"),
                     HasSubstr("<td>2</td>"), HasSubstr("2 MB")));
+  EXPECT_THAT(report_of(folder), Not(HasSubstr("Sparse tables")));
+  counts["sparse"] = {{"rows_held_back", 0}, {"rows_skipped", 42}};
+  for (const char* key :
+       {"bytes_sent", "bytes_received", "key_cache_saved", "fixed_point_saved", "compress_saved"})
+    counts["sparse"][key] = 1000;
+  nlohmann::json own = counts["sparse"];
+  own["worker"] = 0;
+  counts["sparse"]["workers"] = nlohmann::json::array({own});
+  put(folder / "ps.json", counts.dump());
+  EXPECT_THAT(report_of(folder), AllOf(HasSubstr("Sparse tables"), HasSubstr("rows skipped"),
+                                       HasSubstr("<td class=\"num\">42</td>")));
 }
 
 TEST(RunsTogether, HaveATargetThatAllReachAndTheTimeToIt) {

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <functional>
+#include <utility>
 
 #include <nlohmann/json.hpp>
 
@@ -162,6 +163,39 @@ std::string workers_table(const nlohmann::json& counts) {
       rows);
 }
 
+constexpr std::pair<const char*, const char*> kTableBytes[] = {{"sent", "bytes_sent"},
+                                                               {"received", "bytes_received"},
+                                                               {"key lists saved", "key_cache_saved"},
+                                                               {"fixed point saved", "fixed_point_saved"},
+                                                               {"compression saved", "compress_saved"}};
+constexpr std::pair<const char*, const char*> kTableRows[] = {{"rows held back", "rows_held_back"},
+                                                              {"rows skipped", "rows_skipped"}};
+
+std::string table_row(const std::string& who, const nlohmann::json& counts) {
+  std::string row = fmt::format("<tr><td>{}</td>", who);
+  for (const auto& [title, key] : kTableBytes)
+    row += fmt::format(R"(<td class="num">{}</td>)", format_bytes(counts.at(key).get<double>()));
+  for (const auto& [title, key] : kTableRows)
+    row += fmt::format(R"(<td class="num">{}</td>)", counts.at(key).get<int64_t>());
+  return row + "</tr>";
+}
+
+// Empty without sparse tables, and for runs of versions that counted one worker.
+std::string tables_table(const nlohmann::json& counts) {
+  if (!counts.contains("sparse") || !counts.at("sparse").contains("workers")) return "";
+  const nlohmann::json& sparse = counts.at("sparse");
+  std::string titles, rows = table_row("all", sparse);
+  for (const auto& [title, key] : kTableBytes) titles += fmt::format("<th>{}</th>", title);
+  for (const auto& [title, key] : kTableRows) titles += fmt::format("<th>{}</th>", title);
+  for (const nlohmann::json& worker : sparse.at("workers"))
+    rows += table_row(fmt::format("{}", worker.at("worker").get<int64_t>()), worker);
+  return fmt::format(
+      "<section class=\"card\"><h3>Sparse tables</h3><div class=\"scroll\"><table><tr><th>worker</th>{}</tr>"
+      "{}</table></div><p>Bytes of keys and values, and what the filters saved of them. Workers that were "
+      "lost have told nothing.</p></section>\n",
+      titles, rows);
+}
+
 }  // namespace
 
 std::string servers_section(const RunFolder& run) {
@@ -179,7 +213,7 @@ std::string servers_section(const RunFolder& run) {
         counts->at("servers").get<int64_t>(), counts->at("servers").get<int64_t>() == 1 ? "" : "s", rate,
         100 * counts->at("idle_fraction").get<double>(), counts->at("cancelled").get<int64_t>(),
         loss_charts(run, *counts), staleness_chart(*counts) + workers_chart(*counts) + server_bars(*counts),
-        workers_table(*counts) + servers_table(*counts));
+        workers_table(*counts) + servers_table(*counts) + tables_table(*counts));
   } catch (const nlohmann::json::exception&) {
     return "";
   }

@@ -8,6 +8,7 @@
 #include "yoke/base/fault.h"
 #include "yoke/ps/flight.h"
 #include "yoke/ps/sandblaster/numbers.h"
+#include "yoke/ps/worker_end.h"
 
 namespace yoke::ps::sandblaster {
 namespace {
@@ -202,13 +203,15 @@ std::string SandblasterClient::count() {
 }
 
 std::vector<int64_t> SandblasterClient::await_end() {
-  std::vector<int64_t> bytes(static_cast<size_t>(options_.workers));
+  std::vector<WorkerEnd> ends(static_cast<size_t>(options_.workers));
   Message message;
   message.kind = kAwaitEnd;
-  const Message reply = ask_coordinator(message, std::as_writable_bytes(std::span(bytes)));
-  if (reply.payload.size() != bytes.size() * sizeof(int64_t))
+  const Message reply = ask_coordinator(message, std::as_writable_bytes(std::span(ends)));
+  if (reply.payload.size() != ends.size() * sizeof(WorkerEnd))
     throw CommError("invalid message from the coordinator: {} bytes for {} workers", reply.payload.size(),
-                    bytes.size());
+                    ends.size());
+  std::vector<int64_t> bytes;
+  for (const WorkerEnd& end : ends) bytes.push_back(end.peak_memory);
   return bytes;
 }
 
@@ -216,9 +219,12 @@ void SandblasterClient::goodbye(int64_t peak_memory) {
   if (std::exchange(said_goodbye_, true)) return;
   FlightPlan plan = plan_of(static_cast<size_t>(options_.servers));
   plan.timeout = kLeaveSeconds;
+  const WorkerEnd end{.peak_memory = peak_memory};
   plan.make = [&](size_t server) {
-    return FlightPlan::Request{
-        coordinator() + static_cast<int>(server), message_with(kGoodbye, GoodbyeHead{peak_memory}), {}};
+    Message message;
+    message.kind = kGoodbye;
+    message.payload = std::as_bytes(std::span(&end, 1));
+    return FlightPlan::Request{coordinator() + static_cast<int>(server), message, {}};
   };
   fly(messenger_, std::move(plan));
 }

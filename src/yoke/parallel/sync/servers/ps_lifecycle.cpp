@@ -59,7 +59,7 @@ std::optional<Communication> PsStrategy::communication() const {
 
 Traffic PsStrategy::traffic() const {
   Traffic all = compute_->traffic();
-  all.data = learner_->bytes_pushed() + (rows_ ? rows_->traffic().sent : 0);
+  all.data = learner_->bytes_pushed() + (rows_ ? rows_->counts().bytes_sent : 0);
   return all;
 }
 
@@ -122,26 +122,24 @@ void PsStrategy::failed(const std::exception& error) {
   if (late != nullptr && in_job()) accuse(*setup_.job, setup_.ranks, *late);
 }
 
-// Of the scheduler and all servers; what this worker has moved in sparse tables, and what filters have saved.
-std::string PsStrategy::report() {
+ps::WorkerEnd PsStrategy::own_end(int64_t peak_memory) const {
+  ps::WorkerEnd end{.peak_memory = peak_memory};
+  if (!rows_) return end;
+  end.has_tables = 1;
+  end.tables = rows_->counts();
+  return end;
+}
+
+// Of the scheduler and all servers; what the workers have moved in sparse tables, and what filters have
+// saved, by worker. Those that were lost have told nothing.
+std::string PsStrategy::report(const std::vector<ps::WorkerEnd>& ends) {
   nlohmann::json document = parse_json(learner_->report(), "ps.json");
   try {
     document["server_times"] = ps::to_json(learner_->server_times());
   } catch (const CommError& error) {
     log::warn("ps.json has no times of the servers: {}", error.what());
   }
-  if (!rows_) return document.dump();
-  const ps::sparse::Traffic moved = rows_->traffic();
-  const SparseRows::LeftOut left_out = rows_->left_out();
-  document["sparse"] = {{"messages", moved.messages},
-                        {"pulled_ahead", rows_->pulled_ahead()},
-                        {"bytes_sent", moved.sent},
-                        {"bytes_received", moved.received},
-                        {"key_cache_saved", moved.keys_saved},
-                        {"fixed_point_saved", moved.values_saved},
-                        {"compress_saved", moved.packed_saved},
-                        {"rows_held_back", left_out.held_back},
-                        {"rows_skipped", left_out.skipped}};
+  if (rows_) document["sparse"] = ps::to_json(ends);
   return document.dump();
 }
 
@@ -149,18 +147,21 @@ std::string PsStrategy::report() {
 RunEnd PsStrategy::leave(int64_t peak_memory, std::vector<int64_t> own) {
   RunEnd end;
   if (is_first() && begun_) {
-    std::vector<int64_t> others(static_cast<size_t>(setup_.workers));
+    std::vector<ps::WorkerEnd> ends(static_cast<size_t>(setup_.workers));
     try {
-      others = learner_->await_end();
+      ends = learner_->await_end();
     } catch (const ps::LateWorker& late) {
       end.problem = std::make_shared<ps::LateWorker>(late);
     }
-    while (others.size() > static_cast<size_t>(setup_.workers_at_start) && others.back() == 0)
-      others.pop_back();  // places of nobody
-    end.peak_memory = memory_by_rank(own, others);
-    end.reports.push_back({"ps.json", report() + "\n"});
+    ends.front() = own_end(peak_memory);
+    std::vector<int64_t> memory;
+    for (const ps::WorkerEnd& one : ends) memory.push_back(one.peak_memory);
+    while (memory.size() > static_cast<size_t>(setup_.workers_at_start) && memory.back() == 0)
+      memory.pop_back();  // places of nobody
+    end.peak_memory = memory_by_rank(own, memory);
+    end.reports.push_back({"ps.json", report(ends) + "\n"});
   }
-  learner_->goodbye(peak_memory);
+  learner_->goodbye(own_end(peak_memory));
   return end;
 }
 

@@ -126,7 +126,8 @@ class PsStrategy final : public Strategy, public LooksAhead, public TakesBatches
   std::vector<StatePiece> owned_pieces(std::vector<StatePiece> pieces) const;
   std::vector<int64_t> memory_by_rank(const std::vector<int64_t>& own, const std::vector<int64_t>& others);
   void pull_all_rows();
-  std::string report();
+  ps::WorkerEnd own_end(int64_t peak_memory) const;
+  std::string report(const std::vector<ps::WorkerEnd>& ends);
   RunEnd leave(int64_t peak_memory, std::vector<int64_t> own);
   double sum_over_ranks(double own) const;
   void sum_in_place(std::span<double> values) const;

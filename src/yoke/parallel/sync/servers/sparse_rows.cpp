@@ -271,13 +271,20 @@ void SparseRows::push(int64_t minibatch, double scale, bool measure) {
   whole_ = false;
 }
 
-SparseRows::LeftOut SparseRows::left_out() const {
-  LeftOut sum;
+ps::TableCounts SparseRows::counts() const {
+  const ps::sparse::Traffic moved = client_->traffic();
+  ps::TableCounts counts{.messages = moved.messages,
+                         .pulled_ahead = pulled_ahead_,
+                         .bytes_sent = moved.sent,
+                         .bytes_received = moved.received,
+                         .key_cache_saved = moved.keys_saved,
+                         .fixed_point_saved = moved.values_saved,
+                         .compress_saved = moved.packed_saved};
   for (const One& one : all_) {
-    sum.held_back += one.filters.left_out("significance");
-    sum.skipped += one.filters.left_out("random_skip");
+    counts.rows_held_back += one.filters.left_out("significance");
+    counts.rows_skipped += one.filters.left_out("random_skip");
   }
-  return sum;
+  return counts;
 }
 
 double SparseRows::square_at(int64_t version) {

@@ -54,14 +54,8 @@ class SparseRows {
   // Rows and state of the snapshot, into the tensors and the optimizer's.
   void fetch(int64_t version, optim::Optimizer& optimizer);
 
-  ps::sparse::Traffic traffic() const { return client_->traffic(); }
-  // Pulls so far whose rows were asked for ahead.
-  int64_t pulled_ahead() const { return pulled_ahead_; }
-  // Rows of gradients that filters have left out so far.
-  struct LeftOut {
-    int64_t held_back = 0, skipped = 0;
-  };
-  LeftOut left_out() const;
+  // Of this worker, so far.
+  ps::TableCounts counts() const;
 
  private:
   struct One {
