@@ -66,10 +66,12 @@ def test_mistakes(yoke, tmp_path, words, says):
     assert not (tmp_path / "run").exists()
 
 
-def test_a_killed_server_loses_no_rows_of_sparse_tables(yoke, tmp_path):
+# With proximal gradient rows owe penalties of updates that did not touch them, copies as much as the lost server.
+@pytest.mark.parametrize("optimizer", [["adagrad"], ["proximal", "--train.l1", 0.0005, "--train.l2", 0.1]], ids=lambda words: words[0])
+def test_a_killed_server_loses_no_rows_of_sparse_tables(yoke, tmp_path, optimizer):
     def rows(folder, replicas=1):
         return ["train", ROOT / "configs/sparse_lr.toml", "--nproc", WORKERS, "--parallel.sync", "ps", "--ps.servers", SERVERS, "--ps.replicas", replicas,
-                "--ps.sparse", "on", "--train.optimizer", "adagrad", "--train.threads", 1, "--steps", 60, "--out.dir", folder, "--json"]
+                "--ps.sparse", "on", "--train.optimizer", *optimizer, "--train.threads", 1, "--steps", 60, "--out.dir", folder, "--json"]
     whole = yoke(*rows(tmp_path / "whole", replicas=0)).json["parameter_hash"]
     # At the first change a table is opened, some workers have not opened anything yet.
     for server, point, hit in [(0, "ps.replicate", 1), (0, "ps.replicate", 60), (1, "ps.replicated", 60), (2, "ps.replicated", 60)]:

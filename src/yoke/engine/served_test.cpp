@@ -256,6 +256,19 @@ TEST(Served, EmbeddingsByRowsEqualOneDevice) {
     }
 }
 
+// Also rows that no batch names for some steps, whatever the rate was then.
+TEST(Served, PenaltiesOfEmbeddingsByRowsEqualOneDevice) {
+  for (const auto& [l1, l2] : {std::pair(0.02, 0.0), std::pair(0.0, 0.5), std::pair(0.02, 0.5)})
+    for (int ranks : {1, 2, 3}) {
+      WorkerOptions served = options_of("words", "ps");
+      served.optimizer.optimizer = "proximal";
+      served.optimizer.l1 = l1;
+      served.optimizer.l2 = l2;
+      served.ps.sparse = "on";
+      EXPECT_LT(apart_from_one_device(served, ranks).largest(), 1e-10) << l1 << " " << l2 << " " << ranks;
+    }
+}
+
 TEST(Served, OnlyRowsThatABatchUsesTravel) {
   const auto one = [](int, int64_t) { return 1.0; };
   const int64_t steps = 6;

@@ -38,7 +38,7 @@ class SparsifyingOptimizer : public FirstOrderOptimizer {
            rate(group.settings, group.targets[i].scalar_type()));
   }
 
-  // Only the rows in the gradient move.
+  // Only the rows in the gradient move, as far as the penalty does not move the others.
   void update_sparse(const SparseUpdate& sparse) override {
     if (lr() == 0) return;
     const Tensor rows = sparse.gradient.indices()[0];
@@ -103,7 +103,21 @@ class Proximal final : public SparsifyingOptimizer {
 
   void move(const Elements& elements, const Tensor& gradient, const Tensor& lr) override {
     const Tensor& w = elements.weight;
-    w.copy_(shrink(w - lr * gradient, lr * options().l1) / (1 + lr * options().l2));
+    w.copy_(penalised(w - lr * gradient, lr));
+  }
+
+  // All rows have the penalty in each step, whether they have a gradient or not.
+  void update_sparse(const SparseUpdate& sparse) override {
+    if (FirstOrderOptimizer::lr() == 0) return;
+    const Tensor lr = rate(sparse.settings, sparse.target.scalar_type());
+    Tensor target = sparse.target;
+    target.index_add_(0, sparse.gradient.indices()[0], -lr * sparse.gradient.values());
+    target.copy_(penalised(target, lr));
+  }
+
+ private:
+  Tensor penalised(const Tensor& weight, const Tensor& lr) const {
+    return shrink(weight, lr * options().l1) / (1 + lr * options().l2);
   }
 };
 

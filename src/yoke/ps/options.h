@@ -100,7 +100,7 @@ inline void describe(config::Fields& f, PsOptions& o) {
   f.boolean("log_updates", o.log_updates, "log every update as a JSON line to OUT/updates.jsonl");
   f.choice("sparse", o.sparse, {"auto", "on", "off"},
            "models with sparse samples: workers push and pull only the rows of a minibatch; auto: where the "
-           "optimizer leaves other rows unchanged");
+           "optimizer leaves other rows unchanged, or takes only a penalty off them");
   f.boolean("key_cache", o.key_cache, "ps.sparse: send a hash instead of a list of keys that the server has");
   f.choice("fixed_point", o.fixed_point, {"none", "int8", "int16"},
            "ps.sparse: round pushed gradients to this type, at random so that the mean is kept");

@@ -21,16 +21,18 @@ void with_type(DataType type, Step&& step) {
 
 class FunctionRule final : public Rule {
  public:
-  FunctionRule(RowFunction function, int arrays, int64_t pushed)
-      : function_(std::move(function)), arrays_(arrays), pushed_(pushed) {}
+  FunctionRule(RowFunction function, int arrays, int64_t pushed, Penalty penalty = {})
+      : function_(std::move(function)), arrays_(arrays), pushed_(pushed), penalty_(penalty) {}
   int state_arrays() const override { return arrays_; }
   int64_t pushed(int64_t width) const override { return pushed_ > 0 ? pushed_ : width; }
   void apply(const RuleStep& step, const RowBlock& rows) const override { function_(step, rows); }
+  Penalty penalty() const override { return penalty_; }
 
  private:
   RowFunction function_;
   int arrays_;
   int64_t pushed_;
+  Penalty penalty_;
 };
 
 void add(const RuleStep& step, const RowBlock& rows) {
@@ -96,7 +98,9 @@ std::shared_ptr<const Rule> make_rule(const RuleOptions& o) {
   if (o.name == "ftrl")
     return make_function([o](const RuleStep& step, const RowBlock& rows) { ftrl(o, step, rows); }, 2);
   if (o.name == "proximal")
-    return make_function([o](const RuleStep& step, const RowBlock& rows) { proximal(o, step, rows); });
+    return std::make_shared<FunctionRule>(
+        [o](const RuleStep& step, const RowBlock& rows) { proximal(o, step, rows); }, 0, 0,
+        Penalty{o.l1, o.l2});
   throw ConfigError("rule \"{}\" of a sparse table: use add, sgd, adagrad, ftrl or proximal.", o.name);
 }
 

@@ -6,7 +6,9 @@
 //   ftrl      FTRL-proximal (kernels/optimizer_steps.h)
 //   proximal  v = w - lr g, w = sign(v) max(0, |v| - lr l1) / (1 + lr l2)
 //
-// g is the weighted sum of all gradients of an update. Rows that it does not name keep values and state.
+// g is the weighted sum of all gradients of an update. Rows that it does not name keep values and state, but
+// in updates of a run `proximal` takes its penalties off all rows (penalty.h): each weight has them in each
+// step, as on one device.
 #pragma once
 
 #include <array>
@@ -18,6 +20,7 @@
 
 #include "yoke/base/data_type.h"
 #include "yoke/ps/sparse/key_split.h"
+#include "yoke/ps/sparse/penalty.h"
 
 namespace yoke::ps::sparse {
 
@@ -47,6 +50,8 @@ class Rule {
   // Values per key of what is pushed, given those of a row.
   virtual int64_t pushed(int64_t width) const { return width; }
   virtual void apply(const RuleStep& step, const RowBlock& rows) const = 0;
+  // What an update of a run does to rows that it does not name; apply() does it to those that it names.
+  virtual Penalty penalty() const { return {}; }
 };
 
 struct RuleOptions {

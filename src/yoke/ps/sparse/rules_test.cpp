@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 
 #include <cmath>
+#include <cstring>
+#include <map>
+#include <numeric>
 #include <random>
 
 #include "yoke/base/error.h"
@@ -86,6 +89,113 @@ TEST(SparseRules, ProximalShrinksAndScales) {
     const double v = one.w - 0.1 * g;
     one.w = sign(v) * std::max(0.0, std::abs(v) - 0.1 * 0.2) / (1 + 0.1 * 0.5);
   });
+}
+
+constexpr Key kRowsOfRun = 40;
+
+// Updates of a run: random rows have a gradient, all have the penalty, at a rate of its own.
+struct PenalisedRun {
+  explicit PenalisedRun(double one, double two) : l1(one), l2(two) {}
+  double rate(int update) const { return 0.1 + 0.05 * (update % 3); }
+  RuleOptions rule() const { return {.name = "proximal", .l1 = l1, .l2 = l2}; }
+  void update(Table& table, int number) {
+    std::mt19937 random(static_cast<unsigned>(number));
+    std::vector<Key> keys;
+    std::vector<double> gradient(static_cast<size_t>(kRowsOfRun), 0), pushed;
+    for (Key key = 0; key < kRowsOfRun; ++key) {
+      if (random() % 8 != 0) continue;
+      keys.push_back(key);
+      pushed.push_back(std::normal_distribution<double>()(random));
+      gradient[static_cast<size_t>(key)] = pushed.back();
+    }
+    table.update({rate(number), 0.5}, keys, reinterpret_cast<const std::byte*>(pushed.data()));
+    for (size_t i = 0; i < weights.size(); ++i) {
+      const double lr = rate(number), v = weights[i] - lr * 0.5 * gradient[i];
+      weights[i] = sign(v) * std::max(0.0, std::abs(v) - lr * l1) / (1 + lr * l2);
+    }
+  }
+  void expect_in(const Table& table) const {
+    std::vector<Key> keys(weights.size());
+    std::iota(keys.begin(), keys.end(), Key{0});
+    std::vector<double> seen(keys.size());
+    table.read(keys, reinterpret_cast<std::byte*>(seen.data()));
+    EXPECT_THAT(seen, ::testing::Pointwise(::testing::DoubleNear(1e-12), weights));
+  }
+  double l1, l2;
+  std::vector<double> weights = std::vector<double>(static_cast<size_t>(kRowsOfRun), 0);
+};
+
+Table table_of(const PenalisedRun& run) {
+  return Table({.width = 1, .type = DataType::kFloat64}, make_rule(run.rule()));
+}
+
+TEST(SparseRules, PenaltiesThatARowHasMissedAreTakenOffItLater) {
+  for (const auto& [l1, l2] : {std::pair(0.1, 0.0), std::pair(0.0, 0.3), std::pair(0.1, 0.3)}) {
+    PenalisedRun run(l1, l2);
+    Table table = table_of(run);
+    for (int update = 0; update < 200; ++update) {
+      run.update(table, update);
+      if (update % 7 == 0) run.expect_in(table);
+    }
+    run.expect_in(table);
+    EXPECT_LT(table.rows(), kRowsOfRun + 1u);
+  }
+}
+
+TEST(SparseRules, SnapshotsHaveAllPenaltiesUpToTheirUpdate) {
+  PenalisedRun run(0.05, 0.2);
+  Table table = table_of(run);
+  for (int update = 0; update < 50; ++update) run.update(table, update);
+  table.take_snapshot();
+  const std::vector<double> then = run.weights;
+  for (int update = 50; update < 60; ++update) run.update(table, update);
+  for (int32_t flags : {int32_t{kFromSnapshot}, 0}) {
+    FetchTableHead head;
+    head.flags = flags;
+    head.most = 1000;
+    std::vector<std::byte> payload;
+    const auto count = static_cast<size_t>(table.read_range(head, payload).keys);
+    const auto* keys = reinterpret_cast<const Key*>(payload.data());
+    const auto* values = reinterpret_cast<const double*>(keys + count);
+    ASSERT_GT(count, 0u);
+    for (size_t i = 0; i < count; ++i)
+      EXPECT_NEAR(values[i], (flags != 0 ? then : run.weights)[static_cast<size_t>(keys[i])], 1e-12);
+  }
+}
+
+TEST(SparseRules, ACopyOwesTheSamePenaltiesToTheBit) {
+  PenalisedRun run(0.05, 0.2);
+  Table table = table_of(run), copy = table_of(run);
+  for (int update = 0; update < 30; ++update) run.update(table, update);
+  copy.begin_filling(table.mark());
+  PenalisedRun same = run;
+  run.update(table, 30);
+  same.update(copy, 30);
+  for (uint32_t row = 0; row < table.rows(); row += 4) copy.fill(table.piece(row, 4));
+  copy.filled();
+  run.update(table, 31);
+  same.update(copy, 31);
+  std::vector<Key> keys(run.weights.size());
+  std::iota(keys.begin(), keys.end(), Key{0});
+  std::vector<double> ours(keys.size()), theirs(keys.size());
+  table.read(keys, reinterpret_cast<std::byte*>(ours.data()));
+  copy.read(keys, reinterpret_cast<std::byte*>(theirs.data()));
+  EXPECT_EQ(ours, theirs);
+  run.expect_in(copy);
+  Table::Piece unmarked = table.piece(0, 1);
+  unmarked.marks.clear();
+  EXPECT_THROW(table_of(run).fill(unmarked), CommError);
+}
+
+TEST(SparseRules, APushOutsideOfARunLeavesOtherRowsAlone) {
+  Table table({.width = 1, .type = DataType::kFloat64}, make_rule({.name = "proximal", .l1 = 0.1}));
+  const std::vector<Key> first = {1}, second = {2}, both = {1, 2};
+  const double g = -1;
+  for (const auto& keys : {first, second})
+    table.apply({0.5, 1}, keys, reinterpret_cast<const std::byte*>(&g));
+  std::vector<double> seen(2);
+  table.read(both, reinterpret_cast<std::byte*>(seen.data()));
+  EXPECT_THAT(seen, ::testing::Each(::testing::DoubleEq(0.45)));
 }
 
 TEST(SparseRules, FunctionsOfTheProgramRunOnAggregates) {

@@ -1,5 +1,6 @@
 // Rules work on rows that lie one after the other. Keys that come together were mostly created together and
-// lie so already; other rows of a block are gathered, updated and scattered.
+// lie so already; other rows of a block are gathered, updated and scattered. Rows with penalties that are due
+// pay them first.
 #include "yoke/ps/sparse/table.h"
 
 #include <algorithm>
@@ -84,7 +85,10 @@ void find_or_add(KeyTable& table, std::span<const Key> keys, BlockRows& rows) {
 }  // namespace
 
 Table::Table(TableShape shape, std::shared_ptr<const Rule> rule)
-    : shape_(shape), rule_(std::move(rule)), rows_(shape.type, shape.width, 1 + rule_->state_arrays()) {
+    : shape_(shape),
+      rule_(std::move(rule)),
+      penalty_(rule_->penalty()),
+      rows_(shape.type, shape.width, 1 + rule_->state_arrays()) {
   shape_.state_arrays = rule_->state_arrays();
   shape_.pushed = rule_->pushed(shape_.width);
 }
@@ -111,10 +115,39 @@ void Table::apply(const RuleStep& step, std::span<const Key> keys, const std::by
       if (!run) gather(rows_, array, rows, own);
       (array == 0 ? block.values : block.state[static_cast<size_t>(array) - 1]) = own;
     }
+    for (size_t i = 0; i < rows.count() && penalised(); ++i) {
+      settle_row(static_cast<std::byte*>(block.values) + i * bytes, rows[i]);
+      mark_row(rows[i], next_);
+    }
     rule_->apply(step, block);
     for (int array = 0; array < arrays && !run; ++array)
       scatter(rows_, array, rows, scratch_.data() + static_cast<size_t>(array) * kBlock * bytes);
   }
+}
+
+void Table::update(const RuleStep& step, std::span<const Key> keys, const std::byte* gradient) {
+  next_ = now_.after(penalty_, step.lr);
+  apply(step, keys, gradient);
+  now_ = next_;
+}
+
+// Rows that are not marked yet are new.
+void Table::settle_row(std::byte* values, uint32_t row) const {
+  if (row >= marks_.size()) return;
+  if (shape_.type == DataType::kFloat32)
+    settle(reinterpret_cast<float*>(values), shape_.width, marks_[row], now_);
+  else
+    settle(reinterpret_cast<double*>(values), shape_.width, marks_[row], now_);
+}
+
+void Table::mark_row(uint32_t row, const PenaltyMark& mark) {
+  if (row >= marks_.size()) marks_.resize(rows_.size(), now_);
+  marks_[row] = mark;
+}
+
+void Table::take_snapshot() {
+  snapshot_ = rows_;
+  for (uint32_t row = 0; row < marks_.size(); ++row) settle_row(snapshot_->at(0, row), row);
 }
 
 void Table::read(std::span<const Key> keys, std::byte* into, std::vector<uint32_t>* known) const {
@@ -127,6 +160,8 @@ void Table::read(std::span<const Key> keys, std::byte* into, std::vector<uint32_
       std::memcpy(into + at * bytes, rows_.at(0, rows[0]), block.size() * bytes);
     else
       gather(rows_, 0, rows, into + at * bytes);
+    for (size_t i = 0; i < rows.count() && penalised(); ++i)
+      if (rows[i] != KeyTable::kAbsent) settle_row(into + (at + i) * bytes, rows[i]);
   }
 }
 
@@ -137,6 +172,7 @@ void Table::assign(int64_t array, std::span<const Key> keys, const std::byte* va
     BlockRows rows(nullptr, keys.size(), at, block.size());
     rows_.find_or_add(block, rows.data());
     scatter(rows_, static_cast<int>(array), rows, values + at * rows_.row_bytes());
+    for (size_t i = 0; i < rows.count() && array == 0 && penalised(); ++i) mark_row(rows[i], now_);
   }
 }
 
@@ -157,6 +193,7 @@ FetchTableReply Table::read_range(const FetchTableHead& head, std::vector<std::b
     const Key key = rows.key(row);
     std::memcpy(payload.data() + i * sizeof(Key), &key, sizeof(Key));
     std::memcpy(values + i * rows.row_bytes(), rows.at(static_cast<int>(head.array), row), rows.row_bytes());
+    if (head.array == 0 && &rows == &rows_) settle_row(values + i * rows.row_bytes(), row);
   }
   return reply;
 }

@@ -14,10 +14,23 @@ Table::Piece Table::piece(uint32_t first, size_t most) const {
     const std::byte* data = rows_.at(array, first);
     piece.arrays.emplace_back(data, data + count * rows_.row_bytes());
   }
+  if (penalised())
+    piece.marks.assign(marks_.begin() + first, marks_.begin() + first + static_cast<ptrdiff_t>(count));
   return piece;
 }
 
+void Table::begin_filling(const PenaltyMark& mark) {
+  if (!mark.is_sane())
+    throw CommError("a copy of a table whose penalties are {} and {}", mark.fallen, mark.log_scale);
+  filling_ = true;
+  now_ = next_ = mark;
+}
+
 void Table::fill(const Piece& piece) {
+  const bool marked = std::all_of(piece.marks.begin(), piece.marks.end(),
+                                  [](const PenaltyMark& mark) { return mark.is_sane(); });
+  if (!marked || piece.marks.size() != (penalised() ? piece.keys.size() : 0))
+    throw CommError("a copy of a table with {} rows and {} marks", piece.keys.size(), piece.marks.size());
   const size_t before = rows_.size();
   std::vector<uint32_t> rows(piece.keys.size());
   for (Key key : piece.keys)
@@ -29,6 +42,7 @@ void Table::fill(const Piece& piece) {
     for (size_t i = 0; i < rows.size(); ++i)
       std::copy_n(piece.arrays[array].data() + i * rows_.row_bytes(), rows_.row_bytes(),
                   rows_.at(static_cast<int>(array), rows[i]));
+  for (size_t i = 0; i < piece.marks.size(); ++i) mark_row(rows[i], piece.marks[i]);
 }
 
 std::vector<size_t> Table::present(std::span<const Key> keys) const {
@@ -58,6 +72,7 @@ void Table::assign_to_present(int64_t array, std::span<const Key> keys, const st
     uint32_t row = 0;
     rows_.find(keys.subspan(i, 1), &row);
     std::copy_n(values + i * rows_.row_bytes(), rows_.row_bytes(), rows_.at(static_cast<int>(array), row));
+    if (array == 0 && penalised()) mark_row(row, now_);
   }
 }
 

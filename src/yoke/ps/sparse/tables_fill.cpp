@@ -42,6 +42,7 @@ std::vector<std::byte> Tables::save_state() {
     saver(static_cast<int64_t>(tables_[i] ? 1 : 0));
     if (!tables_[i]) continue;
     saver(opened_[i]);
+    saver(tables_[i]->mark());
     saver(i < rounds_.size() && rounds_[i] ? rounds_[i]->taken().all() : std::vector<RangeClock::Timed>{});
   }
   for (Worker& one : workers_) {
@@ -67,8 +68,10 @@ void Tables::load_state(std::span<const std::byte> bytes) {
     loader(head);
     check_open(0, head);
     if (head.table != i) throw CommError("a copy of table {} in place of {}", head.table, i);
+    PenaltyMark mark;
+    loader(mark);
     create(head, 0);
-    tables_.back()->begin_filling();
+    tables_.back()->begin_filling(mark);
     load_rounds(loader, head.table);
   }
   for (size_t rank = 0; rank < workers_.size(); ++rank) {
@@ -104,13 +107,15 @@ std::vector<std::byte> Tables::save_rows(Cursor& cursor) const {
   while (cursor.table < cursor.tables && !tables_[cursor.table]) ++cursor.table;
   if (cursor.table >= cursor.tables) return {};
   const Table& table = *tables_[cursor.table];
-  const size_t each = sizeof(Key) + table.shape().value_bytes() * static_cast<size_t>(table.arrays());
+  const size_t each =
+      sizeof(Key) + sizeof(PenaltyMark) + table.shape().value_bytes() * static_cast<size_t>(table.arrays());
   const Table::Piece piece = table.piece(cursor.row, std::max<size_t>(1, kPieceBytes / each));
   cursor.row += static_cast<uint32_t>(piece.keys.size());
   const bool last = cursor.row == table.rows();
   Saver saver;
   saver(PieceHead{static_cast<int64_t>(cursor.table), last ? 1 : 0});
   saver(piece.keys);
+  saver(piece.marks);
   for (const std::vector<std::byte>& array : piece.arrays) saver.put_bytes(array);
   if (last) {
     ++cursor.table;
@@ -125,6 +130,7 @@ void Tables::load_rows(std::span<const std::byte> bytes) {
   Table::Piece piece;
   loader(head);
   loader(piece.keys);
+  loader(piece.marks);
   Table& table = table_of(0, head.table);
   if (!table.is_filling()) throw CommError("rows of table {}, which is complete", head.table);
   const size_t size = piece.keys.size() * table.shape().value_bytes();

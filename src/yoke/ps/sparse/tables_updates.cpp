@@ -97,8 +97,12 @@ void Tables::apply(const Update& update) {
 
 // `weight` 0: nothing moves.
 void Tables::apply_sums(const Sums& sums, double lr, double weight) {
-  for (size_t i = 0; i < sums.size() && weight != 0; ++i)
-    if (sums[i]) tables_[i]->apply({lr, weight}, sums[i]->keys(), sums[i]->values());
+  for (size_t i = 0; i < tables_.size() && weight != 0; ++i) {
+    if (!tables_[i]) continue;
+    const SparseSum* sum = i < sums.size() && sums[i] ? &*sums[i] : nullptr;
+    tables_[i]->update({lr, weight}, sum != nullptr ? sum->keys() : std::span<const Key>(),
+                       sum != nullptr ? sum->values() : nullptr);
+  }
 }
 
 // An update was applied: its gradients are consumed.

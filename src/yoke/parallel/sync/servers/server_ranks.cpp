@@ -77,11 +77,12 @@ ps::ReplicaRanks replica_ranks(const Choices& config, int workers) {
 
 namespace {
 
-// The rule of sparse tables that equals the optimizer; empty: there is none.
+// The rule of sparse tables that equals the optimizer; empty: there is none. That of proximal gradient moves
+// the other rows, too, once they are used.
 std::string rule_of(const optim::OptimizerOptions& optimizer) {
   const bool plain = optimizer.weight_decay == 0;
   const std::string& name = optimizer.optimizer;
-  if (name == "ftrl") return name;
+  if (name == "ftrl" || name == "proximal") return name;
   if (name == "sgd" && optimizer.momentum == 0 && plain) return name;
   return name == "adagrad" && plain ? name : "";
 }
@@ -92,7 +93,7 @@ std::string why_not_sparse(const Choices& config, const optim::OptimizerOptions&
     return fmt::format(
         "train.optimizer = \"{}\", train.momentum = {}, train.weight_decay = {}: rows without a gradient "
         "would "
-        "move. Use ftrl, or without weight decay sgd without momentum or adagrad",
+        "move. Use ftrl or proximal, or without weight decay sgd without momentum or adagrad",
         optimizer.optimizer, optimizer.momentum, optimizer.weight_decay);
   if (optimizer.clip_norm > 0) return "train.clip_norm: gradients in tables are not clipped";
   if (config.ps.n_push > 1 || config.ps.n_fetch > 1)
