@@ -271,6 +271,12 @@ Reason pushes_rows(const Run& run) {
   return because_of(run, "ps.sparse");
 }
 
+Reason judges_zeros(const Run& run) {
+  if (Reason reason = pushes_rows(run); !reason.why.empty()) return reason;
+  if (Reason reason = needs_optimizer(run, {"proximal"}); !reason.why.empty()) return reason;
+  return unless(run.config.train.optimizer.l1 > 0, because_of(run, "train.l1"));
+}
+
 using Applies = Reason (*)(const Run&);
 
 struct KeyRow {
@@ -520,6 +526,7 @@ const KeyRow kKeyRows[] = {
     {"ps.compress", pushes_rows},
     {"ps.significant", pushes_rows},
     {"ps.random_skip", pushes_rows},
+    {"ps.kkt", judges_zeros},
     {"slowdown.link",
      [](const Run& r) {
        return unless(r.served, fmt::format("parallel.sync = \"{}\"; parameter servers need parallel.sync = "

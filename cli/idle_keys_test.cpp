@@ -178,6 +178,7 @@ const Expected kExpected[] = {
     {"ps.compress", "true", kServed, {"model.name=sparse_lr"}},
     {"ps.significant", "0.001", kServed, {"model.name=sparse_lr"}},
     {"ps.random_skip", "0.5", kServed, {"model.name=sparse_lr"}},
+    {"ps.kkt", "true", kServed, {"model.name=sparse_lr", "train.optimizer=proximal", "train.l1=0.1"}},
     {"sandblaster.portions", "4", kServed, {"train.optimizer=lbfgs"}},
     {"sandblaster.backups", "false", kServed, {"train.optimizer=lbfgs"}},
     {"slowdown.law", "exp:1ms", "+++-+-+", {}},

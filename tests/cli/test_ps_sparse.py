@@ -104,6 +104,24 @@ def test_filters_push_fewer_rows_and_learn(yoke, tmp_path, filters, counted):
     assert start - filtered["eval_loss"] > 0.7 * (start - plain["eval_loss"]) > 0
 
 
+def test_kkt_leaves_out_what_would_stay_zero(yoke, tmp_path):
+    words = ["--train.optimizer", "proximal", "--train.l1", 0.001, "--train.lr", 2, "--ps.key_cache", "false", "--steps", 120]
+    runs = {}
+    for workers in (1, 2):
+        for kkt in ("false", "true"):
+            out = tmp_path / f"{workers}-{kkt}"
+            summary = yoke(*served(*words, "--ps.kkt", kkt, "--out.dir", out, workers=workers)).json
+            runs[workers, kkt] = summary, json.loads((out / "ps.json").read_text())["sparse"]
+        (plain, all_rows), (filtered, moved) = runs[workers, "false"], runs[workers, "true"]
+        assert all_rows["rows_kept_zero"] == 0 < moved["rows_kept_zero"]
+        assert moved["bytes_sent"] < all_rows["bytes_sent"]
+        if workers == 1:
+            assert (filtered["final_loss"], filtered["eval_loss"]) == (plain["final_loss"], plain["eval_loss"])
+        assert filtered["eval_loss"] == pytest.approx(plain["eval_loss"], rel=0.02) and plain["eval_loss"] < 0.69
+    refused = yoke(*served("--train.optimizer", "proximal", "--ps.kkt", "true", "--steps", 2, "--out.dir", tmp_path / "none"), code=2).err
+    assert "ps.kkt" in refused and "train.l1" in refused
+
+
 @pytest.mark.parametrize("rule", ["sync", "k_sync", "k_batch_sync", "async", "k_async", "k_batch_async", "bounded_delay", "ssp"])
 def test_every_rule_trains_in_tables(yoke, tmp_path, rule):
     summary = yoke(*served("--ps.policy", rule, "--ps.k", 2, "--ps.max_delay", 1, "--steps", 60, "--out.dir", tmp_path, workers=3, servers=2)).json

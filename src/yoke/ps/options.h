@@ -40,6 +40,7 @@ struct PsOptions {
   bool compress = false;
   double significant = 0;
   double random_skip = 0;
+  bool kkt = false;
 };
 
 inline void describe(config::Fields& f, PsOptions& o) {
@@ -111,6 +112,10 @@ inline void describe(config::Fields& f, PsOptions& o) {
       "random_skip", o.random_skip,
       "ps.sparse: leave rows of a gradient out with this probability; others are scaled to keep the mean", 0,
       0.999);
+  f.boolean(
+      "kkt", o.kkt,
+      "ps.sparse, proximal: leave rows of zeros out whose gradient is too small for train.l1 to let them "
+      "move");
 }
 
 struct SlowdownOptions {

@@ -19,13 +19,14 @@ struct TableCounts {
   int64_t compress_saved = 0;     // likewise
   int64_t rows_held_back = 0;
   int64_t rows_skipped = 0;
+  int64_t rows_kept_zero = 0;
 
   TableCounts& operator+=(const TableCounts& other);
   bool operator==(const TableCounts&) const = default;
 };
 
 // In the order of ps.json and of messages.
-inline constexpr std::array<std::pair<const char*, int64_t TableCounts::*>, 9> kTableCounts = {{
+inline constexpr std::array<std::pair<const char*, int64_t TableCounts::*>, 10> kTableCounts = {{
     {"messages", &TableCounts::messages},
     {"pulled_ahead", &TableCounts::pulled_ahead},
     {"bytes_sent", &TableCounts::bytes_sent},
@@ -35,6 +36,7 @@ inline constexpr std::array<std::pair<const char*, int64_t TableCounts::*>, 9> k
     {"compress_saved", &TableCounts::compress_saved},
     {"rows_held_back", &TableCounts::rows_held_back},
     {"rows_skipped", &TableCounts::rows_skipped},
+    {"rows_kept_zero", &TableCounts::rows_kept_zero},
 }};
 static_assert(sizeof(TableCounts) == kTableCounts.size() * sizeof(int64_t));
 

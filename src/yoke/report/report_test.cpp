@@ -156,7 +156,7 @@ TEST(Report, ShowsHowWorkersAndServersSpentTheirTime) {
               AllOf(HasSubstr("Time of each server"), HasSubstr("<td class=\"num\">65.0%</td>"),
                     HasSubstr("<td>2</td>"), HasSubstr("2 MB")));
   EXPECT_THAT(report_of(folder), Not(HasSubstr("Sparse tables")));
-  counts["sparse"] = {{"rows_held_back", 0}, {"rows_skipped", 42}};
+  counts["sparse"] = {{"rows_held_back", 0}, {"rows_skipped", 42}, {"rows_kept_zero", 0}};
   for (const char* key :
        {"bytes_sent", "bytes_received", "key_cache_saved", "fixed_point_saved", "compress_saved"})
     counts["sparse"][key] = 1000;

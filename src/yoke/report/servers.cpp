@@ -169,7 +169,8 @@ constexpr std::pair<const char*, const char*> kTableBytes[] = {{"sent", "bytes_s
                                                                {"fixed point saved", "fixed_point_saved"},
                                                                {"compression saved", "compress_saved"}};
 constexpr std::pair<const char*, const char*> kTableRows[] = {{"rows held back", "rows_held_back"},
-                                                              {"rows skipped", "rows_skipped"}};
+                                                              {"rows skipped", "rows_skipped"},
+                                                              {"rows kept at zero", "rows_kept_zero"}};
 
 std::string table_row(const std::string& who, const nlohmann::json& counts) {
   std::string row = fmt::format("<tr><td>{}</td>", who);

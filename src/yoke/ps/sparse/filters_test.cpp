@@ -246,6 +246,14 @@ TEST(RowFilters, KktLeavesOutWeightsThatStayZero) {
   EXPECT_EQ(filters.left_out("kkt"), 1);
 }
 
+TEST(RowFilters, KktJudgesAllDerivativesOfARow) {
+  RowFilters filters(DataType::kFloat64, 2);
+  filters.add(kkt_filter({.l1 = 1, .derivatives = 2}, [](Key) { return true; }));
+  const std::vector<Key> keys = {1, 2, 3};
+  EXPECT_EQ(filters.apply(keys, raw({0.2, 9, 0.3, 0.4, -2, 0})).keys, (std::vector<Key>{1, 3}));
+  EXPECT_THROW(kkt_filter({.derivatives = 0}, [](Key) { return true; }), ConfigError);
+}
+
 TEST(RowFilters, AProgramMayAddItsOwn) {
   class EvenKeysNegated final : public RowFilter {
    public:

@@ -56,7 +56,11 @@ class Kkt final : public RowFilter {
       : options_(options), is_zero_(std::move(is_zero)) {}
   std::string name() const override { return "kkt"; }
   bool passes(Key key, std::span<double> row) override {
-    return options_.scale * std::abs(row[0]) > options_.l1 - options_.margin || !is_zero_(key);
+    const double least = (options_.l1 - options_.margin) / options_.scale;
+    const auto derivatives = row.first(std::min(row.size(), static_cast<size_t>(options_.derivatives)));
+    const bool moves = std::any_of(derivatives.begin(), derivatives.end(),
+                                   [&](double one) { return std::abs(one) > least; });
+    return moves || !is_zero_(key);
   }
 
  private:
@@ -80,7 +84,7 @@ std::unique_ptr<RowFilter> random_skip_filter(double probability, uint64_t seed)
 
 std::unique_ptr<RowFilter> kkt_filter(const KktOptions& options, std::function<bool(Key)> is_zero) {
   if (!std::isfinite(options.l1) || options.l1 < 0 || !std::isfinite(options.margin) ||
-      !std::isfinite(options.scale) || options.scale <= 0 || !is_zero)
+      !std::isfinite(options.scale) || options.scale <= 0 || options.derivatives < 1 || !is_zero)
     throw ConfigError("KKT filter with an L1 penalty of {}, a margin of {} and a scale of {}: out of range.",
                       options.l1, options.margin, options.scale);
   return std::make_unique<Kkt>(options, std::move(is_zero));

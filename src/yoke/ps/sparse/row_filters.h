@@ -40,9 +40,11 @@ std::unique_ptr<RowFilter> random_skip_filter(double probability, uint64_t seed)
 struct KktOptions {
   double l1 = 0;      // of the whole objective
   double margin = 0;  // left out if the estimate is at most l1 - margin
-  double scale = 1;   // the gradient of all workers is about this times the first value of a row
+  double scale = 1;   // the gradient of all workers is about this times that of this one
+  // Leading values of a row that are derivatives, which have to be small; others follow them.
+  int64_t derivatives = 1;
 };
-// `is_zero`: whether the weight of a key is 0.
+// `is_zero`: whether the weights of a key are 0.
 std::unique_ptr<RowFilter> kkt_filter(const KktOptions& options, std::function<bool(Key)> is_zero);
 
 // The filters of one table.

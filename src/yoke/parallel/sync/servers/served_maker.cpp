@@ -107,6 +107,7 @@ PsSetup served_setup(const MakeOptions& options) {
   if (const std::optional<HookChoice> hook = parse_hook(options.ddp.hook))
     setup.packing = ps::make_packing(hook->name, hook->value);
   setup.sparse = uses_sparse_tables(options, options.optimizer);
+  if (options.optimizer.optimizer == "proximal") setup.l1 = options.optimizer.l1;
   return setup;
 }
 

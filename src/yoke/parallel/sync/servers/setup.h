@@ -38,6 +38,7 @@ struct PsSetup {
   double timeout = 300;
   bool skip_non_finite = false;  // train.non_finite = "skip"
   ps::Packing packing{};         // of pushed gradients: ddp.hook
+  double l1 = 0;                 // of proximal gradient
   bool sparse = false;  // rows that a minibatch uses are pushed and pulled alone, if the model has such
 };
 

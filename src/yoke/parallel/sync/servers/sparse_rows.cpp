@@ -72,14 +72,25 @@ SparseRows::SparseRows(std::vector<models::KeyedParameter> parameters, const PsS
   options.view = learner.servers();
   options.replicas = static_cast<int>(setup.ps.replicas);
   options.tables.clear();
+  if (setup.ps.kkt && setup.l1 <= 0)
+    throw ConfigError(
+        "ps.kkt = true: without train.optimizer = \"proximal\" and train.l1 above 0 no gradient leaves a "
+        "weight of 0 where it is.");
   for (models::KeyedParameter& one : parameters) {
     options.tables.push_back({one.tensor.size(1), static_cast<Key>(one.tensor.size(0)), type});
     const uint64_t seed =
         static_cast<uint64_t>(setup.messenger->rank()) * ps::sparse::kMostTables + all_.size() + 1;
     ps::sparse::RowFilters filters(type, one.tensor.size(1));
+    std::shared_ptr<std::vector<Key>> zeros;
+    if (setup.ps.kkt) {
+      zeros = std::make_shared<std::vector<Key>>();
+      filters.add(ps::sparse::kkt_filter(
+          {.l1 = setup.l1, .derivatives = one.tensor.size(1)},
+          [zeros](Key key) { return std::binary_search(zeros->begin(), zeros->end(), key); }));
+    }
     if (setup.ps.significant != 0) filters.add(ps::sparse::significance_filter(setup.ps.significant));
     if (setup.ps.random_skip != 0) filters.add(ps::sparse::random_skip_filter(setup.ps.random_skip, seed));
-    all_.push_back({std::move(one), {}, {}, std::move(filters)});
+    all_.push_back({std::move(one), {}, {}, std::move(filters), std::move(zeros)});
   }
   options.key_cache = setup.ps.key_cache;
   options.fixed_point = setup.ps.fixed_point == "int8" ? 1 : setup.ps.fixed_point == "int16" ? 2 : 0;
@@ -254,12 +265,22 @@ void SparseRows::clear() {
   for (One& one : all_) one.gradient.zero_();
 }
 
+void SparseRows::find_zeros(One& one) const {
+  torch::NoGradGuard no_grad;
+  const torch::Tensor& values = one.parameter.tensor;
+  const torch::Tensor keys = index_of(one.keys);
+  const torch::Tensor zero =
+      (values.detach().index_select(0, keys.to(values.device())) == 0).all(1).to(torch::kCPU);
+  *one.zeros = sorted_keys(keys.masked_select(zero));
+}
+
 void SparseRows::push(int64_t minibatch, double scale, bool measure) {
   std::vector<Client::Part> parts;
   std::vector<ps::sparse::RowFilters::Rows> left(all_.size());
   for (size_t table = 0; table < all_.size(); ++table) {
     One& one = all_[table];
     Client::Part part{static_cast<int>(table), one.keys, bytes_of(one.gradient)};
+    if (one.zeros) find_zeros(one);
     if (one.filters.active()) {
       left[table] = one.filters.apply(part.keys, part.values);
       part.keys = left[table].keys;
@@ -283,6 +304,7 @@ ps::TableCounts SparseRows::counts() const {
   for (const One& one : all_) {
     counts.rows_held_back += one.filters.left_out("significance");
     counts.rows_skipped += one.filters.left_out("random_skip");
+    counts.rows_kept_zero += one.filters.left_out("kkt");
   }
   return counts;
 }

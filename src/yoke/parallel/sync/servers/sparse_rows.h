@@ -63,7 +63,9 @@ class SparseRows {
     std::vector<ps::sparse::Key> keys;  // of this step
     torch::Tensor gradient;             // of these rows, on the host
     ps::sparse::RowFilters filters;
+    std::shared_ptr<std::vector<ps::sparse::Key>> zeros{};  // rows of this step, for the KKT filter
   };
+  void find_zeros(One& one) const;
   void gather_sparse(One& one, const torch::Tensor& gradient) const;
   void gather_dense(One& one, const torch::Tensor& gradient) const;
   std::vector<std::pair<std::string, torch::Tensor>> arrays_of(const One& one,
