@@ -52,3 +52,18 @@ def test_tokens_of_32_bits_train_as_tokens_of_16_do(tmp_path, yoke):
         assert math.isfinite(summary["final_loss"])
         hashes.add(summary["parameter_hash"])
     assert len(hashes) == 1
+
+
+def test_cifar_100_is_read_as_it_is_published(tmp_path, yoke):
+    folder = tmp_path / "cifar-100-binary"
+    folder.mkdir()
+    (folder / "fine_label_names.txt").write_text("".join(f"class{i}\n" for i in range(100)))
+    for name, count in (("train.bin", 32), ("test.bin", 8)):  # superclass, class, three planes
+        (folder / name).write_bytes(b"".join(bytes([i % 20, 3 * i]) + bytes([i]) * 3072 for i in range(count)))
+    words = ["train", "configs/vgg_small.toml", "--data.name", "cifar100", "--data.dir", tmp_path, "--data.batch_size", 8, "--train.threads", 1,
+             "--steps", 2, "--out.dir", tmp_path / "run", "--json"]
+    done = yoke(*words, "--model.classes", 100).json
+    assert done["steps"] == 2 and math.isfinite(done["final_loss"]) and 0 <= done["accuracy"] <= 1
+    assert "100" in yoke(*words, "--out.dir", tmp_path / "other", code=2).err  # the model has 10 classes
+    (folder / "train.bin").write_bytes(bytes([20]) + bytes(3073))
+    assert "train.bin, byte 0: expected a label 0..19, found 20" in yoke(*words, "--model.classes", 100, code=2).err

@@ -1,4 +1,4 @@
-// Fashion-MNIST, MNIST and CIFAR-10, from small files written here and from the real ones where they are
+// Fashion-MNIST, MNIST and CIFAR, from small files written here and from the real ones where they are
 // installed.
 #include "yoke/data/image_dataset.h"
 
@@ -222,9 +222,35 @@ TEST(CifarDataset, NeedsAllFilesThatTheLimitReaches) {
   EXPECT_THAT(error_of(o, kCifar), HasSubstr("data_batch_3.bin, byte 0: 5 bytes are not whole"));
 }
 
+const SampleSpec kCifarFine{SampleKind::kImage, {3, 32, 32}, 100};
+
+TEST(CifarDataset, OfAHundredClassesTrainsOnTheFineLabels) {
+  const fs::path folder = fresh_folder("cifar100");
+  fs::create_directories(folder / "cifar-100-binary");
+  std::string names;
+  for (int i = 0; i < 100; ++i) names += "name" + std::to_string(i) + "\n";
+  write(folder / "cifar-100-binary/fine_label_names.txt", names);
+  write(folder / "cifar-100-binary/train.bin",
+        "\x13" + cifar_record(99, 1, 2, 3) + "\x04" + cifar_record(7, 4, 5, 6));
+  write(folder / "cifar-100-binary/test.bin", "\x01" + cifar_record(42, 0, 0, 0));
+  const auto data = open(options("cifar100", folder), Split::kTrain, kCifarFine, 1);
+  EXPECT_EQ(data->size(), 2);
+  const std::vector<int64_t> indices{1, 0};
+  const Batch batch = data->gather(indices);
+  EXPECT_EQ(batch.target[0].item<int64_t>(), 7);
+  EXPECT_EQ(batch.target[1].item<int64_t>(), 99);
+  EXPECT_EQ(batch.inputs[0][0][2][31][31].item<float>(), (6 / 255.0f - 0.4409f) / 0.2762f);
+  EXPECT_EQ(data->class_names()[99], "name99");
+  const fs::path direct = folder / "cifar-100-binary";
+  EXPECT_EQ(open(options("cifar100", direct), Split::kTest, kCifarFine, 1)->size(), 1);
+  write(direct / "fine_label_names.txt", "one\ntwo\n");
+  EXPECT_TRUE(open(options("cifar100", direct), Split::kTest, kCifarFine, 1)->class_names().empty());
+  EXPECT_THAT(error_of(options("cifar100", folder), kCifar), HasSubstr("100"));
+}
+
 TEST(Open, ListsTheDataSetsForAnUnknownName) {
   EXPECT_THAT(error_of(options("imagenet", ""), kSmall),
-              AllOf(HasSubstr("'imagenet'"), HasSubstr("fashion_mnist, mnist, cifar10")));
+              AllOf(HasSubstr("'imagenet'"), HasSubstr("fashion_mnist, mnist, cifar10, cifar100")));
 }
 
 }  // namespace

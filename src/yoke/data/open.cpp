@@ -23,6 +23,7 @@ std::vector<Entry>& table() {
       {"fashion_mnist", open_fashion_mnist},
       {"mnist", open_mnist},
       {"cifar10", open_cifar10},
+      {"cifar100", open_cifar100},
       {"images", open_images},
       {"tokens", open_tokens},
       {"libsvm", open_libsvm},

@@ -9,8 +9,8 @@
 namespace yoke::data {
 namespace {
 
-constexpr const char* kBuiltIn[] = {"fashion_mnist", "mnist",  "cifar10",  "images",
-                                    "tokens",        "libsvm", "synthetic"};
+constexpr const char* kBuiltIn[] = {"fashion_mnist", "mnist",  "cifar10", "cifar100",
+                                    "images",        "tokens", "libsvm",  "synthetic"};
 
 std::vector<std::string>& names() {
   static std::vector<std::string> all(std::begin(kBuiltIn), std::end(kBuiltIn));

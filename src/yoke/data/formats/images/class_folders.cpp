@@ -67,11 +67,22 @@ std::string class_of(const std::string& entry) {
   return parent.filename().string();
 }
 
+// The list of a split, where one file of pictures serves several (Food-101).
+fs::path list_of(const fs::path& dir, const std::string& name) {
+  return dir / "meta" / (name + ".txt");
+}
+
+bool has_list(const fs::path& dir, const std::string& name) {
+  std::error_code ignored;
+  return is_folder(dir / "images") && fs::is_regular_file(list_of(dir, name), ignored);
+}
+
 [[noreturn]] void throw_none(const fs::path& dir, const std::vector<std::string>& names) {
   std::vector<std::string> looked;
   for (const std::string& name : names) {
     looked.push_back((dir / name).string());
     looked.push_back((dir / (name + "*.tar")).string());
+    looked.push_back(list_of(dir, name).string());
   }
   throw ConfigError(
       "data.name = images: found none of {}. Set data.dir to the folder that has train/ and val/, each with "
@@ -109,8 +120,39 @@ ClassFolders::ClassFolders(const fs::path& dir, const std::vector<std::string>& 
       list_shards(std::move(archives), false);
       return;
     }
+    if (has_list(dir, name)) {
+      root_ = dir / "images";
+      list_named(list_of(dir, name));
+      return;
+    }
   }
   throw_none(dir, names);
+}
+
+void ClassFolders::list_named(const fs::path& list) {
+  std::map<std::string, std::vector<PictureFile>> by_class;
+  size_t number = 0;
+  for (const std::string& line : split(read_file(list), '\n')) {
+    ++number;
+    if (line.empty()) continue;
+    const size_t slash = line.find('/');
+    if (slash == 0 || slash == std::string::npos || slash + 1 == line.size() ||
+        line.find("..") != std::string::npos)
+      throw ConfigError("{}:{}: \"{}\": expected a class and a picture, like apple_pie/1005649.",
+                        list.string(), number, line);
+    by_class[line.substr(0, slash)].push_back({is_picture_name(line) ? line : line + ".jpg", 0, -1, 0, 0});
+  }
+  if (by_class.empty()) throw ConfigError("{}: it names no picture.", list.string());
+  for (auto& [name, files] : by_class) add_class(name, std::move(files));
+}
+
+void ClassFolders::add_class(const std::string& name, std::vector<PictureFile> files) {
+  std::ranges::sort(files, {}, &PictureFile::name);
+  for (PictureFile& file : files) {
+    file.label = static_cast<int32_t>(classes_.size());
+    files_.push_back(std::move(file));
+  }
+  classes_.push_back(name);
 }
 
 void ClassFolders::list_classes(const std::vector<fs::path>& folders) {
@@ -165,7 +207,7 @@ std::string_view ClassFolders::read(const PictureFile& file, std::string& space)
 
 bool has_pictures(const fs::path& dir, const std::vector<std::string>& names) {
   return std::any_of(names.begin(), names.end(), [&](const std::string& name) {
-    return is_folder(dir / name) || !archives_named(dir, name).empty();
+    return is_folder(dir / name) || !archives_named(dir, name).empty() || has_list(dir, name);
   });
 }
 

@@ -24,9 +24,10 @@ class ClassFolders {
  public:
   // Looks in `dir` for a folder of one of `names` ("train"; "val", "test") with a folder for each class or
   // with archives, or for archives whose names start so ("val-000.tar"). The class of an archive's entry is
-  // the folder it lies in; without one, the archive's name in such a folder ("train/n01440764.tar"). Throws
-  // ConfigError: nothing found (names what was searched), no class, a class without a picture, folders beside
-  // archives, a damaged archive.
+  // the folder it lies in; without one, the archive's name in such a folder ("train/n01440764.tar"). Or, as
+  // in Food-101, for the list meta/NAME.txt of pictures below images/, "apple_pie/1005649" for
+  // images/apple_pie/1005649.jpg. Throws ConfigError: nothing found (names what was searched), no class, a
+  // class without a picture, folders beside archives, a damaged archive, a list with another line.
   ClassFolders(const std::filesystem::path& dir, const std::vector<std::string>& names);
 
   const std::vector<std::string>& classes() const { return classes_; }
@@ -39,6 +40,8 @@ class ClassFolders {
  private:
   void list_classes(const std::vector<std::filesystem::path>& folders);
   void list_shards(std::vector<std::filesystem::path> shards, bool named_by_class);
+  void add_class(const std::string& name, std::vector<PictureFile> files);
+  void list_named(const std::filesystem::path& list);
 
   std::filesystem::path root_;
   std::vector<std::string> classes_;

@@ -56,6 +56,26 @@ TEST(ClassFolders, ComeFromArchivesToo) {
   EXPECT_THAT(folders.shown(folders.files()[2]), HasSubstr("train-001.tar: dog/2.jpg"));
 }
 
+TEST(ClassFolders, ComeFromAListBesideOneFolderOfPictures) {
+  PictureFolder folder;
+  folder.write("images/pie/2.jpg", "p2");
+  folder.write("images/pie/1.jpg", "p1");
+  folder.write("images/cake/3.jpg", "c3");
+  folder.write("images/cake/4.jpg", "of the other split");
+  folder.write("meta/train.txt", "pie/2\npie/1\ncake/3\n");
+  folder.write("meta/test.txt", "cake/4\n");
+  const ClassFolders folders(folder.path, {"train"});
+  EXPECT_THAT(listed(folders), ElementsAre("cake cake/3.jpg", "pie pie/1.jpg", "pie pie/2.jpg"));
+  std::string space;
+  EXPECT_EQ(folders.read(folders.files()[2], space), "p2");
+  EXPECT_THAT(listed(ClassFolders(folder.path, {"val", "test"})), ElementsAre("cake cake/4.jpg"));
+  EXPECT_TRUE(has_pictures(folder.path, {"train"}));
+  folder.write("meta/train.txt", "pie/1\n../secret\n");
+  EXPECT_THAT(folders_error(folder), HasSubstr("train.txt:2: \"../secret\": expected a class and a picture"));
+  folder.write("meta/train.txt", "\n");
+  EXPECT_THAT(folders_error(folder), HasSubstr("it names no picture"));
+}
+
 TEST(ClassFolders, AreNamedByTheirArchiveWhereEntriesHaveNoFolder) {
   PictureFolder folder;
   folder.write("train/n02.tar", tar_entry("b.jpg", "2") + kTarEnd);
