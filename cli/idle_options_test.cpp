@@ -49,7 +49,7 @@ const std::map<std::string, std::string> kAlways = {
      "--quick"},
     {"lab memory",
      "--model --layers --width --seq --batch --recompute --budgets --ranks --optimizer --device --steps "
-     "--output --quick"},
+     "--rounds --output --quick"},
     {"lab pipeline",
      "--stages --microbatches --up-to --forward --backward --transfer --chunks --methods --epochs "
      "--bandwidth "

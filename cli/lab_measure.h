@@ -14,7 +14,7 @@ struct StepsToMeasure {
   std::string model;
   std::vector<int> batches;  // empty: the largest that fits
   std::string precision = "fp32";
-  std::string recompute = "none";
+  std::string recompute = "none";  // or several: "none,blocks"
   std::string device = "cpu";
   int threads = 0;
   int steps = 10;

@@ -1,16 +1,20 @@
-// Two questions with one picture each. Along a step: tensors in use, counted at every allocation of a real
-// forward and backward (engine/step_anatomy.h). By stage: what `yoke train` reports of rank 0, beside the
-// formula of the ZeRO paper.
+// Three questions. Along a step: tensors in use, counted at every allocation of a real forward and backward
+// (engine/step_anatomy.h). Time paid: rounds of all policies, one after the other in one process, so that
+// other load on the machine disturbs all alike; a ratio is taken within its round. By ZeRO stage: what `yoke
+// train` reports of rank 0, beside the formula of the ZeRO paper.
 #include "cli/lab_memory.h"
 
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <map>
 
 #include "cli/lab_measure.h"
 #include "cli/lab_train.h"
 #include "yoke/base/error.h"
+#include "yoke/base/text.h"
 #include "yoke/base/units.h"
+#include "yoke/metrics/quantiles.h"
 #include "yoke/report/svg_chart.h"
 
 namespace yoke::cli {
@@ -26,7 +30,8 @@ const std::vector<LabOption> kMemoryOptions = {
     {"--ranks", "4", "2", "of the ZeRO stages; 1: without them"},
     {"--optimizer", "adamw", "adamw", "whose state is counted"},
     {"--device", "cpu", "cpu", "cpu or cuda"},
-    {"--steps", "5", "2", "timed steps"},
+    {"--steps", "5", "2", "timed steps of each policy in a round"},
+    {"--rounds", "9", "2", "of all policies, for the time paid"},
 };
 
 namespace {
@@ -35,7 +40,8 @@ using Keys = std::vector<std::pair<std::string, std::string>>;
 
 constexpr double kBackwardPasses = 2;  // in forward passes: the share of a step that recomputation repeats
 constexpr int kZeroSteps = 3;
-constexpr size_t kMostPoints = 600;  // of a curve, in the results
+constexpr double kLowQuartile = 0.25, kHighQuartile = 0.75;  // half of the rounds lies between
+constexpr size_t kMostPoints = 600;                          // of a curve, in the results
 
 Keys model_keys(const Lab& lab) {
   if (lab.values.text("--model") != "gpt2") {
@@ -71,19 +77,29 @@ class MemoryLab {
         "Batch {}, {}, on {}. Activations: tensors that forward and backward allocate, without weights and "
         "gradients.",
         lab_.values.text("--batch"), lab_.values.text("--optimizer"), lab_.values.text("--device"));
-    lab_.expect(policies_.size() + shares_.size() + (ranks_ > 1 ? 4 : 0));
+    const int rounds = lab_.values.integer("--rounds", 1, 1000);
+    lab_.expect(policies_.size() + shares_.size() + static_cast<size_t>(rounds) + (ranks_ > 1 ? 4 : 0));
     for (const std::string& policy : policies_) lab_.part("recompute " + policy, [&] { measure(policy); });
     for (double share : shares_)
       lab_.part(fmt::format("budget, {:.0f} % given back", 100 * share), [&] { measure(budget(share)); });
+    for (int round = 0; round < rounds; ++round)
+      lab_.part(fmt::format("time, round {} of {}", round + 1, rounds), [&] { time_all(round % 2 == 1); });
+    for (nlohmann::json& row : traced_) add_times(row);
+    for (const nlohmann::json& row : traced_) lab_.result(row);
     lab_.page.section("Along a step");
     lab_.page.add({"sawtooth", "Activations along a step", saw_tooth(),
                    "Forward collects, backward frees. With recomputation only the inputs of segments remain; "
                    "each segment then rises and falls a second time: the teeth. More work, a longer curve."});
     for (const auto& row : traced_) lab_.page.add(own_curve(row));
-    lab_.page.add(
-        {"time", "Time paid", time_paid(),
-         "Dashed: backward takes twice as long as forward, so a block that is run again costs a third "
-         "of its step."});
+    lab_.page.add({"activations_time", "Activations against time", against_time(),
+                   "The same passes against the clock, the fastest of three each. Recomputation ends later: "
+                   "the blocks that run twice."});
+    lab_.page.section("Time paid");
+    lab_.page.add({"time", "Time of a step, relative to no recomputation", time_paid(),
+                   fmt::format("Medians of {} in which all policies take turns; whiskers: half "
+                               "of the rounds. Dashed: 1 + f r for a share r of blocks that run twice, if "
+                               "forward is f = 1/3 of a step.",
+                               counted(lab_.values.text("--rounds"), "round"))});
     policies_table();
     if (ranks_ > 1) add_zero();
   }
@@ -126,18 +142,40 @@ class MemoryLab {
                              {"activation_bytes", peak},
                              {"activation_bytes_theory", anatomy["activation_bytes_theory"]},
                              {"peak_memory_bytes", row["peak_memory_bytes"]},
-                             {"step_seconds", row["step_seconds"]["median"]},
                              {"recomputed_blocks", anatomy["block_runs"].get<double>() - blocks},
                              {"blocks", blocks}};
       add_curve(anatomy, told);
-      const nlohmann::json* none = traced_.empty() ? nullptr : row_of("none");
-      const double base = none != nullptr ? (*none)["step_seconds"] : told["step_seconds"];
-      told["time_ratio"] = told["step_seconds"].get<double>() / base;
       told["time_ratio_theory"] =
           1 + told["recomputed_blocks"].get<double>() / blocks / (1 + kBackwardPasses);
-      traced_.push_back(told);
-      lab_.result(std::move(told));
+      traced_.push_back(std::move(told));
     });
+  }
+
+  // Every other round backwards: what changes during a round does not favour one policy.
+  void time_all(bool backwards) {
+    std::vector<std::string> order;
+    for (const auto& row : traced_) order.push_back(row["recompute"]);
+    if (backwards) std::reverse(order.begin(), order.end());
+    StepsToMeasure steps = steps_with(join(order, ","));
+    steps.anatomy = false;
+    std::map<std::string, double> seconds;
+    measure_steps(lab_, steps, [&](const nlohmann::json& row) {
+      seconds[row["recompute"]] = row["step_seconds"]["median"];
+    });
+    for (const auto& [policy, taken] : seconds) {
+      seconds_[policy].push_back(taken);
+      if (seconds.contains("none")) ratios_[policy].push_back(taken / seconds["none"]);
+    }
+  }
+
+  void add_times(nlohmann::json& row) const {
+    const std::string policy = row["recompute"];
+    if (!ratios_.contains(policy)) return;
+    const std::vector<double>& ratios = ratios_.at(policy);
+    row["step_seconds"] = metrics::median(seconds_.at(policy));
+    row["time_ratio"] = metrics::median(ratios);
+    row["time_ratio_low"] = metrics::quantile(ratios, kLowQuartile);
+    row["time_ratio_high"] = metrics::quantile(ratios, kHighQuartile);
   }
 
   static std::vector<report::Point> points_of(const nlohmann::json& memory) {
@@ -149,15 +187,21 @@ class MemoryLab {
   // Against the number of the allocation: on a busy machine time has gaps.
   static void add_curve(const nlohmann::json& anatomy, nlohmann::json& told) {
     std::vector<report::Point> points = points_of(anatomy["memory"]);
+    told["memory_seconds"] = pairs_of(points);
     double turn = 0;
     for (size_t i = 0; i < points.size(); ++i) {
       if (points[i].x < anatomy["forward_end"]) turn = static_cast<double>(i);
       points[i].x = static_cast<double>(i);
     }
     told["forward_end"] = turn;
-    told["memory"] = nlohmann::json::array();
+    told["memory"] = pairs_of(points);
+  }
+
+  static nlohmann::json pairs_of(const std::vector<report::Point>& points) {
+    nlohmann::json pairs = nlohmann::json::array();
     for (const report::Point& point : report::thin_out(points, kMostPoints))
-      told["memory"].push_back({point.x, point.y});
+      pairs.push_back({point.x, point.y});
+    return pairs;
   }
 
   static report::LineChart chart_of_step(const std::string& title) {
@@ -174,6 +218,18 @@ class MemoryLab {
     for (const auto& row : traced_)
       chart.series.push_back(
           {.name = row["recompute"], .points = points_of(row["memory"]), .colour = ++colour});
+    return report::to_svg(chart);
+  }
+
+  std::string against_time() const {
+    report::LineChart chart = chart_of_step("Activation memory against time");
+    chart.x_label = "time since the start of forward";
+    chart.x_unit = report::Unit::kSeconds;
+    chart.whole_x = false;
+    int colour = 0;
+    for (const auto& row : traced_)
+      chart.series.push_back(
+          {.name = row["recompute"], .points = points_of(row["memory_seconds"]), .colour = ++colour});
     return report::to_svg(chart);
   }
 
@@ -198,18 +254,19 @@ class MemoryLab {
   std::string time_paid() const {
     report::StackedBars chart{.title = "Time of a step, by recomputation",
                               .x_label = "recompute",
-                              .y_label = "time per step",
-                              .unit = report::Unit::kSeconds,
+                              .y_label = "time, relative to none",
                               .legend = false,
                               .layers = {"step"}};
-    double at = 0, none = 0;
+    double at = 0;
     for (const auto& row : traced_) {
-      if (row["recompute"] == "none") none = row["step_seconds"];
+      if (!row.contains("time_ratio")) continue;
       chart.bars.push_back({at,
                             at + 0.8,
-                            {row["step_seconds"]},
+                            {row["time_ratio"]},
                             row["recompute"],
-                            none * row["time_ratio_theory"].get<double>()});
+                            row["time_ratio_theory"],
+                            row["time_ratio_low"],
+                            row["time_ratio_high"]});
       ++at;
     }
     return report::to_svg(chart);
@@ -217,21 +274,28 @@ class MemoryLab {
 
   void policies_table() {
     report::LabTable table{
-        {"recompute", "run twice", "activations", "formula", "process", "step", "time", "formula"}, {}};
-    for (const auto& row : traced_)
-      table.rows.push_back({row["recompute"],
-                            fmt::format("{:.0f} of {:.0f}", row["recomputed_blocks"].get<double>(),
-                                        row["blocks"].get<double>()),
-                            format_bytes(row["activation_bytes"]),
-                            format_bytes(row["activation_bytes_theory"]),
-                            format_bytes(row["peak_memory_bytes"]), format_duration(row["step_seconds"]),
-                            fmt::format("{:.2f}", row["time_ratio"].get<double>()),
-                            fmt::format("{:.2f}", row["time_ratio_theory"].get<double>())});
+        {"recompute", "run twice", "activations", "formula", "process", "step", "time", "spread", "formula"},
+        {}};
+    for (const auto& row : traced_) {
+      const bool timed = row.contains("time_ratio");
+      table.rows.push_back(
+          {row["recompute"],
+           fmt::format("{:.0f} of {:.0f}", row["recomputed_blocks"].get<double>(),
+                       row["blocks"].get<double>()),
+           format_bytes(row["activation_bytes"]), format_bytes(row["activation_bytes_theory"]),
+           format_bytes(row["peak_memory_bytes"]), timed ? format_duration(row["step_seconds"]) : "–",
+           timed ? fmt::format("{:.2f}", row["time_ratio"].get<double>()) : "–",
+           timed ? fmt::format("{:.2f}–{:.2f}", row["time_ratio_low"].get<double>(),
+                               row["time_ratio_high"].get<double>())
+                 : "–",
+           fmt::format("{:.2f}", row["time_ratio_theory"].get<double>())});
+    }
     table.notes = {
         "Run twice: blocks whose activations are dropped and computed again. Formula of activations: what "
         "the "
         "segments keep, plus the largest one (docs/memory.md); the loss and workspaces come on top. Process: "
-        "peak of the whole process, on cuda of its tensors. Time: relative to no recomputation."};
+        "peak of the whole process, on cuda of its tensors. Time: median relative to no recomputation in the "
+        "same round; spread: half of the rounds."};
     lab_.show(table);
   }
 
@@ -309,6 +373,7 @@ class MemoryLab {
   std::vector<std::string> policies_;
   std::vector<double> shares_;
   nlohmann::json traced_ = nlohmann::json::array();
+  std::map<std::string, std::vector<double>> seconds_, ratios_;  // by policy; one of each round
 };
 
 }  // namespace

@@ -55,7 +55,7 @@ const std::vector<LabRow>& labs() {
        .run = run_lab_downpour},
       {.name = "memory",
        .question = "What does a step hold in memory, and what do recomputation and ZeRO leave of it?",
-       .time = "1 minute",
+       .time = "2 minutes",
        .example = "yoke lab memory --model gpt2 --layers 12 --ranks 4",
        .options = kMemoryOptions,
        .run = run_lab_memory},

@@ -129,6 +129,11 @@ def test_memory_falls_with_recomputation_and_with_each_zero_stage(yoke, tmp_path
     none, blocks = found["results"]
     assert (none["recompute"], blocks["recompute"]) == ("none", "blocks")
     assert blocks["activation_bytes"] < none["activation_bytes"] and blocks["recomputed_blocks"] > 0 == none["recomputed_blocks"]
+    assert none["time_ratio"] == 1 and blocks["time_ratio_low"] <= blocks["time_ratio"] <= blocks["time_ratio_high"]
+    assert none["time_ratio_theory"] == 1 < blocks["time_ratio_theory"] < 4 / 3
+    for row in found["results"]:  # the pass in the order of time
+        times = [seconds for seconds, _ in row["memory_seconds"]]
+        assert times == sorted(times) and max(held for _, held in row["memory_seconds"]) == row["activation_bytes"]
     for row in found["results"]:  # what the formula counts is a part of what is measured
         assert row["activation_bytes_theory"] <= row["activation_bytes"] and len(row["memory"]) > 20
     stages = {row["stage"]: row for row in found["zero"]}

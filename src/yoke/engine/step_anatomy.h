@@ -18,7 +18,7 @@ struct StepAnatomy {
   std::vector<compute::BlockCost> blocks;         // with the batch of the options
   size_t forward_calls = 0;                       // of blocks, in a forward and backward
   int64_t activation_bytes = 0;                   // peak by the formula of compute/recompute_policy.h
-  PassTrace pass;                                 // after a warm-up
+  PassTrace pass;                                 // after a warm-up, the fastest of a few
   GradientSizes gradients;                        // of the first step
   StepNeeds needs;                                // {}: with a budget
   double free_bytes = 0;                          // for activations

@@ -29,6 +29,8 @@ const char* const kChartStyle = R"css(
 .chart .line.dotted { stroke-dasharray: 1 5; }
 .chart .line.theory { stroke-dasharray: 6 5; stroke-width: 1.6; }
 .chart .faint { stroke-width: 1.2; opacity: .28; }
+.chart .arrived { stroke: var(--text); stroke-width: 1.4; }
+.chart .whisker { fill: none; stroke: var(--text); stroke-width: 1.4; }
 .chart .dot { fill: currentColor; stroke: var(--card); stroke-width: 1.5; }
 .bar { fill: currentColor; background: currentColor; }
 .chart .bad rect { fill: var(--bad); opacity: .13; }

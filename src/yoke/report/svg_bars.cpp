@@ -12,6 +12,7 @@ namespace yoke::report {
 namespace {
 
 constexpr int kTheoryColour = 6;
+constexpr double kWhiskerCap = 6;
 constexpr size_t kLeastHistogramBars = 8, kMostHistogramBars = 64;
 
 double height_of(double value) {
@@ -36,7 +37,18 @@ std::string tooltip(const StackedBars& chart, const StackedBar& bar) {
     text += fmt::format("\n{}: {}", chart.layers[i], value_text(value, chart.unit));
   }
   if (bar.theory > 0) text += "\nformula: " + value_text(bar.theory, chart.unit);
+  if (bar.low < bar.high)
+    text += fmt::format("\nfrom {} to {}", value_text(bar.low, chart.unit), value_text(bar.high, chart.unit));
   return text;
+}
+
+std::string whisker(const Frame& frame, const StackedBar& bar) {
+  if (!(bar.low < bar.high) || !std::isfinite(bar.high)) return "";
+  const double middle = frame.x_at((bar.from + bar.to) / 2);
+  const double cap = std::min(kWhiskerCap, (frame.x_at(bar.to) - frame.x_at(bar.from)) / 4);
+  return fmt::format(
+      R"(<path class="whisker" d="M{0:.1f} {2:.2f}H{1:.1f}M{0:.1f} {3:.2f}H{1:.1f}M{4:.1f} {2:.2f}V{3:.2f}"/>)",
+      middle - cap, middle + cap, frame.y_at(height_of(bar.low)), frame.y_at(bar.high), middle);
 }
 
 std::string draw(const StackedBars& chart, const Frame& frame, const StackedBar& bar) {
@@ -55,7 +67,7 @@ std::string draw(const StackedBars& chart, const Frame& frame, const StackedBar&
   if (bar.theory > 0)
     svg += fmt::format(R"(<path class="line theory c{}" d="M{:.1f} {:.2f}H{:.1f}"/>)", kTheoryColour,
                        left - gap, frame.y_at(bar.theory), left + width + gap);
-  return svg + "</g>";
+  return svg + whisker(frame, bar) + "</g>";
 }
 
 void name_ticks(const StackedBars& chart, Axis& axis) {
@@ -86,7 +98,7 @@ std::string to_svg(const StackedBars& chart) {
   Frame frame{chart.title, chart.x_label, chart.y_label, chart.unit, Unit::kNumber, {}, {}, {}};
   double highest = 0;
   for (const StackedBar& bar : chart.bars)
-    highest = std::max({highest, total_of(bar), height_of(bar.theory)});
+    highest = std::max({highest, total_of(bar), height_of(bar.theory), height_of(bar.high)});
   if (chart.y_to > 0) highest = chart.y_to;
   frame.y = make_axis(0, highest > 0 ? highest : 1, false);
   frame.x = make_axis(0, 1, false);

@@ -40,6 +40,8 @@ struct StackedBar {
   std::vector<double> values{};
   std::string name{};  // written below it, if any bar has one, instead of numbers
   double theory = 0;   // predicted total: a dashed line across it; 0: none
+  double low = 0;      // spread of the total over repetitions: a whisker from low to high, if they differ
+  double high = 0;
 };
 
 struct StackedBars {

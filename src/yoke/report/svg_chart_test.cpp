@@ -165,6 +165,16 @@ TEST(StackedBars, ShowWhatAFormulaPredicts) {
   EXPECT_THAT(svg, HasSubstr(">formula</tspan>"));
 }
 
+TEST(StackedBars, ShowTheSpreadOfRepetitions) {
+  StackedBars chart{.x_label = "rule", .layers = {"time"}};
+  chart.bars = {{0, 1, {2}, "", 0, 1, 4}, {1, 2, {3}, "", 0, 3, 3}};
+  const std::string svg = to_svg(chart);
+  expect_sound(svg);
+  EXPECT_EQ(count(svg, "class=\"whisker\""), 1);
+  EXPECT_EQ(count(svg, "from 1 to 4"), 1);
+  EXPECT_EQ(count(svg, ">4<"), 1);  // the axis reaches its end
+}
+
 TEST(StackedBars, OfWholeNumbersHaveTicksOnlyThere) {
   std::string svg = to_svg(histogram("Staleness", "updates late", "gradients", {600}));
   expect_sound(svg);
