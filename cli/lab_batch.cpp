@@ -9,10 +9,12 @@
 #include <cmath>
 #include <map>
 
+#include "cli/lab_noise.h"
 #include "cli/lab_train.h"
 #include "yoke/base/error.h"
 #include "yoke/base/log.h"
 #include "yoke/base/units.h"
+#include "yoke/metrics/quantiles.h"
 #include "yoke/report/svg_chart.h"
 
 namespace yoke::cli {
@@ -47,9 +49,13 @@ momentum = 0.0
 threads = 1
 )";
 
-constexpr double kRecordsOfTrial = 60;  // of a run
-constexpr double kTargetSlack = 1.02;   // times the worst of the best losses: the target
-constexpr double kFilesSamples = 5e4;   // assumed of a data set in files
+constexpr double kCurvePoints = 60;    // of a run: what a loss is averaged over
+constexpr double kFinest = 32;         // samples between two records, so that steps to a loss are exact
+constexpr double kLeastSteps = 20;     // to a loss, for the same
+constexpr size_t kLeastBatches = 3;    // sizes that reach a loss, for the critical batch size there
+constexpr int kNoiseRuns = 3;          // with different samples; --quick: 1
+constexpr double kTargetSlack = 1.02;  // times the worst of the best losses: the target
+constexpr double kFilesSamples = 5e4;  // assumed of a data set in files
 
 const char* const kRateRules[] = {"constant", "linear", "warmup"};
 
@@ -61,6 +67,16 @@ struct Trial {
   bool diverged = false;
 
   std::string name() const { return fmt::format("batch{}_lr{:g}{}", batch, lr, warm ? "_warmup" : ""); }
+  // A loss is the mean of the last 1/kCurvePoints of the run.
+  void average() {
+    const auto reach = static_cast<size_t>(std::max(1.0, static_cast<double>(records.size()) / kCurvePoints));
+    for (size_t i = records.size(); i-- > 0;) {
+      const size_t count = std::min(reach, i + 1);
+      double sum = 0;
+      for (size_t k = 0; k < count; ++k) sum += records[i - k].loss;
+      records[i].loss = sum / static_cast<double>(count);
+    }
+  }
   double loss() const { return diverged || records.empty() ? std::nan("") : end_loss(records); }
   const metrics::Record* reaches(double target) const {
     for (const metrics::Record& record : records)
@@ -86,7 +102,7 @@ class BatchLab {
     }
     samples_ = samples_of(training_of(trials_.front()).config().data);
     for (const Trial& trial : trials_) training_of(trial);
-    noisy_batch_ = batches_[batches_.size() / 2];
+    noisy_batch_ = std::max(2, batches_[(batches_.size() - 1) / 2]);
   }
 
   void run() {
@@ -97,27 +113,37 @@ class BatchLab {
         "rate of the smallest, {:g}, times the growth of the batch (linear); the same with a warm-up "
         "of {}.",
         counted(lab_.values.text("--epochs"), "epoch"), lr_, counted(lab_.values.text("--warmup"), "epoch"));
-    lab_.expect(trials_.size() + 1);
+    const int noise_runs = lab_.quick ? 1 : kNoiseRuns;
+    lab_.expect(trials_.size() + static_cast<size_t>(noise_runs));
     for (Trial& trial : trials_) lab_.part(trial.name(), [&] { train(trial); });
-    lab_.part("noise scale, 2 ranks", [&] { measure_noise(); });
+    for (int seed = 1; seed <= noise_runs; ++seed)
+      lab_.part(fmt::format("noise scale, 2 ranks, seed {}", seed), [&] { measure_noise(seed); });
+    find_noise();
     find_target();
     lab_.page.section("Against epochs and time");
     for (const char* rule : kRateRules) lab_.page.add(against_epochs(rule));
-    lab_.page.add({"time", "Against time, linear rule", against_time(), "The same steps in less time."});
+    lab_.page.add({"time_linear", "linear rule, against time", against_time(/*best=*/false),
+                   "The same epochs against the clock: a large batch needs fewer, longer steps."});
+    lab_.page.add({"time_best", "best rate of each batch size, against time", against_time(/*best=*/true),
+                   "Small batches make progress with every sample, large ones use the processor better."});
     lab_.page.section("Which learning rate?");
     lab_.page.add(
         {"rates", "Loss at the end against the learning rate", against_rates(),
          "Dashed: the rate of the linear rule. Small batches need lower rates; large ones waste their "
          "steps with them."});
     lab_.page.section("Where returns diminish");
-    lab_.page.add(
-        {"steps", "Steps to the target", steps_to_target(),
-         "The best rate of each batch size. Dashed: S_min (1 + B_noise / B) with the measured noise "
-         "scale."});
+    lab_.page.add({"steps", "Steps to the target", steps_to_target(),
+                   "The best rate of each batch size. Dashed: S_min (1 + B_noise / B) with the noise scale "
+                   "that is measured at that loss."});
     lab_.page.add(
         {"noise", "Gradient noise scale along training", noise_curve(),
-         "From the gradient norms of one rank's batch and of both together. It grows as the loss falls: "
-         "late in training larger batches pay."});
+         fmt::format(
+             "B_noise = tr Σ / |G|², from the gradient norms of one rank's batch b and of both "
+             "together, B = {}: |G|² = (B |G_B|² - b |G_b|²) / (B - b), "
+             "tr Σ = (|G_b|² - |G_B|²) / (1/b - 1/B). Median of {}. Dashed: the critical "
+             "batch size that the runs above show at the same loss, from S_min (1 + B_crit / B) fitted "
+             "to their steps. It grows as the loss falls: late in training larger batches pay.",
+             noisy_batch_, counted(fmt::format("{}", noises_.size()), "run"))});
     for (const Trial& trial : trials_) add_result(trial);
     table();
   }
@@ -147,10 +173,14 @@ class BatchLab {
     return settings;
   }
 
+  std::string record_every(int batch) const {
+    const double coarse = samples_ / kCurvePoints / batch;
+    return fmt::format("{:.0f}", std::max(1.0, std::min(coarse, std::floor(kFinest / batch))));
+  }
+
   LabTraining training_of(const Trial& trial) const {
     LabTraining::Settings settings = settings_of(trial.batch, trial.lr, trial.warm);
-    settings.emplace_back("out.log_every",
-                          fmt::format("{:.0f}", std::max(1.0, samples_ / kRecordsOfTrial / trial.batch)));
+    settings.emplace_back("out.log_every", record_every(trial.batch));
     return {lab_, file_, trial.name(), 1, settings};
   }
 
@@ -164,24 +194,67 @@ class BatchLab {
     const LabTraining training = training_of(trial);
     try {
       trial.records = training.run().records;
+      trial.average();
     } catch (const Diverged&) {
       trial.diverged = true;
     }
   }
 
-  void measure_noise() {
+  // A point: epoch and noise scale; beside it the loss.
+  struct Noise {
+    std::vector<report::Point> scale;
+    std::vector<double> loss;
+  };
+
+  void measure_noise(int seed) {
     LabTraining::Settings settings =
         settings_of(std::max(1, noisy_batch_ / 2), rate_of("linear", noisy_batch_), false);
-    settings.emplace_back("out.log_every",
-                          fmt::format("{:.0f}", std::max(1.0, samples_ / kRecordsOfTrial / noisy_batch_)));
+    settings.emplace_back("out.log_every", record_every(noisy_batch_));
+    settings.emplace_back("train.seed", fmt::format("{}", seed));
     try {
-      for (const metrics::Record& record : LabTraining(lab_, file_, "noise", 2, settings).run().records)
-        if (record.noise_scale && std::isfinite(*record.noise_scale))
-          noise_.push_back({record.epoch, *record.noise_scale});
+      Trial run{.batch = noisy_batch_};
+      run.records = LabTraining(lab_, file_, fmt::format("noise_seed{}", seed), 2, settings).run().records;
+      run.average();
+      Noise noise;
+      for (const metrics::Record& record : run.records) {
+        const double scale = record.noise_scale.value_or(std::nan(""));
+        noise.scale.push_back({record.epoch, scale > 0 ? scale : std::nan("")});
+        noise.loss.push_back(record.loss);
+      }
+      noises_.push_back(std::move(noise));
     } catch (const Diverged&) {
       log::warn("lab batch: no noise scale: its run, with the rate of the linear rule, diverged");
     }
-    if (!noise_.empty()) noise_scale_ = noise_[noise_.size() / 2].y;
+  }
+
+  // Medians over the runs, and what training at the same loss shows.
+  void find_noise() {
+    if (noises_.empty()) return;
+    for (size_t i = 0; i < noises_[0].scale.size(); ++i) {
+      std::vector<double> scales, losses;
+      for (const Noise& one : noises_) {
+        if (i >= one.scale.size()) continue;
+        scales.push_back(one.scale[i].y);
+        losses.push_back(one.loss[i]);
+      }
+      const double epoch = noises_[0].scale[i].x, scale = metrics::median(scales);
+      if (!std::isfinite(scale)) continue;
+      noise_.push_back({epoch, scale});
+      noise_losses_.push_back(metrics::median(losses));
+      const auto fit = fit_noise(steps_to(noise_losses_.back()));
+      critical_.push_back({epoch, fit ? fit->critical_batch : std::nan("")});
+    }
+  }
+
+  // Of each batch size with its best rate for this loss; empty: too few reach it.
+  std::vector<StepsToLoss> steps_to(double loss) const {
+    std::vector<StepsToLoss> steps;
+    for (int batch : batches_)
+      if (const Trial* trial = fastest(batch, loss))
+        steps.push_back({static_cast<double>(batch), static_cast<double>(trial->reaches(loss)->step)});
+    const bool early = std::ranges::any_of(steps, [](const auto& one) { return one.steps < kLeastSteps; });
+    if (early || steps.size() < std::min(kLeastBatches, batches_.size())) steps.clear();
+    return steps;
   }
 
   const Trial* best(int batch) const {
@@ -194,11 +267,11 @@ class BatchLab {
   }
 
   // Of the runs of this batch size, the one that reaches the target in the fewest steps.
-  const Trial* fastest(int batch) const {
+  const Trial* fastest(int batch, double target) const {
     const Trial* fastest = nullptr;
     for (const Trial& trial : trials_) {
-      const metrics::Record* record = trial.batch == batch ? trial.reaches(target_) : nullptr;
-      if (record != nullptr && (fastest == nullptr || record->step < fastest->reaches(target_)->step))
+      const metrics::Record* record = trial.batch == batch ? trial.reaches(target) : nullptr;
+      if (record != nullptr && (fastest == nullptr || record->step < fastest->reaches(target)->step))
         fastest = &trial;
     }
     return fastest;
@@ -207,8 +280,19 @@ class BatchLab {
   void find_target() {
     for (int batch : batches_)
       if (const Trial* trial = best(batch)) target_ = std::max(target_, trial->loss() * kTargetSlack);
+    // Where its runs reach the target; otherwise at their end.
+    const auto reached = std::ranges::find_if(noise_losses_, [&](double loss) { return loss <= target_; });
+    if (!noise_.empty())
+      noise_scale_ =
+          noise_[std::min(noise_.size() - 1, static_cast<size_t>(reached - noise_losses_.begin()))].y;
     lab_.document["target_loss"] = target_;
     if (noise_scale_ > 0) lab_.document["noise_scale"] = noise_scale_;
+    if (const auto fit = fit_noise(steps_to(target_))) lab_.document["critical_batch"] = fit->critical_batch;
+    for (size_t i = 0; i < noise_.size(); ++i) {
+      nlohmann::json point = {noise_[i].x, noise_[i].y, nullptr};
+      if (std::isfinite(critical_[i].y)) point[2] = critical_[i].y;
+      lab_.document["noise"].push_back(std::move(point));
+    }
   }
 
   static report::Series curve(const Trial& trial, int colour, bool time) {
@@ -235,17 +319,18 @@ class BatchLab {
             report::to_svg(chart), told.at(rule)};
   }
 
-  std::string against_time() const {
-    report::LineChart chart{.title = "Loss against time, linear rule",
-                            .x_label = "time",
-                            .y_label = "loss",
-                            .whole_x = false,
-                            .x_unit = report::Unit::kSeconds};
+  std::string against_time(bool best) const {
+    report::LineChart chart{
+        .title = best ? "Loss against time, best rates" : "Loss against time, linear rule",
+        .x_label = "time",
+        .y_label = "loss",
+        .whole_x = false,
+        .x_unit = report::Unit::kSeconds};
     int colour = 0;
     for (int batch : batches_) {
       ++colour;
-      if (const Trial* trial = find(batch, rate_of("linear", batch), false))
-        chart.series.push_back(curve(*trial, colour, /*time=*/true));
+      const Trial* trial = best ? this->best(batch) : find(batch, rate_of("linear", batch), false);
+      if (trial != nullptr) chart.series.push_back(curve(*trial, colour, /*time=*/true));
     }
     return report::to_svg(chart);
   }
@@ -287,7 +372,7 @@ class BatchLab {
     report::Series measured{.name = "measured"}, theory{.name = "theory", .colour = 6, .theory = true};
     double sum = 0;
     for (int batch : batches_)
-      if (const Trial* trial = fastest(batch)) {
+      if (const Trial* trial = fastest(batch, target_)) {
         const auto steps = static_cast<double>(trial->reaches(target_)->step);
         measured.points.push_back({static_cast<double>(batch), steps});
         sum += std::log(steps / (1 + noise_scale_ / batch));
@@ -304,12 +389,19 @@ class BatchLab {
   }
 
   std::string noise_curve() const {
-    return report::to_svg(report::LineChart{.title = "Gradient noise scale",
-                                            .x_label = "epochs",
-                                            .y_label = "samples",
-                                            .log = true,
-                                            .whole_x = false,
-                                            .series = {{.name = "noise scale", .points = noise_}}});
+    report::LineChart chart{.title = "Gradient noise scale",
+                            .x_label = "epochs",
+                            .y_label = "samples",
+                            .log = true,
+                            .whole_x = false};
+    for (const Noise& one : noises_)
+      if (noises_.size() > 1) chart.series.push_back({.points = one.scale, .faint = true});
+    chart.series.push_back({.name = "B_noise, measured", .points = noise_});
+    report::Series theory{.name = "B_crit, from steps to a loss", .colour = 6, .theory = true};
+    for (const report::Point& point : critical_)
+      if (std::isfinite(point.y)) theory.points.push_back(point);
+    chart.series.push_back(std::move(theory));
+    return report::to_svg(chart);
   }
 
   void add_result(const Trial& trial) {
@@ -335,7 +427,7 @@ class BatchLab {
                                             : "diverged";
     };
     for (int batch : batches_) {
-      const Trial *top = best(batch), *first = fastest(batch);
+      const Trial *top = best(batch), *first = fastest(batch, target_);
       const metrics::Record* record = first == nullptr ? nullptr : first->reaches(target_);
       std::vector<std::string> row = {fmt::format("{}", batch),
                                       top == nullptr ? "–" : fmt::format("{:g}", top->lr), loss(top)};
@@ -352,8 +444,7 @@ class BatchLab {
                     "steps.",
                     target_)};
     if (noise_scale_ > 0)
-      table.notes.push_back(
-          fmt::format("Gradient noise scale in the middle of a run: {:.0f} samples.", noise_scale_));
+      table.notes.push_back(fmt::format("Gradient noise scale at the target: {:.1f} samples.", noise_scale_));
     lab_.show(table);
   }
 
@@ -364,8 +455,10 @@ class BatchLab {
   const std::string file_;
   std::vector<Trial> trials_;
   int noisy_batch_ = 0;
-  double samples_ = 0;  // of a run
-  std::vector<report::Point> noise_;
+  double samples_ = 0;                           // of a run
+  std::vector<Noise> noises_;                    // of each run
+  std::vector<double> noise_losses_;             // beside noise_
+  std::vector<report::Point> noise_, critical_;  // against epochs, as many; critical_ has gaps
   double noise_scale_ = 0, target_ = 0;
 };
 
