@@ -40,7 +40,7 @@ const std::map<std::string, std::string> kAlways = {
      "FILE --methods --workers --every --steps --bandwidth --latency --compute --target-loss --output "
      "--quick"},
     {"lab batch", "--file --batches --lr --factors --epochs --warmup --output --quick"},
-    {"lab collectives", "--op --nproc --bytes --preset --machines --up-to --output --quick"},
+    {"lab collectives", "--op --nproc --bytes --preset --machines --up-to --ring --output --quick"},
     {"lab compare",
      "--file --methods --workers --bandwidth --latency --slow --compute --every --epochs --target-accuracy "
      "--output --quick"},

@@ -1,12 +1,15 @@
 #include "cli/lab_collectives.h"
 
 #include <fmt/core.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 #include "cli/bench_collectives_command.h"
 #include "cli/lab_fastest.h"
+#include "cli/ring_on_topology.h"
 #include "yoke/base/error.h"
 #include "yoke/base/units.h"
 #include "yoke/cluster/topology/presets.h"
@@ -19,11 +22,12 @@ namespace yoke::cli {
 
 const std::vector<LabOption> kCollectivesOptions = {
     {"--op", "all_reduce", "all_reduce", "all_reduce reduce_scatter all_gather broadcast …"},
-    {"--nproc", "4", "2", "ranks that measure, over tcp on this machine"},
+    {"--nproc", "2,4,8", "2", "numbers of ranks that measure, over tcp on this machine"},
     {"--bytes", "1K,4K,16K,64K,256K,1M,4M,16M", "1K,64K,1M", "sizes"},
     {"--preset", "h100", "h100", "machines of the prediction: pcie4 pcie8 dgx1 p2.16xlarge dgx2 h100"},
     {"--machines", "4", "2", "number of them"},
     {"--up-to", "64", "16", "largest number of ranks of the curves"},
+    {"--ring", "pcie8", "pcie4", "machine on which a ring is drawn, of the same"},
 };
 
 namespace {
@@ -52,14 +56,17 @@ class CollectivesLab {
   explicit CollectivesLab(Lab& lab)
       : lab_(lab),
         op_(plan::parse_collective(lab.values.text("--op"))),
-        nproc_(lab.values.integer("--nproc", 2, 64)),
+        nproc_(lab.values.integers("--nproc", 2, 64)),
         up_to_(lab.values.integer("--up-to", 2, 512)),
         sizes_(lab.values.sizes("--bytes")),
         topology_(cluster::preset(lab.values.text("--preset"),
                                   {.machines = lab.values.integer("--machines", 1, 64)})),
-        pricer_(topology_) {
+        pricer_(topology_),
+        ring_machine_(cluster::preset(lab.values.text("--ring"))) {
     if (op_ == plan::Collective::kBarrier) throw ConfigError("--op barrier: it moves no bytes to plot.");
     std::sort(sizes_.begin(), sizes_.end());
+    std::sort(nproc_.begin(), nproc_.end());
+    nproc_.erase(std::unique(nproc_.begin(), nproc_.end()), nproc_.end());
     for (Algorithm one : plan::algorithms_for(op_))
       if (one != Algorithm::kSummation && one != Algorithm::kHierarchical && one != Algorithm::kExchange)
         algorithms_.push_back(one);
@@ -67,17 +74,22 @@ class CollectivesLab {
 
   void run() {
     lab_.page.title = fmt::format("Collectives: {}", plan::to_string(op_));
-    lab_.page.about =
-        fmt::format("Measured with {} ranks over tcp on this machine; predicted for {} x {}.", nproc_,
-                    lab_.values.integer("--machines", 1, 64), lab_.values.text("--preset"));
-    lab_.expect(5);
-    lab_.page.section("Time against bytes");
-    lab_.part("measure", [&] { measured(); });
+    lab_.page.about = fmt::format("Measured with {} ranks over tcp on this machine; predicted for {} x {}.",
+                                  fmt::join(nproc_, ", "), lab_.values.integer("--machines", 1, 64),
+                                  lab_.values.text("--preset"));
+    lab_.expect(nproc_.size() + (op_ == plan::Collective::kAllReduce ? 5 : 3));
+    lab_.page.section("Time against bytes, measured");
+    for (int ranks : nproc_) lab_.part(fmt::format("measure, {} ranks", ranks), [&] { measured(ranks); });
+    if (!costs_.empty()) measured_over_ranks();
+    lab_.page.section("Time against bytes, predicted");
     lab_.part("predict by topology", [&] { predicted(); });
-    lab_.page.section("Time against ranks");
+    lab_.page.section("Time against ranks, predicted");
     lab_.part("small arrays", [&] { over_ranks(kSmall); });
     lab_.part("large arrays", [&] { over_ranks(kLarge); });
-    if (op_ == plan::Collective::kAllReduce) lab_.part("a ring, step by step", [&] { ring(); });
+    if (op_ != plan::Collective::kAllReduce) return;
+    lab_.page.section("A ring, step by step");
+    lab_.part("a ring of four ranks", [&] { ring(); });
+    lab_.part("a ring on " + ring_machine_.name, [&] { ring_on_machine(); });
   }
 
  private:
@@ -92,9 +104,9 @@ class CollectivesLab {
             .x_unit = report::Unit::kBytes};
   }
 
-  void measured() {
+  void measured(int ranks) {
     BenchCollectivesArguments request;
-    request.nproc = nproc_;
+    request.nproc = ranks;
     request.backend = "tcp";
     request.ops = {plan::to_string(op_)};
     request.bytes.clear();
@@ -113,29 +125,63 @@ class CollectivesLab {
       if (algorithms_[i] == Algorithm::kRing) of_ring = series.points;
       chart.series.push_back(std::move(series));
     }
-    const plan::LinkCost cost = fitted(of_ring, op_, nproc_);
+    const plan::LinkCost cost = fitted(of_ring, op_, ranks);
     for (size_t i = 0; i < algorithms_.size() && cost.alpha > 0; ++i) {
       report::Series model{.name = i == 0 ? "model" : "", .colour = static_cast<int>(i) + 1, .theory = true};
       for (int64_t bytes : sizes_)
         model.points.push_back(
-            {static_cast<double>(bytes), plan::predict_seconds(op_, algorithms_[i], nproc_, bytes, cost)});
+            {static_cast<double>(bytes), plan::predict_seconds(op_, algorithms_[i], ranks, bytes, cost)});
       chart.series.push_back(std::move(model));
     }
-    for (const auto& row : rows)
+    for (const auto& row : rows) {
+      seconds_[row["algorithm"]].push_back(
+          {ranks, row["bytes"].get<int64_t>(), row["seconds"]["median"].get<double>()});
       lab_.result({{"algorithm", row["algorithm"]},
                    {"ranks", row["ranks"]},
                    {"bytes", row["bytes"]},
                    {"seconds", row["seconds"]["median"]},
                    {"busbw", row["busbw"]},
                    {"correct", row["correct"]}});
-    lab_.document["alpha"] = cost.alpha;
-    lab_.document["beta"] = cost.beta;
+    }
+    costs_[ranks] = cost;
+    lab_.document["fits"].push_back({{"ranks", ranks}, {"alpha", cost.alpha}, {"beta", cost.beta}});
     lab_.page.add(
-        {"measured", fmt::format("Measured, {} ranks over tcp", nproc_), report::to_svg(chart),
+        {fmt::format("measured_{}", ranks), fmt::format("{} ranks over tcp", ranks), report::to_svg(chart),
          fmt::format(
              "Dashed: α per message and β per byte, fitted to the fastest and the largest array of the "
              "ring: α = {}, 1/β = {}/s. Ranks that share cores differ from it.",
              format_duration(cost.alpha), format_bytes(cost.beta > 0 ? 1 / cost.beta : 0))});
+  }
+
+  // With the link of the fewest ranks as the theory: the rest is what more ranks on the same cores cost.
+  void measured_over_ranks() {
+    const int64_t bytes = sizes_.back();
+    const plan::LinkCost cost = costs_.begin()->second;
+    report::LineChart chart{.title = "Measured time against ranks",
+                            .x_label = "ranks",
+                            .y_label = "time",
+                            .unit = report::Unit::kSeconds,
+                            .log = true,
+                            .log_x = true};
+    int colour = 0;
+    for (Algorithm one : algorithms_) {
+      ++colour;
+      report::Series series{.name = plan::to_string(one), .colour = colour};
+      report::Series model{.name = colour == 1 ? "model" : "", .colour = colour, .theory = true};
+      for (const Measured& row : seconds_[series.name])
+        if (row.bytes == bytes) series.points.push_back({static_cast<double>(row.ranks), row.seconds});
+      for (const auto& [ranks, unused] : costs_)
+        if (cost.alpha > 0)
+          model.points.push_back(
+              {static_cast<double>(ranks), plan::predict_seconds(op_, one, ranks, bytes, cost)});
+      chart.series.push_back(std::move(series));
+      chart.series.push_back(std::move(model));
+    }
+    lab_.page.add({"measured_ranks",
+                   fmt::format("{} against ranks", format_bytes(static_cast<double>(bytes))),
+                   report::to_svg(chart),
+                   fmt::format("Dashed: α and β of {} ranks, as if each further rank had a core of its own.",
+                               costs_.begin()->first)});
   }
 
   void predicted() {
@@ -221,7 +267,6 @@ class CollectivesLab {
                       {report::Look::kGreen, "all-gather: the receiver keeps the sum"}};
     picture.width = 760;
     picture.steps = true;
-    lab_.page.section("A ring, step by step");
     lab_.page.add(
         {"ring", "All-reduce on a ring of four ranks", report::lanes_svg(picture),
          "In each of 2(N-1) steps every rank sends a part of the array to the next rank. After N-1 steps "
@@ -229,13 +274,35 @@ class CollectivesLab {
          /*wide=*/true});
   }
 
+  void ring_on_machine() {
+    const size_t devices = cluster::workers_of(ring_machine_).size();
+    lab_.page.add(
+        {"ring_" + ring_machine_.name, fmt::format("The ring on {}", ring_machine_.name),
+         report::ring_steps_svg(ring_steps(ring_machine_)),
+         fmt::format("A column is a device, a cell one of its {0} parts. In every step each device sends one "
+                     "part to the next one on the ring; a wider line carries more messages. After {1} steps "
+                     "every device has the sum of one part, after {2} all of them.",
+                     devices, devices - 1, 2 * (devices - 1)),
+         /*wide=*/true});
+  }
+
+  struct Measured {
+    int ranks = 0;
+    int64_t bytes = 0;
+    double seconds = 0;
+  };
+
   Lab& lab_;
   const plan::Collective op_;
-  const int nproc_, up_to_;
+  std::vector<int> nproc_;
+  const int up_to_;
   std::vector<int64_t> sizes_;
   const cluster::Topology topology_;
   const sim::TopologyPricer pricer_;
+  const cluster::Topology ring_machine_;
   std::vector<Algorithm> algorithms_;
+  std::map<std::string, std::vector<Measured>> seconds_;  // by algorithm
+  std::map<int, plan::LinkCost> costs_;                   // by ranks: fitted to what they measured
 };
 
 }  // namespace

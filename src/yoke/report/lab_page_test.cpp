@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "yoke/report/lanes_svg.h"
+#include "yoke/report/ring_steps_svg.h"
 #include "yoke/report/svg_chart.h"
 #include "yoke/report/topology_svg.h"
 
@@ -59,6 +60,19 @@ TEST(TopologySvg, DrawsDevicesLinksAndRings) {
   EXPECT_THAT(topology_svg(picture), AllOf(HasSubstr("gpu&lt;0&gt;"), HasSubstr("nvlink"), HasSubstr("Q")));
   EXPECT_THAT(rings_svg("r", {"a", "b", "c"}, {{0, 1, 2}}), HasSubstr("Z\"/>"));
   EXPECT_THAT(topology_svg({}), HasSubstr("</svg>"));
+}
+
+TEST(RingStepsSvg, FramesWhatArrivedAndFillsTheLinksInUse) {
+  RingSteps all{.label = "two", .ranks = {1, 2}, .worker_kind = "gpu"};
+  all.machine = {"two", {{"cpu0", 0, "cpu"}, {"gpu<0>", 1, "gpu"}, {"gpu1", 1, "gpu"}}, {}};
+  all.machine.links = {{0, 1, "pcie", "left", 1}, {0, 2, "pcie", "right", 1}};
+  all.steps = {{"start", false, {0, 0}, {-1, -1}, {{1, 1}, {1, 1}}},
+               {"step 1 of 2", false, {1, 1}, {0, 1}, {{2, 1}, {1, 2}}}};
+  const std::string svg = ring_steps_svg(all);
+  EXPECT_THAT(svg,
+              AllOf(HasSubstr("step 1 of 2"), HasSubstr("left: 1 each way"), HasSubstr("right: 0 each way"),
+                    HasSubstr("rank 0, part 0: 2 of 2 ranks"), HasSubstr(" arrived"), HasSubstr(">cpu0<")));
+  EXPECT_THAT(ring_steps_svg({}), HasSubstr("</svg>"));
 }
 
 }  // namespace

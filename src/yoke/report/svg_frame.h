@@ -56,7 +56,7 @@ struct Frame {
   double y_at(double value) const { return kHeight - kBottom - y.share(value) * (kHeight - kTop - kBottom); }
 };
 
-// A whole <svg> element with `content` drawn inside the frame.
+// A whole `<svg>` element with `content` drawn inside the frame.
 std::string to_svg(const Frame& frame, const std::string& content);
 
 }  // namespace yoke::report
