@@ -42,7 +42,8 @@ const std::map<std::string, std::string> kAlways = {
     {"lab batch", "--file --batches --lr --factors --epochs --warmup --output --quick"},
     {"lab collectives", "--op --nproc --bytes --preset --machines --up-to --ring --output --quick"},
     {"lab compare",
-     "--file --methods --workers --bandwidth --latency --slow --compute --every --epochs --target-accuracy "
+     "--file --methods --workers --bandwidth --latency --slow --compute --every --epochs --seeds "
+     "--target-accuracy "
      "--output --quick"},
     {"lab downpour",
      "FILE --methods --workers --servers --epochs --adagrad-lr --lbfgs-batch --target-accuracy --output "

@@ -11,7 +11,9 @@
 #include "cli/lab_compare_cluster.h"
 #include "cli/lab_train.h"
 #include "yoke/base/error.h"
+#include "yoke/base/text.h"
 #include "yoke/base/units.h"
+#include "yoke/metrics/quantiles.h"
 #include "yoke/report/svg_chart.h"
 
 namespace yoke::cli {
@@ -26,6 +28,7 @@ const std::vector<LabOption> kCompareOptions = {
     {"--compute", "", "", "time of a minibatch on a worker [measured on one core]"},
     {"--every", "8", "4", "steps between two averages"},
     {"--epochs", "12", "1", "of each run; the accuracy is measured after each"},
+    {"--seeds", "3", "1", "runs of each strategy, with other samples and weights; medians are compared"},
     {"--target-accuracy", "", "", "from 0 to 1, for the time to target [0.95 of the best]"},
 };
 
@@ -60,17 +63,52 @@ struct Strategy {
   bool shares = false;  // the slow worker gets fewer samples
 };
 
-struct Raced {
-  std::string name;
+// With one seed.
+struct Race {
   std::vector<report::Point> seconds, bytes;  // x, accuracy
+  double rounds = 0;                          // of the modelled cluster
   double final_loss = 0;
-  const report::Point* at_target = nullptr;  // in seconds
-  double bytes_to_target = 0;
+  double seconds_to_target = HUGE_VAL, bytes_to_target = 0;  // infinite: never
 
+  bool reaches() const { return std::isfinite(seconds_to_target); }
   double best() const {
     double best = 0;
     for (const report::Point& point : seconds) best = std::max(best, point.y);
     return best;
+  }
+  void aim_at(double target) {
+    const auto first =
+        std::ranges::find_if(seconds, [&](const report::Point& point) { return point.y >= target; });
+    if (first == seconds.end()) return;
+    seconds_to_target = first->x;
+    bytes_to_target = bytes[static_cast<size_t>(first - seconds.begin())].x;
+  }
+};
+
+struct Raced {
+  std::string name;
+  std::vector<Race> races;  // one of each seed; sort() orders them by their time to the target
+
+  void sort() {
+    std::ranges::stable_sort(races, [](const Race& a, const Race& b) {
+      return std::pair(a.seconds_to_target, -a.best()) < std::pair(b.seconds_to_target, -b.best());
+    });
+  }
+  // After sort(). Of an even number the later one in the middle.
+  const Race& median() const { return races[races.size() / 2]; }
+  double fastest() const { return races.front().seconds_to_target; }
+  // Of those that reach the target.
+  double slowest() const {
+    double slowest = 0;
+    for (const Race& race : races)
+      if (race.reaches()) slowest = std::max(slowest, race.seconds_to_target);
+    return slowest;
+  }
+  size_t reached() const { return static_cast<size_t>(std::ranges::count_if(races, &Race::reaches)); }
+  double best() const {
+    std::vector<double> all;
+    for (const Race& race : races) all.push_back(race.best());
+    return metrics::median(all);
   }
 };
 
@@ -79,6 +117,7 @@ class CompareLab {
   explicit CompareLab(Lab& lab)
       : lab_(lab),
         epochs_(lab.values.number("--epochs", 0.01, 1e6)),
+        seeds_(lab.values.integer("--seeds", 1, 100)),
         file_(recipe_of(lab, lab.values.text("--file"), kCompareRecipe)) {
     cluster_.workers = lab.values.integer("--workers", 2, 64);
     cluster_.link = {lab.values.rate("--bandwidth"), lab.values.duration("--latency")};
@@ -94,26 +133,28 @@ class CompareLab {
   void run() {
     lab_.page.title = "Every strategy on one cluster";
     lab_.page.about = fmt::format(
-        "{} workers, links of {} and {}, one worker {} times slower; {} with minibatches of {}. "
-        "Accuracy is "
-        "that of real runs, time that of the modelled cluster.",
+        "{} workers, links of {} and {}, one worker {} times slower; {} with minibatches of {}; "
+        "{} of each strategy. Accuracy is that of real runs, time that of the modelled cluster.",
         cluster_.workers, lab_.values.text("--bandwidth"), lab_.values.text("--latency"),
-        lab_.values.text("--slow"), counted(lab_.values.text("--epochs"), "epoch"), batch_);
-    lab_.expect(chosen_.size());
-    for (size_t i = 0; i < chosen_.size(); ++i)
-      lab_.part(chosen_[i].name, [&] { add_run(chosen_[i], trainings_[i]); });
+        lab_.values.text("--slow"), counted(lab_.values.text("--epochs"), "epoch"), batch_,
+        counted(lab_.values.text("--seeds"), "run"));
+    lab_.expect(planned_.size());
+    for (const Planned& run : planned_)
+      lab_.part(run.name, [&] { add_run(chosen_[run.strategy], run.training); });
     find_target();
     lab_.document["compute_seconds"] = cluster_.compute;
     lab_.document["target_accuracy"] = target_;
     lab_.page.add(
         {"answer", fmt::format("Time and bytes to an accuracy of {:.1f} %", 100 * target_), answer(),
          "Left and below is better. Both axes are logarithmic; strategies that send nothing are at the "
-         "lower edge."});
-    lab_.page.add({"bars", "Time to the target", bars(),
-                   "Dashed: one worker for each part of the work, no "
-                   "communication and without a slow worker."});
+         "lower edge. Every point is a run; the name stands at the median."});
+    lab_.page.add(
+        {"bars", "Time to the target", bars(),
+         "Medians; whiskers: from the first to the last run that reaches it. Dashed: one worker for "
+         "each part of the work, no communication and without a slow worker."});
     lab_.page.add({"time", "Accuracy against time", curves(/*time=*/true),
-                   "On the modelled cluster. Dashed: ddp without communication and without a slow worker."});
+                   "On the modelled cluster: the median run, faint the others. Dashed: ddp without "
+                   "communication and without a slow worker."});
     lab_.page.add(
         {"bytes", "Accuracy against bytes", curves(/*time=*/false),
          "Sent by a worker; with parameter servers also what it fetches. Strategies that send nothing are "
@@ -202,18 +243,25 @@ class CompareLab {
       const bool is_wanted = std::find(wanted.begin(), wanted.end(), one.name) != wanted.end() ||
                              std::find(wanted.begin(), wanted.end(), "all") != wanted.end();
       const bool measures = one.timing == Timing::kOne && cluster_.compute == 0;
-      if (is_wanted || measures) add(one);
+      if (is_wanted || measures) chosen_.push_back(one);
     }
+    plan();
   }
 
-  void add(const Strategy& one) {
-    LabTraining::Settings settings = one.settings;
-    settings.insert(
-        settings.end(),
-        {{"train.epochs", fmt::format("{}", epochs_)}, {"train.steps", "0"}, {"train.evaluate", "true"}});
-    trainings_.emplace_back(lab_, file_, one.name, one.timing == Timing::kOne ? 1 : cluster_.workers,
-                            settings);
-    chosen_.push_back(one);
+  // Strategies take turns: other load on this machine disturbs all alike.
+  void plan() {
+    for (int seed = 1; seed <= seeds_; ++seed)
+      for (size_t i = 0; i < chosen_.size(); ++i) {
+        const Strategy& one = chosen_[i];
+        const std::string name = seeds_ == 1 ? one.name : fmt::format("{}_seed{}", one.name, seed);
+        LabTraining::Settings settings = one.settings;
+        settings.insert(settings.end(), {{"train.epochs", fmt::format("{}", epochs_)},
+                                         {"train.steps", "0"},
+                                         {"train.evaluate", "true"},
+                                         {"train.seed", fmt::format("{}", seed)}});
+        const int ranks = one.timing == Timing::kOne ? 1 : cluster_.workers;
+        planned_.push_back({i, name, LabTraining(lab_, file_, name, ranks, settings)});
+      }
   }
 
   // Bytes that a rank sent in each step.
@@ -254,7 +302,7 @@ class CompareLab {
     const auto last =
         static_cast<int64_t>(std::ceil(static_cast<double>(run.records.back().samples) / round));
     const Progress progress = timed(one, training.config(), run.summary, std::max<int64_t>(1, last));
-    Raced raced{.name = one.name};
+    Race raced{.rounds = static_cast<double>(progress.seconds.size())};
     for (const metrics::Record& record : run.records) {
       raced.final_loss = record.loss;
       if (!record.accuracy) continue;
@@ -268,40 +316,54 @@ class CompareLab {
     if (raced.seconds.empty())
       throw ConfigError("{}: no accuracy was measured. Give a configuration with classes and a test set.",
                         one.name);
-    if (one.name == "ddp" || ideal_.points.empty()) {
-      const double alone = cluster_.compute;
-      ideal_ = {.name = kIdealName, .points = {}, .colour = 6, .theory = true};
-      for (size_t i = 0; i < raced.seconds.size(); ++i)
-        ideal_.points.push_back({alone * static_cast<double>((i + 1) * progress.seconds.size()) /
-                                     static_cast<double>(raced.seconds.size()),
-                                 raced.seconds[i].y});
-    }
-    raced_.push_back(std::move(raced));
+    auto found = std::ranges::find(raced_, one.name, &Raced::name);
+    if (found == raced_.end()) found = raced_.insert(found, Raced{one.name, {}});
+    found->races.push_back(std::move(raced));
+  }
+
+  // The accuracies of ddp, or of the first strategy, at the pace of computing alone.
+  void find_ideal() {
+    if (raced_.empty()) return;
+    const auto ddp = std::ranges::find(raced_, "ddp", &Raced::name);
+    const Race& race = (ddp == raced_.end() ? raced_.front() : *ddp).median();
+    for (size_t i = 0; i < race.seconds.size(); ++i)
+      ideal_.points.push_back({cluster_.compute * static_cast<double>(i + 1) * race.rounds /
+                                   static_cast<double>(race.seconds.size()),
+                               race.seconds[i].y});
   }
 
   void find_target() {
     if (target_ <= 0)
       for (const Raced& one : raced_) target_ = std::max(target_, kOfTheBest * one.best());
     for (Raced& one : raced_) {
-      for (size_t i = 0; i < one.seconds.size() && one.at_target == nullptr; ++i)
-        if (one.seconds[i].y >= target_) {
-          one.at_target = &one.seconds[i];
-          one.bytes_to_target = one.bytes[i].x;
-        }
-      nlohmann::json row = {{"method", one.name},
-                            {"accuracy", one.best()},
-                            {"final_loss", one.final_loss},
-                            {"seconds", one.seconds.back().x},
-                            {"bytes", one.bytes.back().x}};
-      if (one.at_target != nullptr) {
-        row["seconds_to_target"] = one.at_target->x;
-        row["bytes_to_target"] = one.bytes_to_target;
-      }
-      row["curve"] = nlohmann::json::array();
-      for (size_t i = 0; i < one.seconds.size(); ++i)
-        row["curve"].push_back({one.seconds[i].x, one.bytes[i].x, one.seconds[i].y});
-      lab_.result(std::move(row));
+      for (Race& race : one.races) race.aim_at(target_);
+      one.sort();
+      lab_.result(result_of(one));
     }
+    find_ideal();
+  }
+
+  static nlohmann::json result_of(const Raced& one) {
+    const Race& median = one.median();
+    nlohmann::json row = {{"method", one.name},
+                          {"runs", one.races.size()},
+                          {"reached", one.reached()},
+                          {"accuracy", one.best()},
+                          {"final_loss", median.final_loss},
+                          {"seconds", median.seconds.back().x},
+                          {"bytes", median.bytes.back().x}};
+    if (median.reaches()) {
+      row["seconds_to_target"] = median.seconds_to_target;
+      row["bytes_to_target"] = median.bytes_to_target;
+    }
+    if (one.reached() > 0) {
+      row["seconds_to_target_low"] = one.fastest();
+      row["seconds_to_target_high"] = one.slowest();
+    }
+    row["curve"] = nlohmann::json::array();
+    for (size_t i = 0; i < median.seconds.size(); ++i)
+      row["curve"].push_back({median.seconds[i].x, median.bytes[i].x, median.seconds[i].y});
+    return row;
   }
 
   std::string answer() const {
@@ -315,15 +377,24 @@ class CompareLab {
                             .x_unit = report::Unit::kSeconds};
     double least = HUGE_VAL;
     for (const Raced& one : raced_)
-      if (one.at_target != nullptr && one.bytes_to_target > 0) least = std::min(least, one.bytes_to_target);
+      for (const Race& race : one.races)
+        if (race.reaches() && race.bytes_to_target > 0) least = std::min(least, race.bytes_to_target);
     const double edge = std::isfinite(least) ? least / kBelowOthers : 1;  // for who sends nothing
     int colour = 0;
     for (const Raced& one : raced_) {
       ++colour;
-      if (one.at_target == nullptr) continue;
-      const bool sends = one.bytes_to_target > 0;
+      const Race& median = one.median();
+      if (!median.reaches()) continue;
+      const bool sends = median.bytes_to_target > 0;
+      auto place = [&](const Race& race) -> report::Point {
+        return {race.seconds_to_target, sends ? race.bytes_to_target : edge};
+      };
+      report::Series all{.colour = colour};
+      for (const Race& race : one.races)
+        if (race.reaches()) all.points.push_back(place(race));
+      if (all.points.size() > 1) chart.series.push_back(std::move(all));
       chart.series.push_back({.name = sends ? one.name : one.name + ": sends nothing",
-                              .points = {{one.at_target->x, sends ? one.bytes_to_target : edge}},
+                              .points = {place(median)},
                               .colour = colour});
     }
     return report::to_svg(chart);
@@ -341,8 +412,9 @@ class CompareLab {
       if (least == 0 && point.y >= target_) least = point.x;
     double at = 0;
     for (const Raced& one : raced_)
-      if (one.at_target != nullptr) {
-        chart.bars.push_back({at, at + 0.8, {one.at_target->x}, one.name, least});
+      if (one.median().reaches()) {
+        chart.bars.push_back(
+            {at, at + 0.8, {one.median().seconds_to_target}, one.name, least, one.fastest(), one.slowest()});
         ++at;
       }
     return report::to_svg(chart);
@@ -359,55 +431,92 @@ class CompareLab {
     int colour = 0;
     for (const Raced& one : raced_) {
       ++colour;
-      if (time || one.bytes.back().x > 0)
-        chart.series.push_back(
-            {.name = one.name, .points = time ? one.seconds : one.bytes, .colour = colour});
+      const Race& median = one.median();
+      if (!time && median.bytes.back().x == 0) continue;
+      for (const Race& race : one.races) {
+        const bool is_median = &race == &median;
+        chart.series.push_back({.name = is_median ? one.name : "",
+                                .points = time ? race.seconds : race.bytes,
+                                .colour = colour,
+                                .faint = !is_median});
+      }
     }
     if (time && !ideal_.points.empty()) chart.series.push_back(ideal_);
     return report::to_svg(chart);
   }
 
+  // The answer, with what speaks against it.
+  std::string answer_in_words(const std::vector<const Raced*>& order) const {
+    if (order.empty() || !order[0]->median().reaches()) return "";
+    const Raced& first = *order[0];
+    std::string words = fmt::format("{} is the first to reach {:.1f} %: {}", first.name, 100 * target_,
+                                    format_duration(first.median().seconds_to_target));
+    if (seeds_ == 1) return words + ", in one run. --seeds 3 tells how much that changes.";
+    words += fmt::format(", the median of {} runs ({} to {}).", first.races.size(),
+                         format_duration(first.fastest()), format_duration(first.slowest()));
+    std::vector<std::string> close;
+    for (size_t i = 1; i < order.size(); ++i)
+      if (order[i]->reached() > 0 && order[i]->fastest() <= first.slowest()) close.push_back(order[i]->name);
+    return close.empty() ? words + " None of the others has a run as fast as its slowest."
+                         : words + " Its runs overlap with those of " + join(close) +
+                               ": their order may change with more runs.";
+  }
+
   void table() {
-    report::LabTable table{
-        {"strategy", "time to target", "sent to target", "accuracy", "time", "what it does"}, {}};
+    report::LabTable table{{"strategy", "time to target", "spread", "reached", "sent to target", "accuracy",
+                            "time", "what it does"},
+                           {}};
     std::vector<const Raced*> order;
     for (const Raced& one : raced_) order.push_back(&one);
-    std::stable_sort(order.begin(), order.end(), [](const Raced* a, const Raced* b) {
-      auto key = [](const Raced* one) { return one->at_target != nullptr ? one->at_target->x : HUGE_VAL; };
-      return key(a) < key(b);
-    });
+    std::ranges::stable_sort(order, {}, [](const Raced* one) { return one->median().seconds_to_target; });
     for (const Raced* one : order) {
       std::string told;
       for (const Strategy& strategy : chosen_)
         if (strategy.name == one->name) told = strategy.told;
-      const bool reached = one->at_target != nullptr;
-      table.rows.push_back({one->name, reached ? format_duration(one->at_target->x) : "never",
-                            reached ? format_bytes(one->bytes_to_target) : "–",
-                            fmt::format("{:.1f} %", 100 * one->best()),
-                            format_duration(one->seconds.back().x), told});
+      const Race& median = one->median();
+      const bool reached = median.reaches();
+      table.rows.push_back(
+          {one->name, reached ? format_duration(median.seconds_to_target) : "never",
+           one->reached() > 0
+               ? fmt::format("{} – {}", format_duration(one->fastest()), format_duration(one->slowest()))
+               : "–",
+           fmt::format("{} of {}", one->reached(), one->races.size()),
+           reached ? format_bytes(median.bytes_to_target) : "–", fmt::format("{:.1f} %", 100 * one->best()),
+           format_duration(median.seconds.back().x), told});
     }
-    if (!order.empty() && order[0]->at_target != nullptr)
-      lab_.page.result = fmt::format("{} is the first to reach {:.1f} %: {}.", order[0]->name, 100 * target_,
-                                     format_duration(order[0]->at_target->x));
+    lab_.page.result = answer_in_words(order);
     table.notes = {fmt::format(
         "Target: an accuracy of {:.1f} %. A minibatch takes {} on a worker. Every run processes "
         "the same number of samples, with the same learning rate. Bytes of ddp, zero and pipeline are "
-        "counted in the runs, the others follow from the size of the model. Asynchronous runs differ from "
-        "run to run.",
+        "counted in the runs, the others follow from the size of the model.",
         100 * target_, format_duration(cluster_.compute))};
+    table.notes.push_back(
+        seeds_ == 1
+            ? "One run of each strategy: other samples and weights, and in asynchronous runs the timing, may "
+              "change the order."
+            : fmt::format("Medians of {} runs with other samples and weights; spread: the first and the last "
+                          "run that reaches the target. A run that does not counts as the slowest.",
+                          seeds_));
     lab_.show(table);
   }
 
   Lab& lab_;
+  struct Planned {
+    size_t strategy;  // in chosen_
+    std::string name;
+    LabTraining training;
+  };
+
   const double epochs_;
+  const int seeds_;
   const std::string file_;
   ModelledCluster cluster_;
   int64_t batch_ = 1;
   double target_ = 0;
   std::vector<Strategy> chosen_;
-  std::vector<LabTraining> trainings_;
+  std::vector<Planned> planned_;
   std::vector<Raced> raced_;
-  report::Series ideal_;
+  report::Series ideal_{.name = kIdealName, .points = {}, .colour = 6, .theory = true};
 };
 
 }  // namespace

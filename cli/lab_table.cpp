@@ -42,7 +42,7 @@ const std::vector<LabRow>& labs() {
        .run = run_lab_collectives},
       {.name = "compare",
        .question = "One model, one cluster with a slow worker: which strategy reaches an accuracy first?",
-       .time = "1 minute",
+       .time = "3 minutes",
        .example = "yoke lab compare --workers 4 --bandwidth 1gbit --slow 2",
        .options = kCompareOptions,
        .run = run_lab_compare},

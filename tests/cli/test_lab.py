@@ -237,6 +237,8 @@ def test_bandwidths_are_in_the_picture(yoke, tmp_path):
     (["staleness", "--k", "99"], "--k 99"),
     (["collectives", "--op", "barrier"], "barrier"),
     (["collectives", "--bytes", "many"], "--bytes many"),
+    (["collectives", "--ring", "pcie9"], "pcie9"),
+    (["compare", "--seeds", "0"], "--seeds 0"),
     (["topology", "--presets", "dgx9"], "dgx9"),
     (["stragglers", "--train.lr", "0.1"], "nothing is trained"),
     (["stragglers", "--trained", MLP], "--trained"),
@@ -246,6 +248,29 @@ def test_bandwidths_are_in_the_picture(yoke, tmp_path):
 ])
 def test_wrong_requests_are_refused(yoke, tmp_path, words, expected):
     assert expected in yoke("lab", *words, *([] if words == ["pipelines"] else ["-o", tmp_path]), code=2).err
+
+
+def test_collectives_measure_several_numbers_of_ranks_and_draw_a_ring_on_a_machine(yoke, tmp_path):
+    found = yoke("lab", "collectives", "--quick", "--nproc", "3,2", "--bytes", "1K,4K", "--ring", "p2.16xlarge", "-o", tmp_path, "--json", "-q").json
+    assert {row["ranks"] for row in found["results"]} == {2, 3} and all(row["correct"] for row in found["results"])
+    assert [fit["ranks"] for fit in found["fits"]] == [2, 3] and all(fit["alpha"] > 0 for fit in found["fits"])
+    for name in ("measured_2", "measured_3", "measured_ranks"):
+        assert "ring" in (tmp_path / f"{name}.svg").read_text()
+    drawn = (tmp_path / "ring_p2.16xlarge.svg").read_text()
+    assert drawn.count("step ") == 14 and "step 30 of 30: pass on" in drawn and "rank 15, part 0: 16 of 16 ranks" in drawn
+
+
+def test_compare_tells_the_spread_of_its_runs(yoke, tmp_path):
+    words = ["lab", "compare", "--quick", "--methods", "one,ddp", "--compute", "5ms", "--target-accuracy", "0.3", "--epochs", "4", "--json", "-q"]
+    found = yoke(*words, "--seeds", 3, "-o", tmp_path).json["results"]
+    for row in found:
+        assert row["runs"] == 3 and row["reached"] >= 2, row["method"]
+        assert row["seconds_to_target_low"] <= row["seconds_to_target"] <= row["seconds_to_target_high"]
+    page = (tmp_path / "report.html").read_text()
+    assert "the median of 3 runs" in page and "3 of 3" in page
+    assert sorted(folder.name for folder in tmp_path.glob("ddp*") if folder.is_dir()) == ["ddp_seed1", "ddp_seed2", "ddp_seed3"]
+    yoke(*words, "-o", tmp_path / "one")
+    assert "--seeds 3 tells how much" in (tmp_path / "one/report.html").read_text()
 
 
 def test_who_sends_nothing_is_in_the_answer(yoke, tmp_path):
