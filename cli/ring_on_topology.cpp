@@ -27,7 +27,8 @@ cluster::Topology without_idle_nics(const cluster::Topology& topology) {
       return device.name == name && device.kind == cluster::DeviceKind::kNic;
     });
   };
-  std::erase_if(out.devices, [](const cluster::Device& device) { return device.kind == cluster::DeviceKind::kNic; });
+  std::erase_if(out.devices,
+                [](const cluster::Device& device) { return device.kind == cluster::DeviceKind::kNic; });
   std::erase_if(out.links, [&](const cluster::Link& link) { return is_nic(link.a) || is_nic(link.b); });
   return out;
 }

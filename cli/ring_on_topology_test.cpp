@@ -19,7 +19,8 @@ TEST(RingOnTopology, EveryStepAddsOrPassesOnOnePartOfEachRank) {
   for (size_t i = 1; i <= 3; ++i) {
     EXPECT_FALSE(all.steps[i].gathers);
     for (size_t rank = 0; rank < 4; ++rank)
-      EXPECT_EQ(all.steps[i].sums[rank][static_cast<size_t>(all.steps[i].arrived[rank])], static_cast<int>(i) + 1);
+      EXPECT_EQ(all.steps[i].sums[rank][static_cast<size_t>(all.steps[i].arrived[rank])],
+                static_cast<int>(i) + 1);
   }
   EXPECT_TRUE(all.steps[4].gathers);
   EXPECT_THAT(all.steps[6].sums, Each(Each(4)));

@@ -12,8 +12,8 @@ namespace yoke::report {
 namespace {
 
 constexpr int kColumns = 3, kAdding = 1, kGathering = 3, kOthers = 6;
-constexpr double kPanel = 340, kPanelGap = 20, kLegend = 30, kTitle = 22, kCell = 8,
-                 kLayers = 24, kRankName = 12;
+constexpr double kPanel = 340, kPanelGap = 20, kLegend = 30, kTitle = 22, kCell = 8, kLayers = 24,
+                 kRankName = 12;
 
 // Cells of a rank, one below the other: the more ranks are in the sum of a part, the fuller.
 std::string cells(const RingSteps::Step& step, size_t rank, const TopologyLayout::Place& place) {
@@ -38,11 +38,13 @@ std::string panel(const RingSteps& all, const RingSteps::Step& step, const Topol
   for (size_t i = 0; i < all.machine.links.size(); ++i) {
     const TopologyPicture::Link& link = all.machine.links[i];
     const int messages = step.messages[i];
-    svg += fmt::format(R"(<path class="line {}{}" style="stroke-width:{:.1f}" d="{}"><title>{}</title></path>)",
-                       series_class(messages == 0 ? kOthers : step.gathers ? kGathering : kAdding),
-                       messages == 0 ? " faint" : "", messages == 0 ? 1.2 : std::min(6.0, 1.0 + messages),
-                       layout.path(link),
-                       escape(fmt::format("{}: {} each way", link.title, messages)));
+    svg +=
+        fmt::format(R"(<path class="line {}{}" style="stroke-width:{:.1f}" d="{}"><title>{}</title></path>)",
+                    series_class(messages == 0  ? kOthers
+                                 : step.gathers ? kGathering
+                                                : kAdding),
+                    messages == 0 ? " faint" : "", messages == 0 ? 1.2 : std::min(6.0, 1.0 + messages),
+                    layout.path(link), escape(fmt::format("{}: {} each way", link.title, messages)));
   }
   for (size_t i = 0; i < all.machine.nodes.size(); ++i) {
     const TopologyLayout::Place& place = layout.place(static_cast<int>(i));
@@ -55,20 +57,21 @@ std::string panel(const RingSteps& all, const RingSteps::Step& step, const Topol
     }
     svg += fmt::format(R"(<rect class="bar {}" x="{:.1f}" y="{:.1f}" width="{:.1f}" height="{}" rx="3"/>)"
                        R"(<text class="on mid" x="{:.1f}" y="{:.1f}">{}</text>)",
-                       series_class(kOthers), place.x - place.width / 2, place.y - place.height / 2, place.width,
-                       place.height, place.x, place.y + 4, escape(all.machine.nodes[i].name));
+                       series_class(kOthers), place.x - place.width / 2, place.y - place.height / 2,
+                       place.width, place.height, place.x, place.y + 4, escape(all.machine.nodes[i].name));
   }
   return svg;
 }
 
 std::string legend() {
-  return fmt::format(R"(<text class="label" x="0" y="14"><tspan class="key {0}">━</tspan>)"
-                     R"(<tspan dx="5">messages that are added</tspan><tspan class="key {1}" dx="14">━</tspan>)"
-                     R"(<tspan dx="5">messages that are passed on</tspan><tspan class="key {0}" dx="14">■</tspan>)"
-                     R"(<tspan dx="5">a part: the fuller, the more ranks are in it</tspan>)"
-                     R"(<tspan class="key {1}" dx="14">■</tspan><tspan dx="5">the sum of all</tspan>)"
-                     R"(<tspan dx="14">framed: just arrived</tspan></text>)",
-                     series_class(kAdding), series_class(kGathering));
+  return fmt::format(
+      R"(<text class="label" x="0" y="14"><tspan class="key {0}">━</tspan>)"
+      R"(<tspan dx="5">messages that are added</tspan><tspan class="key {1}" dx="14">━</tspan>)"
+      R"(<tspan dx="5">messages that are passed on</tspan><tspan class="key {0}" dx="14">■</tspan>)"
+      R"(<tspan dx="5">a part: the fuller, the more ranks are in it</tspan>)"
+      R"(<tspan class="key {1}" dx="14">■</tspan><tspan dx="5">the sum of all</tspan>)"
+      R"(<tspan dx="14">framed: just arrived</tspan></text>)",
+      series_class(kAdding), series_class(kGathering));
 }
 
 }  // namespace
@@ -85,13 +88,15 @@ std::string ring_steps_svg(const RingSteps& all) {
   const double row = layout.height() + kRankName + kPanelGap;
   std::string panels;
   for (size_t i = 0; i < all.steps.size(); ++i)
-    panels += fmt::format(R"svg(<g transform="translate({:.0f} {:.0f})">{}</g>)svg",
-                          static_cast<double>(i % kColumns) * (kPanel + kPanelGap),
-                          kLegend + static_cast<double>(i / kColumns) * row, panel(all, all.steps[i], layout));
+    panels +=
+        fmt::format(R"svg(<g transform="translate({:.0f} {:.0f})">{}</g>)svg",
+                    static_cast<double>(i % kColumns) * (kPanel + kPanelGap),
+                    kLegend + static_cast<double>(i / kColumns) * row, panel(all, all.steps[i], layout));
   const size_t rows = (all.steps.size() + kColumns - 1) / kColumns;
-  return fmt::format(R"(<svg class="chart broad" role="img" viewBox="0 0 {:.0f} {:.0f}"><title>{}</title>{}{}</svg>)",
-                     kColumns * (kPanel + kPanelGap) - kPanelGap, kLegend + static_cast<double>(rows) * row,
-                     escape(all.label), legend(), panels);
+  return fmt::format(
+      R"(<svg class="chart broad" role="img" viewBox="0 0 {:.0f} {:.0f}"><title>{}</title>{}{}</svg>)",
+      kColumns * (kPanel + kPanelGap) - kPanelGap, kLegend + static_cast<double>(rows) * row,
+      escape(all.label), legend(), panels);
 }
 
 }  // namespace yoke::report

@@ -25,8 +25,9 @@ TopologyLayout::TopologyLayout(const TopologyPicture& picture, const LayoutSize&
     for (size_t i = 0; i < members.size(); ++i) {
       const bool tall = picture.nodes[static_cast<size_t>(members[i])].kind == size.tall_kind;
       const double height = tall ? size.tall_height : size.node_height;
-      places_[static_cast<size_t>(members[i])] = {slot * (static_cast<double>(i) + 0.5), top + height / 2,
-                                                  std::min(size.node_width, slot - std::min(kNodeGap, slot / 6)), height};
+      places_[static_cast<size_t>(members[i])] = {
+          slot * (static_cast<double>(i) + 0.5), top + height / 2,
+          std::min(size.node_width, slot - std::min(kNodeGap, slot / 6)), height};
       highest = std::max(highest, height);
     }
     end = top + highest + arc_room(layer);

@@ -14,8 +14,8 @@ class HostCopies {
  public:
   explicit HostCopies(torch::Device device);
 
-  // Starts to copy; a Mark made later tells when `to` is filled. `to`: on the host, pinned where the copy is to be
-  // asynchronous. `from`, whose computation need not have ended, stays as it is until then.
+  // Starts to copy; a Mark made later tells when `to` is filled. `to`: on the host, pinned where the copy is
+  // to be asynchronous. `from`, whose computation need not have ended, stays as it is until then.
   void copy(torch::Tensor& to, const torch::Tensor& from);
 
   class Mark {
