@@ -161,7 +161,8 @@ def main():
             steps.append(usual)
         print("          joins  median s  p95 s  worst s")
         show("all", rows)
-        print(f"a step takes {statistics.median(steps) * 1e3:.1f} ms")
+        usual, pause = statistics.median(steps), statistics.median(seconds for _, seconds in rows)
+        print(f"a step takes {usual * 1e3:.1f} ms; the median pause is {pause * 1e3:.0f} ms, {pause / usual:.2f} steps")
         return
     draw = random.Random(1)
     words = ["--parallel.zero", arguments.zero] if arguments.zero else []

@@ -40,6 +40,7 @@ int train_as_rank(const CommandLine& line, Configuration& configuration, paralle
   engine::WorkerOptions options = worker_options(config, member, resume ? "" : line.train.init);
   options.values_follow = resume.in_memory && !resume.fill;
   auto worker = engine::make_worker(options);
+  epochs.follow(*worker);
   parallel::Strategy& strategy = *worker->strategy;
   RunData data(config, *worker, sets, epochs.global_batch());
   engine::Progress start = locate_start(resume, *worker, data.loader());
@@ -100,7 +101,7 @@ int run_train(const CommandLine& line) {
   reset_idle_keys(configuration);
   DataSets sets(configuration.values);
   if (configuration.values.elastic.enabled) sets.prepare();
-  parallel::Membership member = join_job(configuration.values);
+  parallel::Membership member = join_job(configuration.values, [&] { warm_up(configuration.values); });
   Epochs epochs(configuration, member);
   return epochs.run([&] {
     return telling_others(member.job(),

@@ -97,6 +97,7 @@ int Epochs::run(const std::function<int()>& train) {
                         error.what());
     }
     note_end();
+    forget_transfer();
     if (leaves_) return 0;
     member_.regroup(why);
   }
@@ -157,7 +158,10 @@ std::string Epochs::who_continues() const {
 void Epochs::agree() {
   if (sharded_) return agree_on_shards();
   const int64_t before = kept_ ? kept_->rest.at("step").get<int64_t>() : -1;
-  engine::Agreement agreed = engine::agree_on_state(kept_, *member_.world());
+  engine::Agreement agreed = engine::agree_on_state(kept_, *member_.world(), may_follow());
+  transfer_ = std::move(agreed.transfer);
+  followers_ = std::move(agreed.followers);
+  kept_is_coming_ = follows();
   const cluster::Epoch& epoch = member_.job().session().epoch();
   const bool repeats = unfinished_ > 0 && agreed.step == before;
   if (repeats) ++summary_.repeated;
@@ -167,7 +171,55 @@ void Epochs::agree() {
             agreed.source < 0 ? "from the last checkpoint, or the start"
                               : fmt::format("after step {}", agreed.step),
             repeats ? fmt::format("; step {} is repeated", agreed.step + 1) : "",
-            agreed.moved ? fmt::format("; rank {} sent its state", agreed.source) : "");
+            !agreed.moved        ? ""
+            : followers_.empty() ? fmt::format("; rank {} sent its state", agreed.source)
+                                 : fmt::format("; rank {} sends its state meanwhile", agreed.source));
+}
+
+// With parts of a fixed global batch, so that nobody has a larger one meanwhile; and where an update depends
+// on gradients alone, and a forward pass on no other rank.
+bool Epochs::may_follow() const {
+  return config_.elastic.batch == "global" && config_.train.compute.device == "cpu" &&
+         config_.train.compute.precision != "fp16" && config_.ddp.hook == "none" &&
+         !config_.train.loop.sync_batchnorm;
+}
+
+bool Epochs::follows() const {
+  return std::ranges::find(followers_, member_.rank()) != followers_.end();
+}
+
+void Epochs::follow(engine::Worker& worker) {
+  if (!follows()) return;
+  auto follower = std::make_unique<engine::Follower>(std::move(worker.strategy), worker, *transfer_);
+  follower_ = follower.get();
+  worker.strategy = std::move(follower);
+}
+
+// Ranks that have caught up get their part of every batch, from the next one on.
+void Epochs::share_among_all() {
+  const std::vector<std::string> all =
+      texts_of_all("caught up", follower_ != nullptr && follower_->behind() ? "behind" : "");
+  for (int rank : followers_)
+    if (member_.first() && all[static_cast<size_t>(rank)].empty())
+      log::info("epoch {}: rank {} has the state after step {}", member_.job().epoch(), rank,
+                engine_->finished().step);
+  std::erase_if(followers_, [&](int rank) { return all[static_cast<size_t>(rank)].empty(); });
+  if (followers_.empty()) transfer_.reset();
+  set_shares();
+}
+
+void Epochs::set_shares() {
+  std::vector<double> shares;
+  if (!followers_.empty()) shares.assign(static_cast<size_t>(member_.workers()), 1);
+  for (int rank : followers_) shares[static_cast<size_t>(rank)] = 0;
+  loader_->set_shares(shares);
+}
+
+void Epochs::forget_transfer() {
+  if (std::exchange(kept_is_coming_, false)) kept_.reset();
+  follower_ = nullptr;
+  followers_.clear();
+  transfer_.reset();
 }
 
 int64_t Epochs::global_batch() const {
@@ -212,7 +264,8 @@ engine::LoopPlan Epochs::loop_plan(const engine::Worker& worker, const data::Loa
   plan.wanted_stop = [this] {
     const int signal = engine::requested_stop();
     if (signal != 0 && (!leaves_at_ || leaves_at_->passed())) return signal;
-    return member_.job().session().change_wanted() ? engine::kRegroup : 0;
+    if (member_.job().session().change_wanted()) return engine::kRegroup;
+    return follows() && !follower_->behind() ? engine::kCaughtUp : 0;
   };
   plan.agreed_stop = [this](int largest, bool may_wait) { return agreed_stop(largest, may_wait); };
   return plan;
@@ -221,6 +274,10 @@ engine::LoopPlan Epochs::loop_plan(const engine::Worker& worker, const data::Loa
 // A signal to some of the ranks takes these out of the job; one to all of them stops it. Schedulers signal
 // machines one after the other, so a rank with a signal trains on for a while before it leaves.
 int Epochs::agreed_stop(int largest, bool may_wait) {
+  if (largest == engine::kCaughtUp) {
+    share_among_all();
+    return 0;
+  }
   const int signal = engine::requested_stop();
   const bool waited = leaves_at_ && leaves_at_->passed();
   if (signal != 0 && !leaves_at_) leaves_at_ = Deadline::after(kSignalSpread);
@@ -236,8 +293,7 @@ std::vector<std::string> Epochs::texts_of_all(const std::string& meeting, const 
   return member_.job().session().exchange(meeting, own, Deadline::after(kExchange));
 }
 
-void Epochs::attach_to(engine::Engine& engine, engine::Worker& worker, const data::Loader& loader,
-                       Resume& resume) {
+void Epochs::attach_to(engine::Engine& engine, engine::Worker& worker, data::Loader& loader, Resume& resume) {
   if (!signals_) signals_.emplace();
   if (!elastic_) return;
   if (sharded_) return keep_shards(engine, worker, loader);
@@ -245,7 +301,10 @@ void Epochs::attach_to(engine::Engine& engine, engine::Worker& worker, const dat
   auto keeper = std::make_unique<engine::StepKeeper>(worker, loader, engine);
   keeper_ = keeper.get();
   engine_ = &engine;
+  loader_ = &loader;
+  if (!followers_.empty()) set_shares();
   kept_.reset();
+  kept_is_coming_ = false;
   engine.attach(std::move(keeper));
   engine.attach(first_step());
 }
@@ -262,7 +321,7 @@ void Epochs::keep() {
     held_ = std::exchange(shard_keeper_, nullptr)->holdings();
     return;
   }
-  kept_ = keeper_->state(configuration_.schema.to_toml());
+  if (follower_ == nullptr || !follower_->behind()) kept_ = keeper_->state(configuration_.schema.to_toml());
   const engine::Finished& at = engine_->finished();
   unfinished_ = at.started > at.step ? at.started : 0;
 }

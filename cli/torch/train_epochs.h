@@ -3,8 +3,10 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "cli/run_config.h"
 #include "cli/torch/train_resume.h"
@@ -37,12 +39,15 @@ class Epochs {
   // What the ranks of this epoch agreed to continue from; empty: nobody has trained yet. If shards are lost
   // it is the last checkpoint. Collective. Throws CheckpointError if there is none.
   Resume take_resume(const TrainArguments& arguments);
+  // Where this rank has no state yet: it follows the others until it has (engine/follower.h). Before anything
+  // uses the worker's strategy.
+  void follow(engine::Worker& worker);
   // As cli::loop_plan(), with the learning rate and stops of this epoch.
   engine::LoopPlan loop_plan(const engine::Worker& worker, const data::Loader& loader,
                              const engine::Progress& done);
   // From now on there is a state to keep, and stop signals are heard. The engine is at a step boundary, and
   // has what `resume` gave it.
-  void attach_to(engine::Engine& engine, engine::Worker& worker, const data::Loader& loader, Resume& resume);
+  void attach_to(engine::Engine& engine, engine::Worker& worker, data::Loader& loader, Resume& resume);
   // Runs a part of `train`; if it ends with an error after which ranks regroup, keeps the state after the
   // last finished step.
   template <class Work>
@@ -74,6 +79,11 @@ class Epochs {
   void lock(Resume& resume) const;
   void keep();
   void agree();
+  bool may_follow() const;
+  bool follows() const;
+  void share_among_all();
+  void set_shares();
+  void forget_transfer();
   std::string who_continues() const;  // "3 ranks continue"
   void meet();
   void lay_out();
@@ -95,8 +105,13 @@ class Epochs {
   int64_t replicas_at_start_;                   // of the job: the global batch is theirs
   std::optional<engine::StopSignals> signals_;  // across epochs
   std::optional<checkpoint::State> kept_;
+  bool kept_is_coming_ = false;  // it has no values yet (transfer_)
   std::vector<metrics::Record> recent_;
   engine::StepKeeper* keeper_ = nullptr;
+  std::unique_ptr<engine::StateTransfer> transfer_;  // of this epoch
+  std::vector<int> followers_;                       // ranks whose batches do not count yet
+  engine::Follower* follower_ = nullptr;
+  data::Loader* loader_ = nullptr;
   // The same of shards.
   engine::Holdings held_;
   engine::ShardChoice choice_;

@@ -6,15 +6,18 @@
 #include <cmath>
 
 #include "cli/torch/memory_failure.h"
+#include "cli/torch/worker_options.h"
 #include "yoke/base/error.h"
 #include "yoke/base/log.h"
 #include "yoke/compute/device.h"
 #include "yoke/data/shapes_only.h"
+#include "yoke/engine/bench_step.h"
 #include "yoke/engine/evaluate.h"
 #include "yoke/engine/stop_signal.h"
 #include "yoke/engine/team.h"
 #include "yoke/optim/schedule.h"
 #include "yoke/parallel/common/gather_json.h"
+#include "yoke/parallel/elastic.h"
 #include "yoke/parallel/takes_batches.h"
 
 namespace yoke::cli {
@@ -48,6 +51,18 @@ checkpoint::Team team_of(const engine::Worker& worker, parallel::Membership& mem
 }
 
 }  // namespace
+
+void warm_up(const RunConfig& config) {
+  constexpr int64_t kSteps = 2;
+  if (parallel::divides_state(config)) return;
+  try {
+    const engine::WorkerOptions options = worker_options(config).alone();
+    auto worker = engine::make_worker(options);
+    engine::time_steps(*worker, options, kSteps, /*steps=*/0);
+  } catch (const std::exception& error) {
+    log::info("no step was taken before joining: {}", error.what());
+  }
+}
 
 void give_hints(const RunConfig& config) {
   const compute::ComputeOptions& compute = config.train.compute;

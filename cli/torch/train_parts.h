@@ -17,6 +17,11 @@
 
 namespace yoke::cli {
 
+// Takes two steps alone, on synthetic samples, so that the first one with others is as fast as theirs: it
+// selects kernels and touches memory, which takes longer than a step. Not where a rank holds a part of the
+// model alone, because the whole may not fit. What fails here fails again, and is reported, in the job.
+void warm_up(const RunConfig& config);
+
 // Logs settings that are probably not intended.
 void give_hints(const RunConfig& config);
 

@@ -61,9 +61,11 @@ void accumulate_by_tokens(RunConfig& config, const parallel::Choices& layout,
 
 }  // namespace
 
-parallel::Membership join_job(RunConfig& config) {
+parallel::Membership join_job(RunConfig& config, std::function<void()> prepare) {
   config.out.dir = run_folder(config);
-  parallel::Membership member(join_request(config));
+  parallel::JoinRequest request = join_request(config);
+  request.prepare = std::move(prepare);
+  parallel::Membership member(request);
   check_workers(config, member.workers());
   accumulate_by_tokens(config, layout_on(config, member.workers()), member);
   return member;

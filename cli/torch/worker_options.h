@@ -1,5 +1,7 @@
 #pragma once
 
+#include <functional>
+
 #include "cli/run_config.h"
 #include "yoke/engine/worker.h"
 #include "yoke/parallel/membership.h"
@@ -15,7 +17,7 @@ engine::WorkerOptions worker_options(const RunConfig& config, parallel::Membersh
 
 // Joins the other ranks according to [parallel]: on GPUs over NCCL by default. A process that was started
 // directly is a world of one. Sets the run's folder. Throws ConfigError if the axes of the mesh do not
-// multiply to the number of ranks.
-parallel::Membership join_job(RunConfig& config);
+// multiply to the number of ranks. `prepare`: as in JoinRequest.
+parallel::Membership join_job(RunConfig& config, std::function<void()> prepare = {});
 
 }  // namespace yoke::cli

@@ -29,8 +29,8 @@ def key(tmp_path):
 class Launcher:
     """`yoke run FLAGS yoke train …` and its log."""
 
-    def __init__(self, port, key, folder, *flags, words=()):
-        environment = {k: v for k, v in os.environ.items() if not k.startswith("YOKE_")}
+    def __init__(self, port, key, folder, *flags, words=(), fault=None):
+        environment = {k: v for k, v in os.environ.items() if not k.startswith("YOKE_")} | ({"YOKE_FAULT": fault} if fault else {})
         command = [YOKE, "run", *flags, "--rdzv-endpoint", f"127.0.0.1:{port}", "--secret-file", key, YOKE, "train", MLP, "--out.dir", folder, "--train.threads", 1,
                    "--train.evaluate", "false", "--checkpoint.every_steps", 0, "--data.batch_size", 24, "--slowdown.law", "exp:3ms", *words]
         self.process = subprocess.Popen(list(map(str, command)), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=environment, cwd=ROOT)
@@ -104,6 +104,40 @@ def test_ranks_join_a_running_job(tmp_path, port, key, zero, first, more):
     assert sizes == {24 * first}  # the global batch is that of the start
     assert not (tmp_path / "other").exists()
     assert re.search(rf"joining the job at 127.0.0.1:{port} with {more} rank", other.log)
+
+
+def test_a_new_rank_trains_before_it_has_the_state(tmp_path, port, key):
+    with Launcher(port, key, tmp_path / "run", "--elastic", "--nproc", 2, words=["--steps", 10**7]) as job:
+        wait_for_step(job, tmp_path / "run", 10)
+        with Launcher(port, key, tmp_path / "run", "--join", words=["--steps", 10**7]) as other:
+            job.wait_for(r"epoch 1: 3 ranks continue after step \d+; rank 0 sends its state meanwhile")
+            job.wait_for(r"epoch 1: rank 2 has the state after step \d+")
+            assert other.process.poll() is None
+            job.process.send_signal(signal.SIGTERM)  # its ranks leave, and the new one has all that it needs
+            assert job.end() == 0, job.log
+            other.process.send_signal(signal.SIGTERM)
+            assert other.end() == 128 + signal.SIGTERM, other.log
+
+
+@pytest.mark.parametrize("who", ["joining", "sending"])
+def test_a_death_while_the_state_is_sent_does_no_harm(tmp_path, port, key, who):
+    """Nobody has lost a step, and the others continue: with the rank that joins where the sender dies."""
+    fault = "at=elastic.state:kill"
+    words = ["--steps", 10**7, "--out.log_every", 1, "--model.sizes", "[32, 1000, 1000, 10]"]
+    with Launcher(port, key, tmp_path / "run", "--elastic", "--nproc", 2, words=words, fault=f"rank=0,{fault}" if who == "sending" else None) as job:
+        wait_for_step(job, tmp_path / "run", 10)
+        with Launcher(port, key, tmp_path / "run", "--join", words=words, fault=fault if who == "joining" else None) as other:
+            if who == "joining":
+                job.wait_for(r"epoch 2: 2 ranks continue after step \d+[^|]*epoch 2: step \d+ finished")
+            else:
+                job.wait_for(r"epoch 2: 2 ranks continue after step \d+; rank 0 sends its state meanwhile")
+                job.wait_for(r"epoch 2: rank 1 has the state after step \d+")
+            for launcher in (job, other):  # one after the other; whoever is last writes the last records
+                if launcher.process.poll() is None:
+                    launcher.process.send_signal(signal.SIGTERM)
+                launcher.end()
+    rows = records(tmp_path / "run")
+    assert [row["step"] for row in rows] == list(range(1, len(rows) + 1))
 
 
 def test_machines_join_one_after_the_other(tmp_path, port, key):

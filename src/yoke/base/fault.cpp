@@ -53,6 +53,8 @@ constexpr PointInfo kPoints[] = {
     {Point::kElasticCopy, "elastic.copy", "a rank of an elastic job sends a part of its shard to the next"},
     {Point::kElasticRebuild, "elastic.rebuild",
      "a rank of an elastic job sends shards of the last epoch to their new ranks"},
+    {Point::kElasticState, "elastic.state",
+     "a rank of an elastic job has begun to send its state to one that joined, or to receive it"},
     {Point::kMetricsRecord, "metrics.record", "a record is about to be written to metrics.jsonl"},
 };
 

@@ -50,6 +50,7 @@ enum class Point : uint8_t {
   kCollabGradient,
   kElasticCopy,
   kElasticRebuild,
+  kElasticState,
   kMetricsRecord,
 };
 

@@ -29,7 +29,7 @@ int Coordinator::Impl::rank_of_seat(int seat) const {
   return -1;
 }
 
-void Coordinator::Impl::on_late_join(Client& client, uint64_t request, Member member) {
+void Coordinator::Impl::on_late_join(Client& client, uint64_t request, Member member, bool ready) {
   if (failure) return reply(client, request, {{"error", "the job has failed: " + failure->what}});
   const int rank = rank_of_seat(client.seat);
   replace_awaited(rank);
@@ -45,6 +45,7 @@ void Coordinator::Impl::on_late_join(Client& client, uint64_t request, Member me
                                         present ? control::name_of(*roll.find(rank)) : "another process")}});
   member.seat = client.seat;
   if (is_over()) return reply(client, request, {{"error", kOver}});
+  if (!ready) return reply(client, request, {{"running", true}});
   next_seat = std::max(next_seat, client.seat + 1);
   client.joining = std::move(member);
   reply(client, request, {{"heartbeat", options.heartbeat}, {"suspicion", options.suspicion}});

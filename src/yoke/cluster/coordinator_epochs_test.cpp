@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <thread>
 
 #include "yoke/cluster/elastic_job_for_tests.h"
@@ -143,6 +144,41 @@ TEST(Epochs, ARankReturnsWhenTheOthersRegroup) {
   for (const auto& all : heard) EXPECT_THAT(all, ElementsAre("0", "2", "1"));
   EXPECT_FALSE(job.sessions[0]->change_wanted());
   EXPECT_THAT([&] { job.join(0, 3000); }, ThrowsMessage<Error>(HasSubstr("rank 0 joined twice")));
+}
+
+// The others are not told, and stop for nobody, before it is ready.
+TEST(Epochs, WhoJoinsPreparesWhileTheOthersTrainOn) {
+  Job job(2);
+  job.failures[2] = nullptr;
+  std::atomic<bool> prepares{false}, may_go_on{false};
+  std::jthread joins([&] {
+    job.sessions[2] = job.join(2, 1000, [&] {
+      prepares = true;
+      while (!may_go_on) std::this_thread::yield();
+    });
+  });
+  Deadline deadline = Deadline::after(20);
+  while (!prepares && !deadline.passed()) std::this_thread::yield();
+  std::jthread other([&] { job.sessions[1]->exchange("a step", "", Deadline::after(20)); });
+  job.sessions[0]->exchange("a step", "", Deadline::after(20));
+  other.join();
+  EXPECT_FALSE(job.sessions[0]->change_wanted());
+  may_go_on = true;
+  while (!(job.sessions[0]->change_wanted() && job.sessions[1]->change_wanted()) && !deadline.passed())
+    std::this_thread::yield();
+  EXPECT_TRUE(job.regroup({0, 1}, "").empty());
+  joins.join();
+  EXPECT_THAT(job.seats_of(2), ElementsAre(0, 1, 2));
+}
+
+TEST(Epochs, WhoFailsWhileItPreparesDoesNoHarm) {
+  Job job(2);
+  job.failures[2] = nullptr;
+  EXPECT_ANY_THROW(job.join(2, 1000, [] { throw ConfigError("no memory"); }));
+  EXPECT_FALSE(job.sessions[0]->change_wanted());
+  EXPECT_FALSE(job.failures[0]->set());
+  EXPECT_TRUE(job.regroup({0, 1}, "").empty());
+  EXPECT_THAT(job.seats_of(0), ElementsAre(0, 1));
 }
 
 TEST(Epochs, NobodyReturnsToAJobThatHasEnded) {

@@ -150,7 +150,8 @@ struct Coordinator::Impl {
   // ---- epochs of an elastic job (coordinator_epochs.cpp) ----
   bool elastic() const { return options.elastic_min > 0; }
   bool in_epoch() const { return elastic() && formed; }
-  void on_late_join(Client& client, uint64_t request, Member member);
+  // `ready`: what takes long is done; before that the members are not told.
+  void on_late_join(Client& client, uint64_t request, Member member, bool ready);
   void on_regroup(Client& client, uint64_t request, const control::Note& note);
   // ---- a running job of a coordinator that is gone (coordinator_returns.cpp) ----
   void on_return(Client& client, uint64_t request, const control::Note& note);

@@ -79,7 +79,8 @@ void Coordinator::Impl::on_join(Client& client, uint64_t request, const control:
   Member member = control::read_member(note.head);
   if (member.rank != client.rank || member.rank < 0)
     throw CommError("a join as rank {} on a connection of rank {}", member.rank, client.rank);
-  if (elastic() && formed) return on_late_join(client, request, std::move(member));
+  const bool ready = !note.head.contains("ready") || control::flag(note.head, "ready");
+  if (elastic() && formed) return on_late_join(client, request, std::move(member), ready);
   member.seat = member.rank;
   std::string why = refusal;
   auto world_size = static_cast<int>(control::number(note.head, "world_size", 0, INT32_MAX));

@@ -1,6 +1,7 @@
 // An elastic job whose ranks are sessions of this process, for tests.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -43,8 +44,8 @@ struct ElasticJob {
     coordinator = std::make_unique<Coordinator>(options, ticket);
   }
 
-  std::unique_ptr<Session> join(int seat, int pid = 1000) {
-    Member self{seat, "node", "machine", pid + seat, "127.0.0.1:1", ""};
+  std::unique_ptr<Session> join(int seat, int pid = 1000, const std::function<void()>& prepare = {}) {
+    Member self{seat, "node", fmt::format("machine {}", seat), pid + seat, "127.0.0.1:1", ""};
     failures.at(seat) = std::make_shared<Failure>();
     // As if it moved: its end, even a polite one, is a loss.
     Whereabouts where([this](Deadline) {
@@ -53,7 +54,7 @@ struct ElasticJob {
       return coordinator->address();
     });
     return std::make_unique<Session>(where, ticket, self, options.world_size, failures.at(seat),
-                                     Deadline::after(20));
+                                     Deadline::after(20), JobTraits{}, prepare);
   }
 
   void kill(int seat) {

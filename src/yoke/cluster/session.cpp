@@ -42,13 +42,14 @@ struct Session::Impl {
   };
 
   Impl(const Whereabouts& coordinator, const net::JobTicket& key, const Member& self, int world_size,
-       std::shared_ptr<Failure> news, const JobTraits& traits, Deadline deadline)
+       std::shared_ptr<Failure> news, const JobTraits& traits, Deadline deadline,
+       const std::function<void()>& prepare)
       : failure(std::move(news)),
         where(coordinator),
         ticket(key),
         seat(self.rank),
         rank(self.rank),
-        joined(join_job(where, ticket, self, world_size, traits, deadline)),
+        joined(join_job(where, ticket, self, world_size, traits, deadline, prepare)),
         wake(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
         exceptions(std::uncaught_exceptions()) {
     YOKE_CHECK(static_cast<bool>(wake), "eventfd: {}", describe_errno(errno));
@@ -430,9 +431,10 @@ struct Session::Impl {
 };
 
 Session::Session(const Whereabouts& coordinator, const net::JobTicket& ticket, const Member& self,
-                 int world_size, std::shared_ptr<Failure> failure, Deadline deadline, const JobTraits& traits)
+                 int world_size, std::shared_ptr<Failure> failure, Deadline deadline, const JobTraits& traits,
+                 const std::function<void()>& prepare)
     : impl_(std::make_unique<Impl>(coordinator, ticket, self, world_size, std::move(failure), traits,
-                                   deadline)) {}
+                                   deadline, prepare)) {}
 Session::~Session() = default;
 
 const std::vector<Member>& Session::members() const {

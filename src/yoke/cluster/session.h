@@ -54,8 +54,11 @@ class Session {
   // Joins the job: authenticates, registers and waits until all ranks have joined. Logs every few seconds
   // which ranks are missing and how long it will wait. Throws Error with kRendezvous: names missing or
   // duplicate ranks and the variables they came from.
+  // `prepare` is called first if this rank joins a running elastic job, whose ranks train on meanwhile; once
+  // it has returned they stop after a step, and wait for this rank.
   Session(const Whereabouts& coordinator, const net::JobTicket& ticket, const Member& self, int world_size,
-          std::shared_ptr<Failure> failure, Deadline deadline, const JobTraits& traits = {});
+          std::shared_ptr<Failure> failure, Deadline deadline, const JobTraits& traits = {},
+          const std::function<void()>& prepare = {});
   ~Session();  // leaves normally, or reports a failure if an exception is unwinding
 
   const std::vector<Member>& members() const;  // by rank

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "yoke/base/clock.h"
 #include "yoke/base/error.h"
@@ -36,6 +37,10 @@ class Wait {
     }
     if (note.head.contains("error")) fail(control::text(note.head, "error", 16 << 10));
     if (note.head.contains("closing")) fail("the coordinator ended before all ranks had joined");
+    if (note.head.contains("running")) {
+      running_ = true;
+      return false;
+    }
     if (header.context == kJoinRequest) {
       joined_.heartbeat = control::seconds(note.head, "heartbeat");
       joined_.suspicion = control::seconds(note.head, "suspicion");
@@ -50,6 +55,9 @@ class Wait {
     joined_.members = control::read_members(note.head, world_size_, /*or_more=*/true);
     return true;
   }
+
+  // Whether the job has been running when this rank asked, once: it may prepare, and asks again.
+  bool may_prepare() { return std::exchange(running_, false); }
 
   void say(Deadline deadline) const {
     if (!missing_.empty())
@@ -66,10 +74,21 @@ class Wait {
   Joined& joined_;
   int rank_;
   int world_size_;
+  bool running_ = false;
   std::vector<int> missing_;
 };
 
-void wait_for_members(Joined& joined, const Member& self, int world_size, Deadline deadline) {
+void ask_to_join(Joined& joined, nlohmann::json head, bool ready) {
+  head["ready"] = ready;
+  net::FrameHeader header;
+  header.type = net::FrameType::kRequest;
+  header.context = kJoinRequest;
+  joined.coordinator.connection->post_copy(header, control::encode(head));
+  joined.coordinator.connection->flush();
+}
+
+void wait_for_members(Joined& joined, const Member& self, int world_size, Deadline deadline,
+                      const std::function<void()>& when_running) {
   Wait wait(joined, self.rank, world_size);
   Deadline patience = Deadline::after(deadline.left() + kGrace);
   double next_line = now_seconds() + kSayEvery;
@@ -82,6 +101,7 @@ void wait_for_members(Joined& joined, const Member& self, int world_size, Deadli
       payload.resize(header.length);
       if (!joined.coordinator.connection->receive(payload)) break;
       if (wait.hear(header, payload)) return;
+      if (wait.may_prepare()) when_running();
     }
     if (patience.passed())
       fail(
@@ -130,20 +150,21 @@ Reached reach(const Whereabouts& coordinator, const net::JobTicket& ticket, int 
 }
 
 Joined join_job(const Whereabouts& coordinator, const net::JobTicket& ticket, const Member& self,
-                int world_size, const JobTraits& traits, Deadline deadline) {
+                int world_size, const JobTraits& traits, Deadline deadline,
+                const std::function<void()>& prepare) {
   Joined joined;
   joined.coordinator = reach(coordinator, ticket, self.rank, deadline);
   nlohmann::json head = control::to_json(self);
   head["verb"] = "join";
   head["world_size"] = world_size;
   control::add_traits(traits, head);
-  net::FrameHeader header;
-  header.type = net::FrameType::kRequest;
-  header.context = kJoinRequest;
-  joined.coordinator.connection->post_copy(header, control::encode(head));
+  const auto when_running = [&] {
+    if (prepare) prepare();
+    ask_to_join(joined, head, /*ready=*/true);
+  };
   try {
-    joined.coordinator.connection->flush();
-    wait_for_members(joined, self, world_size, deadline);
+    ask_to_join(joined, head, /*ready=*/false);
+    wait_for_members(joined, self, world_size, deadline, when_running);
   } catch (const CommError& error) {
     fail(fmt::format(
         "rank {}: the coordinator (rank 0 or the launcher) at {} disconnected while the job was forming: {}",

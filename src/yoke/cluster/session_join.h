@@ -1,6 +1,7 @@
 // The blocking first phase of a session: connect, register, wait until all ranks have joined.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -22,9 +23,10 @@ struct Joined {
   double suspicion = 2.0;
 };
 
-// Throws Error with kRendezvous.
+// Throws Error with kRendezvous. `prepare`: as in Session.
 Joined join_job(const Whereabouts& coordinator, const net::JobTicket& ticket, const Member& self,
-                int world_size, const JobTraits& traits, Deadline deadline);
+                int world_size, const JobTraits& traits, Deadline deadline,
+                const std::function<void()>& prepare);
 
 // Connects to the coordinator, which may start later than this rank. Throws Error with kRendezvous at the
 // deadline, HandshakeRefused at once.

@@ -125,7 +125,7 @@ World::World(const Identity& identity, const JoinOptions& options)
   self.address = parts_->acceptor->address().text();
   parts_->session =
       std::make_unique<Session>(coordinator, parts_->ticket, self, identity.world_size, failure_, deadline,
-                                JobTraits{options_.expendable, options_.late_ranks});
+                                JobTraits{options_.expendable, options_.late_ranks}, options_.prepare);
   const bool grows = !options_.expendable.empty() || options_.late_ranks > 0;
   if (!grows && !options_.elastic) parts_->key_giver.reset();  // no rank can join later
   if (!options_.elastic) return;

@@ -1,6 +1,7 @@
 // The job as one rank sees it: its identity, the other ranks, failure notification.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -26,7 +27,8 @@ struct JoinOptions {
   bool replaceable = false;  // as in Member
   // This program regroups after the loss of a rank. ConfigError if the job's coordinator is not elastic.
   bool elastic = false;
-  int elastic_min = 1;  // if rank 0 hosts the coordinator
+  int elastic_min = 1;              // if rank 0 hosts the coordinator
+  std::function<void()> prepare{};  // as in Session
 };
 
 // Joins the job described by the environment. A world of one opens no connections. Throws ConfigError, Error

@@ -12,6 +12,7 @@ namespace yoke::data {
 namespace {
 
 constexpr int64_t kMostEpochs = int64_t{1} << 40;
+constexpr int64_t kUncounted = 2;  // samples of a shard without a share: batch statistics need two
 constexpr uint64_t kOrderPurpose = 0x6f72646572;  // "order"
 
 // Start of part `part` of `parts` of `count` samples: count * part / parts without overflow.
@@ -74,6 +75,7 @@ Position Sampler::after(Position from, int64_t batches) const {
 void Sampler::set_shares(std::vector<double> shares) {
   YOKE_CHECK(shares.empty() || static_cast<int64_t>(shares.size()) == shard_.size, "{} shares for {} shards",
              shares.size(), shard_.size);
+  YOKE_CHECK(shares.empty() || *std::ranges::max_element(shares) > 0, "no shard has a share");
   std::lock_guard lock(mutex_);
   shares_ = std::move(shares);
 }
@@ -86,22 +88,32 @@ double Sampler::weight_at(Position position) const {
   return part(position).weight;
 }
 
+Sampler::Place Sampler::place() const {
+  std::lock_guard lock(mutex_);
+  if (shares_.empty()) return {shard_.rank, shard_.size, {}};
+  Place place;
+  for (int64_t i = 0; i < shard_.size; ++i) {
+    const double share = shares_[static_cast<size_t>(i)];
+    if (i == shard_.rank && share > 0) place.part = static_cast<int64_t>(place.shares.size());
+    if (share > 0) place.shares.push_back(share);
+  }
+  place.parts = static_cast<int64_t>(place.shares.size());
+  return place;
+}
+
 Sampler::Part Sampler::part(Position position) const {
   const int64_t begin = position.sample, count = global_samples_at(position);
-  if (count < shard_.size) {
-    const SharedItem own = shared_item(count, shard_.rank, shard_.size);
-    return {begin + own.item, begin + own.item + 1,
-            static_cast<double>(shard_.size) / static_cast<double>(count * own.holders)};
+  const Place own = place();
+  if (own.part < 0) return {begin, begin + std::min(count, kUncounted), 0};
+  if (count < own.parts) {
+    const SharedItem shared = shared_item(count, own.part, own.parts);
+    return {begin + shared.item, begin + shared.item + 1,
+            static_cast<double>(shard_.size) / static_cast<double>(count * shared.holders)};
   }
-  int64_t first = 0, last = 0;
-  {
-    std::lock_guard lock(mutex_);
-    auto edge = [&](int64_t part) {
-      return shares_.empty() ? part_begin(count, part, shard_.size) : part_begin(count, part, shares_);
-    };
-    first = edge(shard_.rank);
-    last = edge(shard_.rank + 1);
-  }
+  auto edge = [&](int64_t part) {
+    return own.shares.empty() ? part_begin(count, part, own.parts) : part_begin(count, part, own.shares);
+  };
+  const int64_t first = edge(own.part), last = edge(own.part + 1);
   double weight = static_cast<double>((last - first) * shard_.size) / static_cast<double>(count);
   return {begin + first, begin + last, weight};
 }

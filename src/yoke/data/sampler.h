@@ -47,8 +47,8 @@ class Sampler {
   // The same, with batches counted from the start of the first epoch.
   std::vector<int64_t> indices(int64_t batch) const { return indices_at(after({}, batch)); }
 
-  // Parts in proportion to `shares`, one per shard, all above 0; each gets at least one sample. Empty: equal
-  // parts.
+  // Parts in proportion to `shares`, one per shard; each above 0 gets at least one sample. A shard with 0
+  // gets samples of others, with weight 0. Empty: equal parts.
   void set_shares(std::vector<double> shares);
   // Size of the global batch, and weight of a shard's mean in it: its samples x shards / samples.
   int64_t global_samples_at(Position position) const;
@@ -59,6 +59,13 @@ class Sampler {
     int64_t first = 0, last = 0;
     double weight = 1;
   };
+  // Among the shards that have a share.
+  struct Place {
+    int64_t part = -1;  // -1: this one has none
+    int64_t parts = 0;
+    std::vector<double> shares{};  // empty: equal
+  };
+  Place place() const;
   Part part(Position position) const;
 
   using Order = std::shared_ptr<const std::vector<int64_t>>;

@@ -235,6 +235,28 @@ TEST(Sampler, ARestThatIsLeftOutEndsTheEpoch) {
   EXPECT_EQ(all.after({4, 69}, 1), (Position{5, 0}));
 }
 
+// It reads something, which counts for nothing; the others read what they would without it.
+TEST(Sampler, AShardWithoutAShareCountsForNothing) {
+  const DataOptions given = options(4, /*shuffle=*/true, /*drop_last=*/false);
+  for (int64_t samples : {32, 25, 9}) {  // the last batch may have fewer samples than shards
+    for (int64_t rank = 0; rank < 3; ++rank) {
+      Sampler own(samples, given, 1, {rank, 3, 8});
+      own.set_shares({1, 0, 1});
+      Position at = own.after({}, 0);
+      for (int64_t batch = 0; batch < own.batches_per_epoch(); ++batch, at = own.after(at, 1)) {
+        if (rank == 1) {
+          EXPECT_EQ(own.weight_at(at), 0);
+          EXPECT_FALSE(own.indices_at(at).empty());
+          continue;
+        }
+        Sampler alone(samples, given, 1, {rank / 2, 2, 8});
+        EXPECT_EQ(own.indices_at(at), alone.indices_at(at)) << samples << " samples, batch " << batch;
+        EXPECT_DOUBLE_EQ(own.weight_at(at), alone.weight_at(at) * 3 / 2);
+      }
+    }
+  }
+}
+
 TEST(Sampler, UnequalPartsAreTheWholeBatch) {
   for (std::vector<double> shares : {std::vector<double>{8, 4}, {1, 1000}, {1000, 1}, {0.3, 0.7}}) {
     int64_t total = 0;

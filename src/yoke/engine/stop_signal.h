@@ -27,6 +27,9 @@ class StopSignals {
 // Not a signal: the ranks of an elastic job stop after a step to regroup. Above all signals.
 constexpr int kRegroup = 1000;
 
+// Nor is this: a rank that followed the others has caught up, and all read the data in equal parts again.
+constexpr int kCaughtUp = 900;
+
 // The signal received, or 0 if there was none or nothing is installed.
 int requested_stop();
 

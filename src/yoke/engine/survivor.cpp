@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <map>
+#include <utility>
 
 #include "yoke/base/error.h"
 #include "yoke/comm/tensors/tensors.h"
@@ -21,6 +22,15 @@ void replace(Named& tensors, const Named& by) {
   std::map<std::string, torch::Tensor> others(by.begin(), by.end());
   for (auto& [name, tensor] : tensors)
     if (auto found = others.find(name); found != others.end()) tensor = found->second;
+}
+
+// Zeros, but for buffers: a forward pass with them gives numbers.
+checkpoint::State without_values(const checkpoint::State& state) {
+  checkpoint::State zeros = state;
+  for (auto& [name, tensor] : zeros.model)
+    if (!state.rest.at("buffers").contains(name)) tensor = torch::zeros_like(tensor);
+  for (auto& [name, tensor] : zeros.optimizer) tensor = torch::zeros_like(tensor);
+  return zeros;
 }
 
 }  // namespace
@@ -94,7 +104,7 @@ nlohmann::json rest_of(const Finished& at, const data::Position& position, const
   };
 }
 
-Agreement agree_on_state(std::optional<checkpoint::State>& own, comm::Communicator& comm) {
+Agreement agree_on_state(std::optional<checkpoint::State>& own, comm::Communicator& comm, bool may_follow) {
   torch::NoGradGuard no_grad;
   const int64_t here = own ? own->rest.at("step").get<int64_t>() : -1;
   const nlohmann::json steps = parallel::gather_json({{"step", here}}, &comm);
@@ -106,27 +116,48 @@ Agreement agree_on_state(std::optional<checkpoint::State>& own, comm::Communicat
     agreed.step = std::max(agreed.step, step);
   }
   if (agreed.source < 0) return agreed;
-  for (const nlohmann::json& one : steps) agreed.moved = agreed.moved || one.at("step") != agreed.step;
+  for (size_t rank = 0; rank < steps.size(); ++rank) {
+    auto step = steps[rank].at("step").get<int64_t>();
+    if (step == agreed.step) continue;
+    agreed.moved = true;
+    may_follow = may_follow && step < 0;
+    agreed.followers.push_back(static_cast<int>(rank));
+  }
+  if (!may_follow) agreed.followers.clear();
   // A loss meanwhile must leave `own` as it is: nothing is received in place.
   const bool gives = comm.rank() == agreed.source;
-  if (!agreed.moved) {
-    // Replicas have their own statistics; a resumed run has those of one.
-    Named buffers;
-    for (const auto& [name, tensor] : own->model)
-      if (own->rest.at("buffers").contains(name)) buffers.emplace_back(name, tensor.clone());
-    if (comm.size() > 1) broadcast(buffers, comm, agreed.source);
-    replace(own->model, buffers);
-    return agreed;
+  const bool has = here == agreed.step;
+  checkpoint::State state = has ? *own : checkpoint::State{};
+  if (agreed.moved) {
+    nlohmann::json told = nullptr;
+    if (gives)
+      told = {{"rest", own->rest}, {"model", outline(own->model)}, {"optimizer", outline(own->optimizer)}};
+    told = parallel::gather_json(told, &comm)[static_cast<size_t>(agreed.source)];
+    if (!has) state = {laid_out(told.at("model")), laid_out(told.at("optimizer")), told.at("rest")};
   }
-  nlohmann::json told = nullptr;
-  if (gives)
-    told = {{"rest", own->rest}, {"model", outline(own->model)}, {"optimizer", outline(own->optimizer)}};
-  told = parallel::gather_json(told, &comm)[static_cast<size_t>(agreed.source)];
-  checkpoint::State state =
-      gives ? *own
-            : checkpoint::State{laid_out(told.at("model")), laid_out(told.at("optimizer")), told.at("rest")};
-  broadcast(state.model, comm, agreed.source);
-  broadcast(state.optimizer, comm, agreed.source);
+  // Replicas have their own statistics; a resumed run has those of one.
+  const nlohmann::json names = state.rest.at("buffers");
+  Named buffers, others;
+  for (const auto& [name, tensor] : state.model)
+    if (names.contains(name))
+      buffers.emplace_back(name, tensor.clone());
+    else
+      others.emplace_back(name, tensor);
+  if (comm.size() > 1) broadcast(buffers, comm, agreed.source);
+  replace(state.model, buffers);
+  if (agreed.moved) {
+    // Only those behind receive the rest; the others go on meanwhile.
+    const bool takes_part = gives || !has;
+    const int key = gives ? -1 : comm.rank();
+    std::unique_ptr<comm::Communicator> group = comm.split(takes_part ? 0 : -1, key, "state");
+    if (group && may_follow) {
+      checkpoint::State zeros = has ? state : without_values(state);
+      agreed.transfer = std::make_unique<StateTransfer>(std::move(group), std::exchange(state, zeros), names);
+    } else if (group) {
+      broadcast(others, *group, 0);
+      broadcast(state.optimizer, *group, 0);
+    }
+  }
   own = std::move(state);
   return agreed;
 }

@@ -7,6 +7,7 @@
 
 #include "yoke/comm/communicator.h"
 #include "yoke/engine/engine.h"
+#include "yoke/engine/follower.h"
 #include "yoke/engine/run_state.h"
 #include "yoke/metrics/sink.h"
 
@@ -48,11 +49,16 @@ struct Agreement {
   int64_t step = 0;
   int source = -1;     // rank whose state all have now; -1: nobody has one
   bool moved = false;  // some rank did not have it
+  // Ranks that get it while all train on (engine/follower.h): their state consists of zeros until then.
+  std::vector<int> followers{};
+  std::unique_ptr<StateTransfer> transfer{};  // on the source and on followers
 };
 
-// Ranks compare their states, and all continue with the newest: where some do not have it, the lowest rank
-// that does broadcasts it, from memory. Buffers are those of that rank on all. `own`: this rank's; empty: it
-// has just joined, or none exists yet. Collective. Throws CommError.
-Agreement agree_on_state(std::optional<checkpoint::State>& own, comm::Communicator& comm);
+// Ranks compare their states, and all continue with the newest: the lowest rank that has it sends it to those
+// that do not, from memory. Buffers are those of that rank on all. `own`: this rank's; empty: it
+// has just joined, or none exists yet. `may_follow`: ranks that have none get theirs while all train on,
+// unless one that has another is behind, too. Collective. Throws CommError.
+Agreement agree_on_state(std::optional<checkpoint::State>& own, comm::Communicator& comm,
+                         bool may_follow = false);
 
 }  // namespace yoke::engine

@@ -46,6 +46,20 @@ TEST(Survivor, WhoIsAStepBehindReceivesTheNewest) {
   });
 }
 
+// The others may go on with what they have.
+TEST(Survivor, OnlyThoseBehindReceive) {
+  comm::run_ranks(4, [](comm::Communicator& comm) {
+    std::optional<checkpoint::State> own;
+    if (comm.rank() < 3) own = state_of(comm.rank() == 1 ? 4 : 5, 3, comm.rank());
+    void* memory = own ? own->model[0].second.data_ptr() : nullptr;
+    EXPECT_EQ(agree_on_state(own, comm).source, 0);
+    EXPECT_EQ(own->model[0].second.data_ptr() == memory, comm.rank() == 0 || comm.rank() == 2);
+    EXPECT_TRUE(torch::equal(own->model[0].second, torch::full({3, 2}, 3.0)));
+    EXPECT_EQ(own->model[1].second[0].item<double>(), 0) << "buffers are those of rank 0";
+    EXPECT_EQ(own->optimizer[1].second.item<int64_t>(), 5);
+  });
+}
+
 TEST(Survivor, WhoJoinsReceivesEverything) {
   comm::run_ranks(3, [](comm::Communicator& comm) {
     std::optional<checkpoint::State> own;

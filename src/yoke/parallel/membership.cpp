@@ -23,6 +23,7 @@ Membership::Membership(const JoinRequest& request) {
   if (served) options.late_ranks = late_ranks(choices, workers_beside_servers(choices, identity.world_size));
   options.elastic = request.elastic;
   options.elastic_min = request.elastic_min;
+  options.prepare = request.prepare;
   job_ = std::make_unique<cluster::World>(identity, options);
   const bool in_parts = choices.parallel.pipeline * choices.parallel.tensor > 1;
   workers_ = workers_of(choices, job_->size());

@@ -30,6 +30,8 @@ struct JoinRequest {
   bool deterministic = false;  // reductions in an order that does not depend on measured links
   bool elastic = false;        // ranks may leave and join (parallel/elastic.h)
   int elastic_min = 1;
+  // Called if this rank joins a running elastic job, before the others wait for it.
+  std::function<void()> prepare{};
 };
 
 class Membership {

@@ -52,7 +52,8 @@ ComputeResult OneDevice::compute(const std::vector<torch::Tensor>& inputs, const
   scaler_.scale(loss).backward();
   double backward_seconds = watch.lap();
   if (options_.keep_batches) step_batches_.push_back(std::move(batch));
-  return {loss.detach() / micro.weight, forward_seconds, backward_seconds};
+  torch::Tensor mean = micro.weight == 0 ? torch::zeros_like(loss.detach()) : loss.detach() / micro.weight;
+  return {mean, forward_seconds, backward_seconds};
 }
 
 CommitResult OneDevice::commit(const CommitOptions& commit) {
