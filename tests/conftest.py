@@ -1,13 +1,16 @@
 """Fixtures for the tests that drive the built program."""
+import contextlib
 import importlib.machinery
 import importlib.util
 import json
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 
 import pytest
+from two_machines import Machines, make_secret, why_not
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 YOKE = pathlib.Path(os.environ.get("YOKE_BIN", ROOT / "build/yoke"))
@@ -42,6 +45,25 @@ class Result:
 def cache_folder(tmp_path_factory):
     """Measured choices are shared by the tests of one session, and by nothing else."""
     return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture
+def machines(request):
+    """Network namespaces as machines: two, or as many as the test asks for (indirectly). Skips where there can be none."""
+    if reason := why_not() or (None if shutil.which("nft") else "nft is not installed"):
+        pytest.skip(reason)
+    with contextlib.ExitStack() as stack:
+        try:
+            made = stack.enter_context(Machines(getattr(request, "param", 2)))
+        except subprocess.CalledProcessError as error:
+            pytest.skip(f"no network namespaces here: {error.stderr.strip()}")
+        yield made
+
+
+@pytest.fixture
+def secret(tmp_path):
+    """A key file as `--secret-file` wants it."""
+    return make_secret(tmp_path / "secret")
 
 
 @pytest.fixture

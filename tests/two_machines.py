@@ -1,4 +1,4 @@
-"""Two machines in miniature: network namespaces joined by a veth pair, for tests and benchmarks. Needs root, ip and tc."""
+"""Two machines or more in miniature: network namespaces joined by a veth pair or a bridge, for tests and benchmarks. Needs root, ip and tc."""
 import collections
 import ctypes
 import fcntl
@@ -25,12 +25,12 @@ def sh(*words, check=True):
 
 
 class Machines:
-    """Namespaces a and b with the addresses 10.83.0.1 and 10.83.0.2. A context manager: they are gone at its end."""
+    """Namespaces a, b and so on with the addresses 10.83.0.1, 10.83.0.2, ... A context manager: they are gone at its end."""
 
     head = "10.83.0.1"
 
-    def __init__(self):
-        self.names = [f"yoke-{os.getpid()}-{end}" for end in "ab"]
+    def __init__(self, count=2):
+        self.names = [f"yoke-{os.getpid()}-{end}" for end in "abcdefgh"[:count]]
 
     def __enter__(self):
         try:
@@ -44,14 +44,31 @@ class Machines:
         for name in self.names:
             sh("ip", "netns", "add", name)
             sh("ip", "-n", name, "link", "set", "lo", "up")
-        sh("ip", "link", "add", "eth0", "netns", self.names[0], "type", "veth", "peer", "name", "eth0", "netns", self.names[1])
+        if len(self.names) == 2:
+            sh("ip", "link", "add", "eth0", "netns", self.names[0], "type", "veth", "peer", "name", "eth0", "netns", self.names[1])
+        else:
+            self._bridge()
         for index, name in enumerate(self.names):
             sh("ip", "-n", name, "addr", "add", f"10.83.0.{index + 1}/24", "dev", "eth0")
             sh("ip", "-n", name, "link", "set", "eth0", "up")
 
+    def _bridge(self):
+        sh("ip", "-n", self.names[0], "link", "add", "eth0", "type", "bridge")
+        for index, name in enumerate(self.names[1:]):
+            sh("ip", "link", "add", f"port{index}", "netns", self.names[0], "type", "veth", "peer", "name", "eth0", "netns", name)
+            sh("ip", "-n", self.names[0], "link", "set", f"port{index}", "master", "eth0", "up")
+
     def __exit__(self, *_):
         for name in self.names:
             sh("ip", "netns", "del", name, check=False)
+
+    def drop(self, node, *which):
+        """That machine drops packets that arrive and match one of the nft expressions, until heal()."""
+        for rule in ("table inet f", "chain inet f i { type filter hook input priority 0; }", *(f"rule inet f i {one}" for one in which)):
+            sh(*self.inside(node), "nft", f"add {rule}")
+
+    def heal(self, node):
+        sh(*self.inside(node), "nft", "flush ruleset")
 
     def shape(self, rate):
         """Both ends send at most `rate` (as tc writes it: 1gbit)."""
@@ -64,8 +81,8 @@ class Machines:
         return ["ip", "netns", "exec", self.names[node]]
 
     def run(self, yoke, node, secret, *words, nproc=1, **options):
-        """Starts `yoke run` as one of two nodes, with WORDS as the ranks' program."""
-        command = [*self.inside(node), yoke, "run", "--nnodes", 2, "--nproc-per-node", nproc, "--node-rank", node, "--rdzv-endpoint",
+        """Starts `yoke run` as one of the nodes, with WORDS as the ranks' program."""
+        command = [*self.inside(node), yoke, "run", "--nnodes", len(self.names), "--nproc-per-node", nproc, "--node-rank", node, "--rdzv-endpoint",
                    f"{self.head}:29571", "--rdzv-id", "pair", "--secret-file", secret, *words]
         return subprocess.Popen([str(w) for w in command], stderr=subprocess.PIPE, text=True, **options)
 

@@ -1,8 +1,7 @@
-"""Elastic jobs that lose a machine with several ranks, and with it parts of the state."""
+"""Elastic jobs that lose a machine with several ranks, and with it parts of the state, or a link between two."""
 import contextlib
 import json
 import re
-import shutil
 import signal
 import subprocess
 import threading
@@ -10,7 +9,7 @@ import threading
 import pytest
 from conftest import ROOT, YOKE
 from launching import clean_environment, wait_until
-from two_machines import Machines, make_secret, sh, why_not
+from two_machines import sh
 
 MLP = ROOT / "configs/mlp_tiny.toml"
 PATIENCE = 120  # seconds
@@ -19,10 +18,10 @@ PATIENCE = 120  # seconds
 class Node:
     """The launcher of one machine."""
 
-    def __init__(self, machines, number, secret, folder, *words, join_timeout=60):
+    def __init__(self, machines, number, secret, folder, *words, join_timeout=60, nproc=2):
         self.process = machines.run(YOKE, number, secret, "--elastic", "--join-timeout", join_timeout, YOKE, "train", MLP, "--train.threads", 1, "--train.evaluate", "false", "--out.dir", folder,
                                     "--out.log_every", 1, "--checkpoint.every_steps", 0, "--steps", 10**7, "--data.batch_size", 24,
-                                    *words, nproc=2, env=clean_environment(), stdout=subprocess.DEVNULL)
+                                    *words, nproc=nproc, env=clean_environment(), stdout=subprocess.DEVNULL)
         self.lines = []
         self.reader = threading.Thread(target=lambda: self.lines.extend(self.process.stderr), daemon=True)
         self.reader.start()
@@ -42,15 +41,9 @@ class Node:
     ["--parallel.zero", 3],
     ["--parallel.pipeline", 4, "--parallel.data", 1, "--model.sizes", "[32, 48, 48, 48, 48, 10]"],
 ])
-def test_a_machine_with_two_ranks_is_lost(tmp_path, words):
-    if reason := why_not():
-        pytest.skip(reason)
+def test_a_machine_with_two_ranks_is_lost(machines, secret, tmp_path, words):
+    folder = tmp_path / "run"
     with contextlib.ExitStack() as stack:
-        try:
-            machines = stack.enter_context(Machines())
-        except subprocess.CalledProcessError as error:
-            pytest.skip(f"no network namespaces here: {error.stderr.strip()}")
-        secret, folder = make_secret(tmp_path / "secret"), tmp_path / "run"
         nodes = [Node(machines, number, secret, folder, *words) for number in range(2)]
         for node in nodes:
             stack.callback(node.end)
@@ -73,17 +66,10 @@ def test_a_machine_with_two_ranks_is_lost(tmp_path, words):
 
 
 @pytest.mark.parametrize("deaf", [None, 1], ids=["both ways", "second hears nothing"])
-def test_a_cut_link_leaves_one_side_that_continues(tmp_path, deaf):
+def test_a_cut_link_leaves_one_side_that_continues(machines, secret, tmp_path, deaf):
     """The side with the coordinator; the other ends, is started again once the link is whole, and joins."""
-    if reason := why_not() or (None if deaf is None or shutil.which("nft") else "nft is not installed"):
-        pytest.skip(reason)
+    folder = tmp_path / "run"
     with contextlib.ExitStack() as stack:
-        try:
-            machines = stack.enter_context(Machines())
-        except subprocess.CalledProcessError as error:
-            pytest.skip(f"no network namespaces here: {error.stderr.strip()}")
-        secret, folder = make_secret(tmp_path / "secret"), tmp_path / "run"
-
         def start(number):
             node = Node(machines, number, secret, folder, "--slowdown.law", "exp:5ms", join_timeout=20)
             stack.callback(node.end)
@@ -116,16 +102,52 @@ def test_a_cut_link_leaves_one_side_that_continues(tmp_path, deaf):
 def cut(machines, deaf):
     if deaf is None:
         sh("ip", "-n", machines.names[0], "link", "set", "eth0", "down")
-        return
-    for rule in ("table inet f", "chain inet f i { type filter hook input priority 0; }", "rule inet f i iifname eth0 drop"):
-        sh(*machines.inside(deaf), "nft", f"add {rule}")
+    else:
+        machines.drop(deaf, "iifname eth0 drop")
 
 
 def heal(machines, deaf):
     if deaf is None:
         sh("ip", "-n", machines.names[0], "link", "set", "eth0", "up")
     else:
-        sh(*machines.inside(deaf), "nft", "flush ruleset")
+        machines.heal(deaf)
+
+
+@pytest.mark.parametrize("machines", [3], indirect=True)
+@pytest.mark.parametrize("heals", [False, True], ids=["lasts", "heals"])
+def test_of_two_machines_that_do_not_reach_each_other_one_leaves(machines, secret, tmp_path, heals):
+    """Both reach the first one, with the coordinator. If the link heals before it is checked, nobody leaves."""
+    folder = tmp_path / "run"
+    with contextlib.ExitStack() as stack:
+        nodes = [Node(machines, number, secret, folder, "--slowdown.law", "exp:5ms", nproc=1) for number in range(3)]
+        for node in nodes:
+            stack.callback(node.end)
+        head, second, third = nodes
+
+        def until(condition):
+            wait_until(lambda: condition() or head.process.poll() is not None, PATIENCE, lambda: "".join(node.log() for node in nodes))
+            assert head.process.poll() is None, head.log()
+
+        until(lambda: len(steps_of(folder)) > 20)
+        machines.drop(1, "ip saddr 10.83.0.3 drop")
+        if heals:
+            until(lambda: re.search(r"epoch 1: 3 ranks, after .*has acknowledged nothing", head.log()))
+            machines.heal(1)
+            until(lambda: re.search(r"epoch 1: step \d+ finished", head.log()))
+            assert "epoch 1: all machines reach each other" in head.log() and "leaves" not in head.log()
+        else:
+            until(lambda: re.search(r"epoch 2: step \d+ finished", head.log()))
+            assert third.process.wait(PATIENCE) != 0
+            told = r"rank 1 on \S+ \(10\.83\.0\.2:\d+\) and rank 2 on \S+ \(10\.83\.0\.3:\d+\) cannot reach each other"
+            third.reader.join(PATIENCE)
+            assert re.search(rf"{told}: rank 2 leaves", head.log()), head.log()
+            assert re.search(told, third.log()) and "evicted" in third.log(), third.log()
+        for node, code in (*((one, 0) for one in (second, third)[:1 + heals]), (head, 128 + signal.SIGTERM)):
+            node.process.send_signal(signal.SIGTERM)
+            assert node.process.wait(PATIENCE) == code, node.log()
+    elastic = json.loads((folder / "summary.json").read_text())["elastic"]
+    assert elastic["losses"] == (0 if heals else 1) and elastic["repeated"] <= 1
+    assert steps_of(folder) == list(range(1, len(steps_of(folder)) + 1))
 
 
 def steps_of(folder):

@@ -1,8 +1,6 @@
 """Jobs over two machines in miniature, joined by a link that is slow, loses packets or is cut."""
-import contextlib
 import json
 import re
-import shutil
 import subprocess
 import sys
 import time
@@ -10,26 +8,9 @@ import time
 import pytest
 from conftest import ROOT, YOKE
 from test_collectives import PROGRAM, clean_environment
-from two_machines import Machines, make_secret, sh, why_not
+from two_machines import make_secret, sh
 
 RATE = 1e9 / 8  # bytes a second of the shaped link; of 1514 bytes of a packet 1448 are ours, so 0.956 is all there is
-
-
-@pytest.fixture
-def machines():
-    if reason := why_not():
-        pytest.skip(reason)
-    with contextlib.ExitStack() as stack:
-        try:
-            made = stack.enter_context(Machines())
-        except subprocess.CalledProcessError as error:
-            pytest.skip(f"no network namespaces here: {error.stderr.strip()}")
-        yield made
-
-
-@pytest.fixture
-def secret(tmp_path):
-    return make_secret(tmp_path / "secret")
 
 
 def start(machines, node, secret, *words, nproc=1):
@@ -102,12 +83,8 @@ def test_ranks_of_two_machines_reduce_inside_first(machines, secret):
 
 
 def test_loss_changes_nothing_but_the_time(machines, secret):
-    if not shutil.which("nft"):
-        pytest.skip("nft is not installed")
     for node in range(2):
-        for rule in ("table inet f", "chain inet f i { type filter hook input priority 0; }",
-                     "rule inet f i numgen random mod 100 < 2 drop"):
-            sh(*machines.inside(node), "nft", f"add {rule}")
+        machines.drop(node, "numgen random mod 100 < 2 drop")
     nodes = [start(machines, node, secret, PROGRAM, "tcp", 5, 400000) for node in range(2)]
     for node in nodes:
         out, err = node.communicate(timeout=120)
@@ -133,15 +110,11 @@ def test_a_cut_link_ends_the_job_on_both_sides(machines, secret):
 
 def test_a_cut_between_ranks_that_reach_the_coordinator_is_noticed(machines, secret):
     # Heartbeats arrive; an operation may take 300 s.
-    if not shutil.which("nft"):
-        pytest.skip("nft is not installed")
     nodes = [start(machines, node, secret, PROGRAM, "tcp", 10**7, 40000, "none", -1, -1, 300) for node in range(2)]
     deadline = time.monotonic() + 60
     while sh(*machines.inside(1), "ss", "-Htn", "state", "established").stdout.count("10.83.0.1:") < 2 and time.monotonic() < deadline:
         time.sleep(0.05)
-    for rule in ("table inet f", "chain inet f i { type filter hook input priority 0; }", "rule inet f i tcp sport 29571 accept", "rule inet f i tcp dport 29571 accept",
-                 "rule inet f i iifname eth0 meta l4proto tcp drop"):
-        sh(*machines.inside(1), "nft", f"add {rule}")
+    machines.drop(1, "tcp sport 29571 accept", "tcp dport 29571 accept", "iifname eth0 meta l4proto tcp drop")
     texts = [node.communicate(timeout=120)[1] for node in nodes]
     assert all(node.returncode != 0 for node in nodes) and any("has acknowledged nothing for 2" in text for text in texts), texts
 

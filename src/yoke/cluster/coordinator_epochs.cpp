@@ -125,7 +125,8 @@ void Coordinator::Impl::end_epoch(const FailureReport& cause) {
     regrouping = true;
     regroup_started = now_seconds();
   }
-  if (epoch_cause.kind.empty()) epoch_cause = cause;
+  // A machine that is gone leaves links in doubt as well.
+  if (epoch_cause.kind.empty() || epoch_cause.kind == "cut") epoch_cause = cause;
   if (cause.kind == "stalled" && cause.rank >= 0 && !ranks[static_cast<size_t>(cause.rank)].left)
     evict(cause.rank, cause.what);
   abort_all(cause);
@@ -200,6 +201,7 @@ void Coordinator::Impl::start_epoch(const std::vector<Client*>& members) {
   regrouping = false;
   epoch.elastic = true;
   epoch.cause = epoch_cause.what.substr(0, 4096);
+  epoch.in_doubt = epoch_cause.kind == "cut";
   epoch_cause = {};
   options.world_size = size;
   const bool loss_was_told = std::find(counted.begin(), counted.end(), true) != counted.end();

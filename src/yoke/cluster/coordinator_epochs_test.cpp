@@ -111,6 +111,53 @@ TEST(Epochs, WhoDoesNotRegroupIsEvicted) {
   EXPECT_FALSE(errors[2].empty());
 }
 
+// Nobody is lost because of a report that a link is cut: the next epoch checks.
+TEST(Epochs, ALinkInDoubtIsCheckedInTheNextOne) {
+  Job job(3);
+  FailureReport report;
+  report.rank = 2;
+  report.kind = "cut";
+  report.what = "lost rank 2: its machine has acknowledged nothing";
+  job.sessions[1]->fail(report);
+  for (int seat : {0, 1, 2}) wait_for(*job.failures[seat]);
+  EXPECT_TRUE(job.regroup({0, 1, 2}).empty());
+  for (int seat : {0, 1, 2}) EXPECT_TRUE(job.sessions[seat]->epoch().in_doubt) << seat;
+  EXPECT_EQ(job.sessions[0]->epoch().losses, 0);
+  EXPECT_TRUE(job.regroup({0, 1, 2}, "").empty());
+  EXPECT_FALSE(job.sessions[0]->epoch().in_doubt);
+}
+
+TEST(Epochs, OfTwoThatDoNotReachEachOtherOneIsEvicted) {
+  Job job(3);
+  job.sessions[0]->report_cut_links({{1, 2}}, Deadline::after(20));
+  for (int seat : {0, 1, 2}) wait_for(*job.failures[seat]);
+  EXPECT_THAT(job.failures[2]->report().kind, "evicted");
+  EXPECT_THAT(job.failures[2]->report().what,
+              AllOf(HasSubstr("evicted"), HasSubstr("rank 1 on node"), HasSubstr("cannot reach each other")));
+  EXPECT_TRUE(job.regroup({0, 1}).empty());
+  EXPECT_THAT(job.seats_of(0), ElementsAre(0, 1));
+  EXPECT_EQ(job.sessions[0]->epoch().losses, 1);
+  EXPECT_THAT(job.sessions[0]->epoch().cause, HasSubstr("rank 2 leaves"));
+  EXPECT_FALSE(job.sessions[0]->epoch().in_doubt);
+}
+
+TEST(Epochs, AnEvictionThatLeavesTooFewFailsTheJobAndNamesTheLink) {
+  Job job(3, /*min=*/3);
+  job.sessions[0]->report_cut_links({{0, 1}}, Deadline::after(20));
+  for (int seat : {0, 1, 2}) wait_for(*job.failures[seat]);
+  std::map<int, std::string> errors = job.regroup({0, 2});
+  for (int seat : {0, 2})
+    EXPECT_THAT(errors[seat],
+                AllOf(HasSubstr("cannot reach each other"), HasSubstr("2 of at least 3 ranks are left")));
+}
+
+TEST(Epochs, ALinkOfARankToItselfIsRejected) {
+  Job job(2);
+  EXPECT_ANY_THROW(job.sessions[0]->report_cut_links({{1, 1}}, Deadline::after(20)));
+  wait_for(*job.failures[1]);
+  EXPECT_THAT(job.failures[1]->report().what, HasSubstr("violated the coordinator's protocol"));
+}
+
 TEST(Epochs, ARankThatLeavesIsNoLoss) {
   Job job(3);
   job.sessions.erase(1);

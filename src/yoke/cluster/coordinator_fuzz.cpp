@@ -72,12 +72,12 @@ json value_of(Input& input) {
 
 // A request that is right but for what the input changes.
 json request_of(Input& input, int rank) {
-  static constexpr const char* kVerbs[] = {"join",  "put",    "get",    "fail",  "leave",
-                                           "ended", "behind", "forget", "dance", "regroup"};
+  static constexpr const char* kVerbs[] = {"join",   "put",    "get",   "fail",    "leave", "ended",
+                                           "behind", "forget", "dance", "regroup", "cut"};
   static constexpr const char* kFields[] = {
-      "verb", "rank",      "host",    "pid",     "step",       "kind",   "what",
-      "next", "exit_code", "key",     "readers", "world_size", "life",   "good",
-      "own",  "operation", "request", "machine", "address",    "origin", "why"};
+      "verb",      "rank",      "host",    "pid",        "step",    "kind",   "what",  "next",
+      "exit_code", "key",       "readers", "world_size", "life",    "good",   "ready", "links",
+      "own",       "operation", "request", "machine",    "address", "origin", "why"};
   Member self{rank, "node", "machine", 7, "127.0.0.1:1", "RANK"};
   FailureReport report{input.byte() % (kRanks + 1) - 1, "node", 17, 9, "lost", "what", "next"};
   std::string verb = kVerbs[input.byte() % std::size(kVerbs)];
@@ -87,6 +87,7 @@ json request_of(Input& input, int rank) {
   head["key"] = "k" + std::to_string(input.byte() % 4);
   if (input.byte() % 2 == 0) head["readers"] = {input.byte() % (kRanks + 1), rank};
   head["good"] = true;
+  head["links"] = {{0, rank}, {0, 1}};
   head["why"] = "lost";
   head["address"] = "127.0.0.1:2";
   head["own"] = 3;

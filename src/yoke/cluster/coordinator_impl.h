@@ -153,6 +153,8 @@ struct Coordinator::Impl {
   // `ready`: what takes long is done; before that the members are not told.
   void on_late_join(Client& client, uint64_t request, Member member, bool ready);
   void on_regroup(Client& client, uint64_t request, const control::Note& note);
+  // Members found links that are cut: evicts the fewest such that the rest is connected.
+  void on_cut_links(Client& client, uint64_t request, const control::Note& note);
   // ---- a running job of a coordinator that is gone (coordinator_returns.cpp) ----
   void on_return(Client& client, uint64_t request, const control::Note& note);
   void take_up(const Epoch& running);

@@ -55,6 +55,7 @@ void Coordinator::Impl::on_request(Client& client, uint64_t request, const contr
   if (verb == "fail") return on_fail(client, request, note);
   if (verb == "leave") return on_leave(client, request, note);
   if (verb == "regroup") return on_regroup(client, request, note);
+  if (verb == "cut") return on_cut_links(client, request, note);
   if (verb == "role") return on_role(client, request, note);
   if (verb == "close") return on_close(client, request, note);
   if (verb == "waiting") return on_waiting(client, note);

@@ -524,6 +524,10 @@ void Session::close_group(uint64_t group, int size, int64_t operations) {
                {"operations", operations}});
 }
 
+void Session::report_cut_links(const std::vector<std::pair<int, int>>& cut, Deadline deadline) {
+  impl_->ask({{"verb", "cut"}, {"links", control::to_json(cut)}}, {}, deadline, /*despite_failure=*/true);
+}
+
 void Session::look_at(const Wait& wait) {
   impl_->look_at(wait);
 }

@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "yoke/base/deadline.h"
@@ -40,6 +41,7 @@ struct Epoch {
   int losses = 0;       // of ranks, so far
   int joins = 0;        // of ranks into the running job, so far
   bool elastic = false;
+  bool in_doubt = false;  // the previous one ended because of a link: the members check theirs (World)
 };
 
 // What a program knows of its job, and a launcher that hosts the coordinator does not: as in
@@ -116,6 +118,9 @@ class Session {
 
   // ---- elastic jobs (CoordinatorOptions::elastic_min) ----
   const Epoch& epoch() const;
+  // Pairs of ranks that cannot reach each other, the lower one first: the coordinator evicts the fewest ranks
+  // such that those left are connected. One member tells it for all, and regroups like all.
+  void report_cut_links(const std::vector<std::pair<int, int>>& cut, Deadline deadline);
   // Whether a rank waits to join: all ranks should agree on a step, and regroup after it.
   bool change_wanted() const;
   // Ends this rank's part in the epoch and waits until all others that are left have done so, then returns

@@ -180,12 +180,34 @@ JobTraits read_traits(const nlohmann::json& head, int world_size) {
   return traits;
 }
 
+nlohmann::json to_json(const std::vector<std::pair<int, int>>& links) {
+  nlohmann::json list = nlohmann::json::array();
+  for (const auto& [a, b] : links) list.push_back({a, b});
+  return list;
+}
+
+std::vector<std::pair<int, int>> read_links(const nlohmann::json& head, const char* key, int world_size) {
+  auto found = head.find(key);
+  const size_t most = static_cast<size_t>(world_size) * static_cast<size_t>(world_size);
+  if (found == head.end() || !found->is_array() || found->size() > most)
+    throw CommError("a control message without a list of links '{}'", key);
+  std::vector<std::pair<int, int>> links;
+  for (const nlohmann::json& one : *found) {
+    if (!one.is_array() || one.size() != 2) throw CommError("a link that is not of two ranks");
+    const auto a = static_cast<int>(number({{key, one[0]}}, key, 0, world_size - 1));
+    const auto b = static_cast<int>(number({{key, one[1]}}, key, 0, world_size - 1));
+    if (a >= b) throw CommError("a link of rank {} to rank {}", a, b);
+    links.emplace_back(a, b);
+  }
+  return links;
+}
+
 nlohmann::json to_json(const Epoch& epoch) {
   nlohmann::json members = nlohmann::json::array();
   for (const Member& member : epoch.members) members.push_back(to_json(member));
-  return {{"epoch", epoch.number},   {"rank", epoch.rank},     {"members", std::move(members)},
-          {"cause", epoch.cause},    {"losses", epoch.losses}, {"joins", epoch.joins},
-          {"elastic", epoch.elastic}};
+  return {{"epoch", epoch.number},    {"rank", epoch.rank},        {"members", std::move(members)},
+          {"cause", epoch.cause},     {"losses", epoch.losses},    {"joins", epoch.joins},
+          {"elastic", epoch.elastic}, {"in_doubt", epoch.in_doubt}};
 }
 
 Epoch read_epoch(const nlohmann::json& head) {
@@ -201,6 +223,7 @@ Epoch read_epoch(const nlohmann::json& head) {
   epoch.losses = static_cast<int>(number(head, "losses", 0, INT32_MAX));
   epoch.joins = static_cast<int>(number(head, "joins", 0, INT32_MAX));
   epoch.elastic = flag(head, "elastic");
+  epoch.in_doubt = flag(head, "in_doubt");
   return epoch;
 }
 

@@ -45,6 +45,9 @@ std::vector<Member> read_members(const nlohmann::json& head, int world_size, boo
 // Fields of a join. `late_ranks` is absent where it is 0, `expendable` where no rank is.
 void add_traits(const JobTraits& traits, nlohmann::json& head);
 JobTraits read_traits(const nlohmann::json& head, int world_size);
+// Pairs of different ranks, the lower one first.
+nlohmann::json to_json(const std::vector<std::pair<int, int>>& links);
+std::vector<std::pair<int, int>> read_links(const nlohmann::json& head, const char* key, int world_size);
 nlohmann::json to_json(const Epoch& epoch);
 Epoch read_epoch(const nlohmann::json& head);
 nlohmann::json to_json(const FailureReport& report);  // truncates long texts to what read_report() accepts

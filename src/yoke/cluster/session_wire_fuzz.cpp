@@ -20,6 +20,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     attempt([&] { control::read_members(note.head, 4); });
     attempt([&] { control::read_epoch(note.head); });
     attempt([&] { control::ranks(note.head, "missing", 4); });
+    attempt([&] { control::read_links(note.head, "links", 4); });
     attempt([&] { control::seconds(note.head, "heartbeat"); });
     attempt([&] { control::flag(note.head, "good"); });
     attempt([&] { control::number(note.head, "operation", 0, INT64_MAX); });

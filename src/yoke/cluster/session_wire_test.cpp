@@ -95,11 +95,20 @@ TEST(ControlMessage, AnEpochHasMembersAndARankAmongThem) {
                                                                  {"epoch", -1},
                                                                  {"members", nlohmann::json::array()},
                                                                  {"losses", "2"},
-                                                                 {"elastic", 1}}) {
+                                                                 {"elastic", 1},
+                                                                 {"in_doubt", "no"}}) {
     nlohmann::json other = head;
     other[key] = wrong;
     EXPECT_THROW(control::read_epoch(other), CommError) << key;
   }
+}
+
+TEST(ControlMessage, LinksAreOfTwoRanksInOrder) {
+  const std::vector<std::pair<int, int>> links = {{0, 2}, {1, 2}};
+  EXPECT_EQ(control::read_links({{"links", control::to_json(links)}}, "links", 3), links);
+  for (const char* wrong : {"[[0, 3]]", "[[1, 1]]", "[[2, 1]]", "[[0]]", "[0, 1]", "[[0, \"1\"]]", "3"})
+    EXPECT_THROW(control::read_links({{"links", nlohmann::json::parse(wrong)}}, "links", 3), CommError)
+        << wrong;
 }
 
 TEST(ControlMessage, ReadsFlagsSecondsAndRanks) {

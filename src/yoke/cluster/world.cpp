@@ -1,9 +1,12 @@
 #include "yoke/cluster/world.h"
 
+#include <nlohmann/json.hpp>
+
 #include "yoke/base/error.h"
 #include "yoke/base/log.h"
 #include "yoke/cluster/coordinator.h"
 #include "yoke/cluster/launch_env.h"
+#include "yoke/cluster/link_check.h"
 #include "yoke/cluster/world_key.h"
 #include "yoke/cluster/world_self.h"
 
@@ -13,6 +16,7 @@ namespace {
 // Seconds that rank 0 waits for the others if it hosts the coordinator and has finished.
 constexpr double kStayForOthers = 5;
 constexpr double kStayAfterFailure = 0.5;
+constexpr double kLinkCheck = 30;
 constexpr double kRegroup = 90;  // seconds; the coordinator gives up earlier, and knows whom it waited for
 
 bool on_one_machine(const Identity& identity, const net::Address& endpoint) {
@@ -162,6 +166,24 @@ void World::regroup(const std::string& why) {
                            Deadline::after(options_.join_timeout));
   failure_ = failure;
   take_place();
+}
+
+void World::check_links() {
+  if (!elastic() || alone() || !session().epoch().in_doubt) return;
+  const Deadline deadline = Deadline::after(kLinkCheck);
+  const nlohmann::json own = silent_ranks(members(), rank());
+  const std::vector<std::string> all = session().exchange("links", own.dump(), deadline);
+  std::vector<CutLink> cut;
+  for (size_t caller = 0; caller < all.size(); ++caller)
+    for (int silent : nlohmann::json::parse(all[caller])) cut.emplace_back(static_cast<int>(caller), silent);
+  if (cut.empty()) {
+    if (rank() == 0) log::info("epoch {}: all machines reach each other", epoch());
+    return;
+  }
+  // The coordinator then tells all who leaves, which ends the epoch and this exchange.
+  if (rank() == 0) session().report_cut_links(cut, deadline);
+  session().exchange("links that are cut", "", deadline);
+  throw CommError("{}", describe(members(), cut));
 }
 
 bool World::has_session() const {

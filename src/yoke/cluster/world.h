@@ -53,6 +53,9 @@ class World {
   // Elastic jobs: Session::regroup(), after which rank(), size() and members() are those of the next epoch.
   // Requires that all communicators of this world are destroyed.
   void regroup(const std::string& why);
+  // Elastic jobs, at the start of an epoch: if the last one ended because of a link, looks who reaches whom.
+  // Collective. Throws CommError if a link is cut: regroup, without the ranks that then leave.
+  void check_links();
   bool elastic() const { return options_.elastic && has_session(); }
   int epoch() const;  // 0: the first
   // Sets this rank's name in messages, beside its number: "parameter server 1", "stage 2".

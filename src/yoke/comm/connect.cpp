@@ -90,6 +90,7 @@ std::unique_ptr<Backend> make_tcp(cluster::World& world, const Connection& optio
   setup.measures_cost = options.measures_links;
   setup.spares = options.spares;
   setup.part_bytes = options.part_bytes;
+  setup.elastic = world.elastic();
   return make_tcp_backend(setup);
 }
 
@@ -200,6 +201,7 @@ uint64_t mark_of(int communicator) {
 }  // namespace
 
 std::unique_ptr<Communicator> connect_first(cluster::World& world, int ranks, const ConnectOptions& options) {
+  world.check_links();
   GroupInfo group;
   group.name = options.name;
   group.rank = world.rank();

@@ -3,6 +3,7 @@
 #include <poll.h>
 
 #include "yoke/base/log.h"
+#include "yoke/comm/cut_link.h"
 
 namespace yoke::comm {
 namespace {
@@ -43,6 +44,17 @@ std::string message_of(const std::exception_ptr& thrown) {
   }
 }
 
+// The rank at the other end of a link that may be cut; -1: that is not the error.
+int beyond_cut_link(const std::exception_ptr& thrown) {
+  try {
+    std::rethrow_exception(thrown);
+  } catch (const CutLinkError& error) {
+    return error.rank;
+  } catch (...) {
+    return -1;
+  }
+}
+
 bool is_mismatch(const std::exception_ptr& thrown) {
   try {
     std::rethrow_exception(thrown);
@@ -64,6 +76,11 @@ std::exception_ptr explain_failure(std::exception_ptr thrown, const Descriptor& 
   if (is_mismatch(thrown)) {
     kind = "mismatch";
     tell(job, own_report(cause, kind, job), wait);
+  } else if (const int beyond = beyond_cut_link(thrown); beyond >= 0 && !job.failure->set()) {
+    kind = "cut";
+    cluster::FailureReport report = own_report(cause, kind, job);
+    report.rank = beyond;
+    tell(job, report, wait);
   } else if (deadline.passed() && !job.failure->set()) {
     kind = "deadline";
     std::string behind = job.who_is_behind ? job.who_is_behind(static_cast<int64_t>(descriptor.number)) : "";

@@ -18,13 +18,12 @@
 #include <cstring>
 
 #include "yoke/base/clock.h"
-#include "yoke/net/socket_options.h"
 
 namespace yoke::comm::tcp {
 namespace {
 
 constexpr size_t kSmallBytes = 16 << 10;
-constexpr double kCutOff = 20;  // seconds without progress, and without an acknowledgement
+constexpr int kLongestPoll = 250;  // ms
 
 // Involuntary context switches of this thread.
 long preemptions() {
@@ -185,7 +184,7 @@ void Executor::rested() {
 
 void Executor::wait() {
   if (deadline_.passed()) too_late();
-  if (now_seconds() - idle_since_ > kCutOff) look_for_cut_links();
+  if (now_seconds() - idle_since_ > links_.cut_off()) look_for_cut_links();
   polled_.clear();
   polled_channels_.clear();
   if (links_.setup().failure) polled_.push_back({links_.setup().failure->event_fd(), POLLIN, 0});
@@ -201,21 +200,16 @@ void Executor::wait() {
     add(*channel, channel->connection->poll_events(reads));
   }
   for (Channel* channel : idle_) add(*channel, channel->ahead ? short{0} : short{POLLIN});
-  ::poll(polled_.data(), polled_.size(), std::min(deadline_.left_ms(), 1000));
+  ::poll(polled_.data(), polled_.size(), std::min(deadline_.left_ms(), kLongestPoll));
   for (size_t at = first; at < polled_.size(); ++at) {
     if (polled_[at].revents != 0) peek(*polled_channels_[at - first]);
   }
 }
 
-// Heartbeats notice a machine that is gone, but not a link between two that both reach the coordinator.
 void Executor::look_for_cut_links() {
-  for (Channel* channel : active_) {
-    const double seconds = net::seconds_unacknowledged(channel->connection->fd());
-    if (seconds > kCutOff)
-      lost(*channel, fmt::format("its machine has acknowledged nothing for {:.0f} s, so the link between the "
-                                 "two is cut",
-                                 seconds));
-  }
+  for (Channel* channel : active_)
+    if (sends_left(*channel) || receives_left(*channel))
+      links_.check_acknowledged(channel->peer, *channel->connection, deadline_, OperationText(*operation_));
 }
 
 void Executor::too_late() const {

@@ -2,13 +2,33 @@
 
 #include <fmt/format.h>
 
+#include "yoke/comm/cut_link.h"
+#include "yoke/net/socket_options.h"
+
 namespace yoke::comm::tcp {
 namespace {
 
 // Seconds between two checks of the job's failure while waiting for a peer to connect.
 constexpr double kGlance = 0.02;
+// Seconds without an acknowledgement. Elastic jobs only check a link that is in doubt; they wait a little
+// longer than a machine without heartbeats is given, because that would be the better cause.
+constexpr double kCutOff = 20;
+constexpr double kInDoubt = 2.5;
+// Seconds that calls of an elastic job go unanswered until the link is in doubt.
+constexpr double kUnanswered = 3;
+constexpr double kOneMoreCall = 0.5;
 // Seconds a lost connection waits for the job to report the cause.
 constexpr double kNewsSeconds = 0.3;
+
+// Whether a machine answers at all; its process may be busy.
+bool answers(const net::Address& address) {
+  try {
+    net::connect_to(address, Deadline::after(kOneMoreCall));
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
 
 }  // namespace
 
@@ -58,6 +78,7 @@ std::unique_ptr<net::Connection> Links::call(int peer, int lane, Deadline deadli
   const cluster::Member& member = setup_.members[static_cast<size_t>(peer)];
   const net::Address address = net::parse_address(member.address);
   const net::Introduction self = introduction(setup_.rank, lane, member.rank);
+  const Deadline begun = Deadline::after(0);
   std::string why;
   for (double patience = 0.5; patience <= 8 && !deadline.passed(); patience *= 2) {
     check(doing);
@@ -68,8 +89,28 @@ std::unique_ptr<net::Connection> Links::call(int peer, int lane, Deadline deadli
     } catch (const Error& error) {
       why = error.what();
     }
+    if (setup_.elastic && begun.elapsed() > kUnanswered && !answers(address))
+      throw CutLinkError(member.rank,
+                         fmt::format("{}: {} does not answer: {}", where(doing), name_of(peer), why));
   }
   lost(peer, why, deadline, doing);
+}
+
+double Links::cut_off() const {
+  return setup_.elastic ? kInDoubt : kCutOff;
+}
+
+void Links::check_acknowledged(int peer, const net::Connection& connection, Deadline deadline,
+                               const Doing& doing) const {
+  const double seconds = net::seconds_unacknowledged(connection.fd());
+  if (seconds <= cut_off()) return;
+  const std::string why =
+      fmt::format("its machine has acknowledged nothing for {:.{}f} s, so the link between the two is cut",
+                  seconds, setup_.elastic ? 1 : 0);
+  if (!setup_.elastic) lost(peer, why, deadline, doing);
+  check(doing);
+  throw CutLinkError(setup_.members[static_cast<size_t>(peer)].rank,
+                     fmt::format("{}: lost {}: {}", where(doing), name_of(peer), why));
 }
 
 net::Introduction Links::introduction(int caller, int lane, int callee) const {

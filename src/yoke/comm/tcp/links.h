@@ -39,6 +39,13 @@ class Links {
   // Throws the failure of the job if it becomes known within 0.3 s (the cause), otherwise that this peer was
   // lost (the symptom).
   [[noreturn]] void lost(int peer, const std::string& why, Deadline deadline, const Doing& doing) const;
+  // Heartbeats notice a machine that is gone, but not a link between two that both reach the coordinator.
+  // Throws CommError, or CutLinkError in an elastic job, if the machine of a peer has acknowledged nothing
+  // for too long, and the job is not known to have failed otherwise.
+  void check_acknowledged(int peer, const net::Connection& connection, Deadline deadline,
+                          const Doing& doing) const;
+  // Seconds without an acknowledgement after which that is so.
+  double cut_off() const;
   // Throws CommError if the job has failed.
   void check(const Doing& doing) const;
   // "all_reduce #17 (rank 1 of 4)".

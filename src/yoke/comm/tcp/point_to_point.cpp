@@ -12,12 +12,15 @@
 #include <algorithm>
 #include <cstring>
 
+#include "yoke/base/clock.h"
+
 namespace yoke::comm::tcp {
 namespace {
 
 constexpr size_t kFramesAhead = 2;
 // Seconds that a wait accepts connections before it polls everything else again.
 constexpr double kListen = 0.002;
+constexpr double kLookEvery = 0.25;
 
 class TransferText : public Doing {
  public:
@@ -64,6 +67,7 @@ bool PointToPoint::advance(Transfer& transfer) {
   Deadline started = Deadline::after(30);
   try {
     if (!peer.connection && !(calls && connect(transfer.peer, started, doing))) return false;
+    look_for_cut_link(peer, transfer, started);
     try {
       return transfer.is_send ? send(peer, transfer) : receive(peer, transfer);
     } catch (const MismatchError&) {
@@ -78,6 +82,13 @@ bool PointToPoint::advance(Transfer& transfer) {
     for (Peer& one : peers_) one.connection = nullptr;
     throw;
   }
+}
+
+void PointToPoint::look_for_cut_link(Peer& peer, const Transfer& transfer, Deadline started) {
+  const double now = now_seconds();
+  if (now < peer.next_look) return;
+  peer.next_look = now + kLookEvery;
+  links_.check_acknowledged(transfer.peer, *peer.connection, started, TransferText(transfer));
 }
 
 // Posts until everything is sent or the socket is full; then unsent data remains, on which wait_for() polls.

@@ -47,8 +47,10 @@ class PointToPoint {
     size_t aside_bytes = 0;
     bool full = false;             // the next frame has no destination
     std::vector<std::byte> first;  // first frame of a message
+    double next_look = 0;          // at acknowledgements
   };
 
+  void look_for_cut_link(Peer& peer, const Transfer& transfer, Deadline started);
   bool send(Peer& peer, Transfer& transfer);
   void post_next(Peer& peer, Transfer& transfer);
   bool receive(Peer& peer, Transfer& transfer);

@@ -33,6 +33,9 @@ struct TcpSetup {
   // all_reduce by `summation`: the last `spares` ranks only sum, in parts of at most part_bytes.
   int spares = 0;
   int64_t part_bytes = 4 << 20;
+  // A link that seems to be cut is reported as such after 2.5 s (CutLinkError), because the job then checks
+  // all links and continues. Otherwise it fails the job, after 20 s.
+  bool elastic = false;
   int lanes = 1;  // connections per peer, 1 to 8; more than one helps on long fat networks only
 };
 
