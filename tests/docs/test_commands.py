@@ -1,4 +1,7 @@
-"""Every command of README.md and docs/ that this machine can run, as printed, made small by the environment."""
+"""Every command of README.md and docs/ that this machine can run, as printed, made small by the environment.
+
+A printed `--steps` of 200 or more becomes 2: such a run takes minutes.
+"""
 import os
 import re
 import shlex
@@ -107,6 +110,7 @@ def test_misspelt_options_are_found(yoke):
 @pytest.mark.parametrize("page,command", RUN, ids=[f"{page}: {command[:60]}" for page, command in RUN])
 def test_the_command_runs(folder, page, command, cache_folder):
     environment = {k: v for k, v in os.environ.items() if not k.startswith("YOKE_")}
+    command = re.sub(r"(?<=--steps )[2-9]\d\d\b|(?<=--steps )\d{4,}", "2", command)
     environment |= SMALL | {"PATH": f"{YOKE.parent}:{os.environ['PATH']}", "XDG_CACHE_HOME": str(cache_folder)}
     assert shlex.split(command)
     result = subprocess.run(["bash", "-c", command], cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
