@@ -19,15 +19,6 @@ constexpr double kAttempts[] = {0.25, 0.5, 0.75};
 constexpr size_t kMostForAll = 16;  // machines, of which all subsets are tried
 constexpr size_t kShown = 4;
 
-bool answers(const std::string& address) {
-  for (double seconds : kAttempts) try {
-      net::connect_to(net::parse_address(address), Deadline::after(seconds));
-      return true;
-    } catch (const Error&) {
-    }
-  return false;
-}
-
 // Machines at cut links, their ranks, and which of them are cut off from which.
 struct Cuts {
   std::vector<std::vector<int>> ranks;
@@ -96,6 +87,15 @@ struct Cuts {
 
 }  // namespace
 
+bool answers(const std::string& address, double seconds) {
+  try {
+    net::connect_to(net::parse_address(address), Deadline::after(seconds));
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
 std::vector<int> silent_ranks(const std::vector<Member>& members, int rank) {
   std::set<std::string> seen;
   std::vector<const Member*> called;
@@ -109,7 +109,10 @@ std::vector<int> silent_ranks(const std::vector<Member>& members, int rank) {
   std::vector<char> answered(called.size());
   std::vector<std::jthread> threads;
   for (size_t i = 0; i < called.size(); ++i)
-    threads.emplace_back([&, i] { answered[i] = answers(called[i]->address); });
+    threads.emplace_back([&, i] {
+      answered[i] = std::ranges::any_of(kAttempts,
+                                        [&](double seconds) { return answers(called[i]->address, seconds); });
+    });
   threads.clear();
   std::vector<int> silent;
   for (size_t i = 0; i < called.size(); ++i)

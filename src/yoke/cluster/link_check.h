@@ -12,6 +12,10 @@ namespace yoke::cluster {
 // Two ranks that cannot reach each other, the lower one first. It stands for all ranks of their machines.
 using CutLink = std::pair<int, int>;
 
+// Whether a TCP connection to this address opens: the machine answers even where the process is busy or
+// stopped.
+bool answers(const std::string& address, double seconds);
+
 // Ranks that this one calls and that do not answer a TCP connection within about 1.5 s. The first rank of
 // each machine calls the first of those behind it, all at once; the others call nobody. `members`: by rank.
 std::vector<int> silent_ranks(const std::vector<Member>& members, int rank);

@@ -1,12 +1,16 @@
 #include "yoke/cluster/world.h"
 
+#include <fmt/format.h>
+
 #include <nlohmann/json.hpp>
 
 #include "yoke/base/error.h"
+#include "yoke/base/json_text.h"
 #include "yoke/base/log.h"
 #include "yoke/cluster/coordinator.h"
 #include "yoke/cluster/launch_env.h"
 #include "yoke/cluster/link_check.h"
+#include "yoke/cluster/session_wire.h"
 #include "yoke/cluster/world_key.h"
 #include "yoke/cluster/world_self.h"
 
@@ -175,7 +179,10 @@ void World::check_links() {
   const std::vector<std::string> all = session().exchange("links", own.dump(), deadline);
   std::vector<CutLink> cut;
   for (size_t caller = 0; caller < all.size(); ++caller)
-    for (int silent : nlohmann::json::parse(all[caller])) cut.emplace_back(static_cast<int>(caller), silent);
+    for (int silent :
+         control::ranks({{"silent", parse_json(all[caller], fmt::format("links of rank {}", caller))}},
+                        "silent", size()))
+      cut.emplace_back(static_cast<int>(caller), silent);
   if (cut.empty()) {
     if (rank() == 0) log::info("epoch {}: all machines reach each other", epoch());
     return;

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "yoke/cluster/link_check.h"
 #include "yoke/comm/cut_link.h"
 #include "yoke/net/socket_options.h"
 
@@ -19,16 +20,6 @@ constexpr double kUnanswered = 3;
 constexpr double kOneMoreCall = 0.5;
 // Seconds a lost connection waits for the job to report the cause.
 constexpr double kNewsSeconds = 0.3;
-
-// Whether a machine answers at all; its process may be busy.
-bool answers(const net::Address& address) {
-  try {
-    net::connect_to(address, Deadline::after(kOneMoreCall));
-    return true;
-  } catch (const Error&) {
-    return false;
-  }
-}
 
 }  // namespace
 
@@ -89,7 +80,7 @@ std::unique_ptr<net::Connection> Links::call(int peer, int lane, Deadline deadli
     } catch (const Error& error) {
       why = error.what();
     }
-    if (setup_.elastic && begun.elapsed() > kUnanswered && !answers(address))
+    if (setup_.elastic && begun.elapsed() > kUnanswered && !cluster::answers(member.address, kOneMoreCall))
       throw CutLinkError(member.rank,
                          fmt::format("{}: {} does not answer: {}", where(doing), name_of(peer), why));
   }
